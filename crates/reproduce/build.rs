@@ -1,4 +1,4 @@
-//! Puts the folders of `experiments/` into the program: their tables and scenarios, not the plots.
+//! Embeds the folders of `experiments/` in the program: their tables and scenarios, not the plots.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What is in a folder, by name; nothing if there is no such folder.
+/// The names in a folder, sorted; none if the folder does not exist.
 fn sorted(dir: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     if !dir.is_dir() {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
-//! The bodies of the fuzz targets, and inputs to start from.
+//! The bodies of the fuzz targets, and their initial inputs.
 //!
-//! Each takes any bytes and must return: a panic, a hang or memory without bound is a finding.
-//! cargo-fuzz runs them through `fuzz_targets/`; `cargo xtask fuzz` runs the same bodies on
-//! random and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
+//! Each accepts any bytes and must return: a panic, a hang or unbounded memory is a finding.
+//! cargo-fuzz runs them through `fuzz_targets/`; `cargo xtask fuzz` runs the same bodies on random
+//! and mutated input with the stable toolchain (`xtask/tests/fuzz_smoke.rs`).
 
 pub mod loss;
 pub mod machines;
@@ -41,13 +41,13 @@ use packtrain_units::{ByteCount, Offset, Time};
 pub struct Target {
     /// Its name, also that of its file in `fuzz_targets/`.
     pub name: &'static str,
-    /// What it does with an input.
+    /// The function under test.
     pub body: fn(&[u8]),
-    /// Good inputs to mutate.
+    /// Valid inputs to mutate.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target there is.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "manifest", body: manifest, seeds: manifest_seeds },
     Target { name: "journal", body: journal, seeds: journal_seeds },
@@ -110,8 +110,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "loss_model", body: loss::loss_model, seeds: loss::loss_model_seeds },
 ];
 
-/// A manifest segment: what decodes is valid, encodes again to the same entries, and can be
-/// laid out.
+/// A manifest segment: a decoded segment is valid, encodes to the same entries, and has a layout.
 pub fn manifest(data: &[u8]) {
     let Ok((first, entries)) = packtrain_object::decode_segment(data) else { return };
     let bytes = packtrain_object::encode_segment(first, &entries);
@@ -127,7 +126,7 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// A journal: reading ends somewhere, and what was read is read again the same.
+/// A journal: reading ends, and a second reading gives the same.
 pub fn journal(data: &[u8]) {
     let Ok(replay) = packtrain_object::journal::replay(data) else { return };
     let valid = usize::try_from(replay.valid_len).expect("no longer than the input");
@@ -136,7 +135,7 @@ pub fn journal(data: &[u8]) {
     assert!(!again.torn);
 }
 
-/// Control messages, fed in two parts: what decodes encodes and decodes again.
+/// Control messages, in two parts: a decoded message encodes and decodes again.
 pub fn control(data: &[u8]) {
     let mut decoder = Decoder::new();
     let half = data.len() / 2;
@@ -161,10 +160,10 @@ fn round_trip(message: &Message) {
     assert_eq!(&again, message);
 }
 
-/// Datagrams from strangers, at both ends of a flow: nothing of them is placed.
+/// Datagrams from unauthenticated peers, at both ends of a flow: none of their data is placed.
 pub fn packet(data: &[u8]) {
-    struct Nowhere;
-    impl Placement for Nowhere {
+    struct RefusingPlacement;
+    impl Placement for RefusingPlacement {
         fn place(&mut self, _: Offset, _: &[u8]) -> Placed {
             panic!("a forged packet was placed");
         }
@@ -173,9 +172,9 @@ pub fn packet(data: &[u8]) {
         }
     }
     let _ = packtrain_proto::peek(data);
-    // The frames lie behind the authentication: a fuzzer has no key.
+    // Frames are parsed after authentication, and a fuzzer has no key.
     packtrain_proto::fuzzing::frames(data);
-    // So does SABUL's control channel.
+    // The same applies to SABUL's control channel.
     packtrain_proto::fuzzing::reliable(data);
     let Some((&stride, data)) = data.split_first() else { return };
     let from = "127.0.0.1:9".parse().expect("an address");
@@ -190,7 +189,7 @@ pub fn packet(data: &[u8]) {
         ecn: None,
         received_at: now,
     };
-    let authentic = flow.handle(now, batch, &mut Nowhere);
+    let authentic = flow.handle(now, batch, &mut RefusingPlacement);
     assert_eq!(authentic, 0, "a forged packet was believed");
 }
 
@@ -201,7 +200,7 @@ fn flow(role: Role) -> Flow {
     Flow::new(config, None, Time::ZERO).expect("a flow")
 }
 
-/// A filter rule: one that is understood survives being sent to the other end.
+/// A filter rule: a parsed rule is unchanged after encoding and decoding.
 pub fn filter(data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let (rule, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -235,7 +234,7 @@ pub fn authorized_keys(data: &[u8]) {
     }
 }
 
-/// A table of measurements: whatever is read has an answer.
+/// A table of measurements: every valid table has a result.
 pub fn samples(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(samples) = samples_from_csv(&text) else { return };
@@ -245,7 +244,7 @@ pub fn samples(data: &[u8]) {
     assert!(found.interval.0 <= found.throughput && found.throughput <= found.interval.1);
 }
 
-/// The text of a ticket: one that is understood is written the same.
+/// The text of a ticket: a parsed ticket has the same text.
 pub fn ticket(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(ticket) = text.parse::<Ticket>() {
@@ -323,22 +322,24 @@ fn control_seeds() -> Vec<Vec<u8>> {
 }
 
 fn packet_seeds() -> Vec<Vec<u8>> {
-    // Honest packets of a flow that nobody has the keys of: their headers are right.
+    // Packets of a flow with unknown keys: their headers are valid.
     let mut flow = flow(Role::Receiver);
     let mut out = vec![0; packtrain_proto::BATCH_BYTES];
     let mut seeds = Vec::new();
-    struct Nothing;
-    impl packtrain_proto::Payload for Nothing {
+    struct EmptyPayload;
+    impl packtrain_proto::Payload for EmptyPayload {
         fn fill(&mut self, _: Offset, _: &mut [u8]) -> packtrain_proto::Fill {
             packtrain_proto::Fill::Pending
         }
         fn release(&mut self, _: std::ops::Range<Offset>) {}
     }
-    while let Some(Transmit { len, .. }) = flow.poll_transmit(Time::ZERO, &mut Nothing, &mut out) {
+    while let Some(Transmit { len, .. }) =
+        flow.poll_transmit(Time::ZERO, &mut EmptyPayload, &mut out)
+    {
         let mut seed = vec![200];
         seed.extend(&out[..len]);
-        // A packet as it stands would be our own, and a receiver takes no packets of a receiver;
-        // one wrong bit keeps it forged in any case.
+        // An unchanged packet would be the flow's own, and a receiver ignores packets of a
+        // receiver; one changed bit makes it a forgery in either case.
         seed[len] ^= 1;
         seeds.push(seed);
         if seeds.len() == 4 {

@@ -1,19 +1,18 @@
-//! Files that signatures are read from: text, records, qlogs and captures, packed or not; and
-//! models.
+//! Formats of loss signatures: text, records, qlogs and captures, compressed or not; and models.
 
 use packtrain_loss::read::{Options, Signatures, labelled};
 use packtrain_loss::{Classifier, Evidence, Model};
 
-/// Most windows that are looked at: an input may hold as many as it has bits.
-const MOST: usize = 4096;
+/// Maximum windows that are classified: an input may contain one per bit.
+const MAX_WINDOWS: usize = 4096;
 
-/// Whatever is read has a verdict; a record that is read is written and read the same.
+/// Every signature has a classification; a record is unchanged after writing and reading.
 pub fn loss(data: &[u8]) {
     let Some((&window, data)) = data.split_first() else { return };
     let options = Options { window: (window > 0).then(|| usize::from(window) * 16) };
     let mut classifier = Classifier::new(Model::builtin());
     if let Ok(signatures) = Signatures::open(data, options) {
-        for found in signatures.take(MOST).flatten().take(8) {
+        for found in signatures.take(MAX_WINDOWS).flatten().take(8) {
             let evidence = Evidence::new(&found.signature)
                 .host_drops(found.host_drops)
                 .delay(found.delay.as_ref());
@@ -31,7 +30,7 @@ pub fn loss(data: &[u8]) {
     }
 }
 
-/// A model: one that is read can be used, and is written and read the same.
+/// A model: a parsed model can be used, and is unchanged after writing and reading.
 pub fn loss_model(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(model) = Model::from_json(text) else { return };
@@ -42,7 +41,7 @@ pub fn loss_model(data: &[u8]) {
     assert!(!verdict.p_cpu.is_nan());
 }
 
-/// One of each kind, the first byte being the window.
+/// One of each format; the first byte selects the window.
 pub fn loss_seeds() -> Vec<Vec<u8>> {
     let sent = |n: u32| {
         format!(
@@ -60,7 +59,7 @@ pub fn loss_seeds() -> Vec<Vec<u8>> {
     seeds.iter().map(|seed| [&[4], seed.as_slice()].concat()).collect()
 }
 
-/// A model that is small enough to be mutated.
+/// A model small enough for mutations.
 pub fn loss_model_seeds() -> Vec<Vec<u8>> {
     let mut model = Model::builtin().clone();
     model.sizes.truncate(1);

@@ -1,4 +1,4 @@
-//! Both ends of a transfer as state machines, against peers that say anything at any time.
+//! Both ends of a transfer as state machines, against peers that send any message at any time.
 
 #[path = "../../crates/cli/tests/e2e/hostile/script.rs"]
 mod script;
@@ -12,8 +12,8 @@ use packtrain_units::{Duration, Time};
 
 use script::{ASKED, Choices};
 
-/// Actions that one message may ask for.
-const MOST_ACTIONS: usize = 2048;
+/// Maximum actions per message.
+const MAX_ACTIONS: usize = 2048;
 
 fn options(choices: &mut Choices<'_>) -> Options {
     let bits = choices.below(64);
@@ -28,15 +28,15 @@ fn options(choices: &mut Choices<'_>) -> Options {
     }
 }
 
-/// Whether a sink may take this.
-fn was_asked(entry: &Entry, recursive: bool) -> bool {
+/// Whether a sink may receive this entry.
+fn was_requested(entry: &Entry, recursive: bool) -> bool {
     let path = entry.path.as_bytes();
     let rest = path.strip_prefix(ASKED.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || recursive && rest[0] == b'/')
         && (recursive || entry.kind != EntryKind::Directory)
 }
 
-/// A sink that asked for one name: it examines nothing else, and an error is one of the protocol.
+/// A sink that requested one name: it examines nothing else, and every error is a protocol error.
 pub fn sink_machine(data: &[u8]) {
     let mut choices = Choices::new(data);
     let options = options(&mut choices);
@@ -57,13 +57,13 @@ pub fn sink_machine(data: &[u8]) {
         let mut count = 0;
         while let Some(action) = sink.poll_action() {
             count += 1;
-            assert!(count < MOST_ACTIONS, "a message asks for {count} actions");
-            obey_sink(&mut sink, now, action, &mut choices, recursive);
+            assert!(count < MAX_ACTIONS, "a message asks for {count} actions");
+            perform_sink_action(&mut sink, now, action, &mut choices, recursive);
         }
     }
 }
 
-fn obey_sink(
+fn perform_sink_action(
     sink: &mut Sink,
     now: Time,
     action: SinkAction,
@@ -74,7 +74,7 @@ fn obey_sink(
     match action {
         SinkAction::Examine(first, entries) => {
             for entry in &entries {
-                assert!(was_asked(entry, recursive), "{entry:?} was not asked for");
+                assert!(was_requested(entry, recursive), "{entry:?} was not asked for");
             }
             let state = |choices: &mut Choices<'_>, entry: &Entry| {
                 let kinds = [FoundKind::File, FoundKind::Directory, FoundKind::Symlink];
@@ -113,13 +113,13 @@ fn obey_sink(
     }
 }
 
-/// A source of three files: what a sink says moves ranges of these, or is an error of the protocol.
+/// A source of three files: messages of a sink move ranges of these, or are protocol errors.
 pub fn source_machine(data: &[u8]) {
     let mut choices = Choices::new(data);
     let options = options(&mut choices);
     let mut now = Time::from_nanos(1);
     let mut source = Source::new(options, now);
-    source.on_transport_up(now, TransportId(1), 0);
+    source.on_transport_event(now, TransportId(1), TransportEvent::Up { rank: 0 });
     if choices.below(4) > 0 {
         let file = |(n, size): (usize, u64)| Entry {
             path: RelPath::new(format!("f{n}").into_bytes()).unwrap_or_default(),
@@ -146,7 +146,7 @@ pub fn source_machine(data: &[u8]) {
         let mut count = 0;
         while let Some(action) = source.poll_action() {
             count += 1;
-            assert!(count < MOST_ACTIONS, "a message asks for {count} actions");
+            assert!(count < MAX_ACTIONS, "a message asks for {count} actions");
             match action {
                 SourceAction::Assign(id, range) => {
                     assert!(range.start < range.end && range.end <= end, "{range:?} of {end:?}");
@@ -167,7 +167,7 @@ pub fn source_machine(data: &[u8]) {
     }
 }
 
-/// Decisions of some length.
+/// Sequences of decisions.
 pub fn seeds() -> Vec<Vec<u8>> {
     let long = |step: usize| (0..400).map(|n| (n * step) as u8).collect();
     vec![vec![0; 40], long(7), long(31), long(101)]

@@ -1,12 +1,12 @@
-//! SABUL as its peer speaks it: Open, and the channel beside the packets of a flow that runs.
+//! SABUL messages of a peer: Open, and the control channel of a running flow.
 
 use packtrain_proto::{
     FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite,
 };
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 
-/// Bytes from the peer: an Open alone, then as what it says to either end of a flow, in parts of
-/// up to 255 bytes with time between them. Nothing panics, and nothing is sent that was not there.
+/// Bytes from the peer: as an Open, then as messages to either end of a flow, in parts of up to 255
+/// bytes at intervals. No input causes a panic, and only existing data is sent.
 pub fn sabul(data: &[u8]) {
     packtrain_socket::sabul::fuzz_open(data);
     for role in [Role::Sender, Role::Receiver] {
@@ -76,7 +76,7 @@ impl Placement for Bytes {
     }
 }
 
-/// A good Open; states of a receiver, one with losses; a buffer and a drop of a sender.
+/// A valid Open; states of a receiver, one with losses; a buffer and a drop of a sender.
 pub fn seeds() -> Vec<Vec<u8>> {
     let part = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
     let state = |body: &[u8]| part(&[&(body.len() as u32).to_be_bytes()[..], body].concat());

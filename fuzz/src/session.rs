@@ -1,4 +1,4 @@
-//! Headers of sessions, depots' answers, and depots' rules.
+//! Headers of sessions, answers of depots, and rules of depots.
 
 use packtrain_net::tcp::Identity;
 use packtrain_service::address_policy::AllowRule;
@@ -8,8 +8,8 @@ use packtrain_session::{Answer, DepotId, Header, Hop, Kind, Refusal, Session, Se
 use packtrain_session::{Place, Reason, measure};
 use packtrain_units::{DataRate, Duration};
 
-/// A header that is read is written to the same bytes; an answer and a rule
-/// read back.
+/// A parsed header is written to the same bytes; an answer and a rule are unchanged after writing
+/// and reading.
 pub fn session(data: &[u8]) {
     if let Ok(header) = Header::read(data) {
         let written = header.write();
@@ -17,17 +17,17 @@ pub fn session(data: &[u8]) {
         assert_eq!(Header::read(&written).as_ref(), Ok(&header));
         let _ = (header.is_signed(), header.next());
         if header.position() < header.session.route.len() {
-            let passed = header.passed(DepotId([1; 16])).write();
+            let passed = header.forwarded_by(DepotId([1; 16])).write();
             assert!(Header::read(&passed).is_ok() || passed.len() > 4096);
         }
     }
     if let Ok(answer) = Answer::read(data) {
-        // A text that was no text may have to be cut when it is written.
+        // An invalid text may be truncated when it is written.
         let again = Answer::read(&answer.write()).expect("what was written is read");
         assert_eq!(Answer::read(&again.write()), Ok(again));
     }
     if let Ok(report) = measure::read_report(data) {
-        // Names are written in small letters, and a report is no longer than it may be.
+        // Names are written in lower case, and a report has a limited length.
         let written = measure::write_report(&report);
         let again = measure::read_report(&written[measure::REPORT_HEAD..]);
         let again = again.expect("what was written is read");
@@ -60,7 +60,7 @@ pub fn session(data: &[u8]) {
     }
 }
 
-/// Headers with and without depots behind them, both answers, rules.
+/// Headers with and without further depots, both answers, rules.
 pub fn seeds() -> Vec<Vec<u8>> {
     let hop = |text: &str| Hop::tcp(text.parse().expect("a place"));
     let session = Session {
@@ -102,7 +102,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         header.write(),
         turn.write(),
         report[measure::REPORT_HEAD..].to_vec(),
-        header.passed(DepotId([2; 16])).write(),
+        header.forwarded_by(DepotId([2; 16])).write(),
         Answer::Accepted.write(),
         Answer::Refused(refusal).write(),
         Hello { aes: true, key: [7; 32] }.write().to_vec(),

@@ -1,4 +1,4 @@
-//! Sessions that are kept: frames, what a depot writes on its disk, records, tickets, plans.
+//! Stored sessions: frames, a depot's files, records, tickets, plans.
 
 use packtrain_client::store_forward::{ClaimTicket, DepotPlan};
 use packtrain_session::SessionId;
@@ -7,7 +7,7 @@ use packtrain_units::ByteCount;
 
 const SESSION: SessionId = SessionId([1; 16]);
 
-/// What is read is written to the same bytes; no record is one that nobody signed.
+/// Parsed data is written to the same bytes; no record is accepted without a signature.
 pub fn spool(data: &[u8]) {
     if let Some(head) = data.first_chunk::<FRAME_HEAD>()
         && let Ok(frame) = Frame::read(head)

@@ -1,4 +1,4 @@
-//! Stock UDT packets: read alone, from strangers, and within connections that stand.
+//! Stock UDT packets: parsed separately, from unknown peers, and within established connections.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use packtrain_udt4::wire::{Ack, AckDetail, Control, Handshake, Message, Packet, 
 use packtrain_udt4::{Endpoint, Event, Kind, Options, Secret, SocketId};
 use packtrain_units::{ByteCount, Duration, SeqNo, Time};
 
-/// Most that the receiving end may hold.
+/// Maximum bytes that the receiver may hold.
 const BUFFER: u64 = 64 * 1456;
 
-/// Datagrams, each as a byte of how to use it, a byte of length and its bytes: nothing panics,
-/// nothing grows beyond its bounds, and no stranger is answered with more than was asked.
+/// Datagrams, each with a byte of options, a byte of length and its content: no input causes a
+/// panic or unbounded memory, and no unknown peer gets a larger answer than its request.
 pub fn udt4(data: &[u8]) {
     alone(data);
     let Some((&mode, mut rest)) = data.split_first() else { return };
@@ -25,7 +25,7 @@ pub fn udt4(data: &[u8]) {
     pair.settle();
 }
 
-/// What is read from bytes is written to the same meaning.
+/// A parsed packet has the same meaning after writing and reading.
 fn alone(data: &[u8]) {
     let Ok(packet) = Packet::new_checked(data) else { return };
     let Ok(control) = Control::parse(&packet) else { return };
@@ -35,7 +35,7 @@ fn alone(data: &[u8]) {
     assert_eq!(Control::parse(&again), Ok(control));
 }
 
-/// A client and a server that are connected, and the client's first number.
+/// A connected client and server, and the client's initial sequence number.
 struct Pair {
     now: Time,
     ends: [Endpoint; 2],
@@ -64,7 +64,7 @@ impl Pair {
         pair
     }
 
-    /// One datagram from an end to the other.
+    /// Moves one datagram from an end to the other.
     fn pass(&mut self, from: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; BATCH_BYTES];
         let sent = self.ends[from].poll_transmit(self.now, &mut out)?;
@@ -73,8 +73,8 @@ impl Pair {
         Some(out)
     }
 
-    /// A forged datagram for the server: from the client or a stranger, its destination and its
-    /// number made right or not.
+    /// A forged datagram for the server: from the client or an unknown peer, with a valid
+    /// destination and sequence number or not.
     fn feed(&mut self, how: u8, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
         if how & 1 != 0
@@ -99,7 +99,7 @@ impl Pair {
         self.settle();
     }
 
-    /// Runs the server and reads what it has.
+    /// Runs the server and reads its received data.
     fn settle(&mut self) {
         let (now, server) = (self.now, self.ids[1]);
         let endpoint = &mut self.ends[1];
@@ -177,7 +177,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Packet::new_checked(&mut data[..]).expect("a header").set_data(number(unit), message, 0, 1);
         packets.push(data);
     }
-    // Alone, and all of them in one connection of either kind.
+    // Each packet alone, and all of them in one connection of either kind.
     let mut seeds = packets.clone();
     for mode in 0..2 {
         let mut all = vec![mode];

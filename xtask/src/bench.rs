@@ -1,7 +1,8 @@
-//! `xtask bench`: the product beside its peers, in the same run, on the same machine.
+//! `xtask bench`: measures the product and comparable programs in the same run, on the same
+//! machine.
 //!
-//! Programs take turns (one run each per round) so that a slow minute of the machine hurts all
-//! of them; the table shows medians. All traffic stays in namespaces made here or on loopback.
+//! Programs take turns (one run each per round), so that a slow minute of the machine affects all
+//! of them. The table shows medians. All traffic stays in namespaces made here or on loopback.
 
 mod file;
 mod lab;
@@ -34,11 +35,11 @@ const NEEDS: &[Need] = &[
     Need { program: "g++", package: "g++", for_what: "the UDT4 program" },
 ];
 
-/// What to run and how much of it.
+/// The selected measurements.
 pub(crate) struct Plan {
     suites: Vec<String>,
     runs: usize,
-    /// The number of the first round, where earlier runs did the ones before.
+    /// The number of the first round, if earlier runs did the previous rounds.
     first: usize,
     seconds: u32,
     file_mib: u64,
@@ -46,7 +47,7 @@ pub(crate) struct Plan {
     dir: PathBuf,
     keep_rmem: bool,
     binary: Option<PathBuf>,
-    /// An earlier build of the product, measured in turn with this one.
+    /// An earlier build of the product, measured alternately with this one.
     baseline: Option<PathBuf>,
     only: Option<String>,
     cases: Option<String>,
@@ -55,34 +56,34 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The rounds: what is random in one depends on its number.
+    /// The rounds. Random parameters of a round depend on its number.
     fn rounds(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.runs
     }
 
-    /// Whether this chance of loss is asked for.
+    /// Whether this loss rate is selected.
     fn wants_loss(&self, loss: &str) -> bool {
         self.losses.as_ref().is_none_or(|list| list.split(',').any(|one| one == loss))
     }
 
-    /// Whether the case of this name is asked for: a list of words, and `a+b` wants both.
+    /// Whether the case of this name is selected: a list of words, where `a+b` requires both.
     fn wants_case(&self, name: &str) -> bool {
         let fits = |part: &str| part.split('+').all(|word| name.contains(word));
         self.cases.as_ref().is_none_or(|list| list.split(',').any(fits))
     }
 
-    /// Whether this number of streams is asked for.
+    /// Whether this number of streams is selected.
     fn wants_count(&self, count: &str) -> bool {
         self.counts.as_ref().is_none_or(|list| list.split(',').any(|one| one == count))
     }
 
-    /// Whether the program of this name is asked for.
+    /// Whether the program of this name is selected.
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
     }
 }
 
-/// Runs the suites asked for (all by default) and writes the results.
+/// Runs the selected suites (all by default) and writes the results.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let [verb, rest @ ..] = args
         && verb == rivals::VERB

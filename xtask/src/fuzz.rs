@@ -1,5 +1,5 @@
-//! `xtask fuzz`: the bodies of the fuzz targets on random and mutated input, with the stable
-//! toolchain. They live in `fuzz/src/lib.rs`; cargo-fuzz runs the same ones for longer.
+//! `xtask fuzz`: runs the bodies of the fuzz targets on random and mutated input, with the stable
+//! toolchain. They are in `fuzz/src/lib.rs`; cargo-fuzz runs the same ones for longer.
 
 use anyhow::{Context, Result, bail};
 
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         other => bail!("fuzz takes --seconds N, got {other:?}"),
     };
-    // The whole workspace, so that features are as `xtask test` has built them.
+    // The whole workspace, so that features are the same as in `xtask test`.
     sh::run(
         sh::cargo()
             .args(["test", "--locked", "--workspace", "--test", "fuzz_smoke", "--"])

@@ -1,4 +1,4 @@
-//! Tests marked `#[ignore = "..."]`: every one says why, and which chore runs it.
+//! Tests marked `#[ignore = "..."]`. The reason of each names the command that runs it.
 
 use std::path::PathBuf;
 
@@ -6,29 +6,29 @@ use anyhow::Result;
 
 use crate::sh;
 
-/// In the reason of a test that `xtask test` runs although it is ignored.
+/// Part of the reason of an ignored test that `xtask test` runs.
 pub(crate) const BY_TEST: &str = "`cargo xtask test` runs it";
-/// In the reason of a test that only `xtask nightly` runs.
+/// Part of the reason of a test that only `xtask nightly` runs.
 pub(crate) const BY_NIGHTLY: &str = "`cargo xtask nightly` runs it";
 
 /// A test that plain `cargo test` does not run.
 pub(crate) struct Ignored {
-    /// Where it is, from the top of the repository.
+    /// Its file, relative to the top of the repository.
     pub(crate) file: PathBuf,
-    /// The function.
+    /// The name of the function.
     pub(crate) name: String,
-    /// Why it is ignored; empty if nothing is said.
+    /// The reason; empty if missing.
     pub(crate) reason: String,
 }
 
-/// The tests below `place` that are left to `xtask nightly`.
+/// The tests below `place` that only `xtask nightly` runs.
 pub(crate) fn nightly(place: &str) -> Result<Vec<Ignored>> {
     let mut tests = all()?;
     tests.retain(|test| test.file.starts_with(place) && test.reason.contains(BY_NIGHTLY));
     Ok(tests)
 }
 
-/// Every ignored test names the chore that runs it.
+/// Checks that every ignored test names the command that runs it.
 pub(crate) fn check() -> Result<Vec<String>> {
     let silent = all()?
         .into_iter()

@@ -1,11 +1,11 @@
-//! `xtask licences`: every dependency may be used under a licence we accept.
+//! `xtask licences`: checks that every dependency has an accepted licence.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::sh;
 
-/// Licences that ask for no more than a notice.
+/// Licences that require no more than a notice.
 const ACCEPTED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -46,7 +46,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Whether an SPDX expression can be satisfied with accepted licences.
 fn accepted(expression: &str) -> bool {
-    // Old manifests write `A/B` where they mean `A OR B`.
+    // Old manifests write `A/B` for `A OR B`.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;

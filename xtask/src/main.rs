@@ -1,6 +1,7 @@
-//! Chores of the repository: `cargo xtask test | quick | tidy | licences | fuzz | nightly | bench`.
+//! Commands for the repository: `cargo xtask test | quick | tidy | licences | fuzz | nightly |
+//! bench`.
 //!
-//! No part of the product: it may read clocks, print and run other programs.
+//! This is not part of the product: it may read clocks, print and run other programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 mod bench;

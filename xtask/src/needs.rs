@@ -1,20 +1,21 @@
-//! What tests and benches need from the machine: found, installed, or named as missing.
+//! Requirements of tests and benches on the machine: finds, installs, or reports them.
 
 use anyhow::{Result, bail};
 
 use crate::sh;
 
-/// Something a suite needs and what cannot run without it.
+/// A requirement of a suite.
 pub(crate) struct Need {
-    /// A program that must be there, or a file by its whole path.
+    /// The name of a program, or the full path of a file.
     pub(crate) program: &'static str,
     /// The Debian package that has it.
     pub(crate) package: &'static str,
-    /// What is skipped without it.
+    /// The tests that are skipped without it.
     pub(crate) for_what: &'static str,
 }
 
-/// Finds the needs, installing the missing with apt when we are root; returns those still missing.
+/// Checks the requirements, installs the missing ones with apt if this is root, and returns those
+/// still missing.
 pub(crate) fn provide(needs: &[Need]) -> Vec<&Need> {
     let missing = |needs: &[&Need]| -> Vec<usize> {
         (0..needs.len()).filter(|&i| sh::find(needs[i].program).is_none()).collect()
@@ -34,7 +35,7 @@ pub(crate) fn provide(needs: &[Need]) -> Vec<&Need> {
 /// Installs Debian packages.
 ///
 /// # Errors
-/// When we are not root, apt is not there, or it fails.
+/// This is not root, apt is missing, or it fails.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     if !sh::is_root() {
         bail!("not root; install them yourself: apt-get install {}", packages.join(" "));
@@ -44,11 +45,11 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     }
     let apt = |args: &[&str]| {
         let mut command = sh::command("apt-get", args);
-        // A started service would be a change to the machine that no test asks for.
+        // Services must not start: that would change the machine.
         command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
         sh::run(&mut command)
     };
-    // Lists may be absent (a container) or old; a failed update alone is no reason to stop.
+    // Package lists may be missing (in a container) or old; a failed update alone is no error.
     if let Err(error) = apt(&["update", "-q"]) {
         eprintln!("{error:#}; trying with the package lists there are");
     }
@@ -57,13 +58,13 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     apt(&args)
 }
 
-/// The store of the tests with S3, by the version they are known to pass with.
+/// The S3 server of the tests, in the version with which they pass.
 const MOTO: &str = "moto[s3,server]==5.2.1";
 
-/// Provides moto's server: what there is, or an environment of its own in the target directory.
+/// Provides moto's server: an existing one, or a Python environment in the target directory.
 ///
 /// # Errors
-/// When neither python3 nor pip can be had.
+/// Python 3 or pip is not available.
 pub(crate) fn moto() -> Result<()> {
     let place = sh::target_dir().join("moto");
     if sh::find("moto_server").is_some() || place.join("bin/moto_server").is_file() {
@@ -78,13 +79,13 @@ pub(crate) fn moto() -> Result<()> {
     sh::run(&mut sh::command(&pip, ["install", "--quiet", MOTO]))
 }
 
-/// Whether network namespaces can be made here (as root, or as a user in a user namespace).
+/// Whether network namespaces can be created here (as root, or as a user in a user namespace).
 pub(crate) fn namespaces() -> bool {
     sh::works("unshare", &["--net", "--mount", "true"])
         || sh::works("unshare", &["--user", "--map-root-user", "--net", "--mount", "true"])
 }
 
-/// Whether this is a CI run, in which nothing may be skipped for want of a namespace.
+/// Whether this is a CI run, in which no test may be skipped for lack of namespaces.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

@@ -1,16 +1,16 @@
-//! `xtask nightly`: what takes too long for every change: every experiment, every grid, a thousand
-//! kills.
+//! `xtask nightly`: tests that take too long for every change: all experiments, all grids, a
+//! thousand kills.
 
 use anyhow::Result;
 
 use crate::{ignored, sh};
 
-/// Where it is set, the numbers of the kernel and of the emulator are measured anew (root, a quiet
-/// machine, three quarters of an hour), and the tests compare with those; so are the causes that
-/// `packtrain diagnose` tells.
+/// If set, the measurements of the kernel and of the emulator are repeated (as root, on a quiet
+/// machine, in three quarters of an hour), and the tests compare with them; the causes reported by
+/// `packtrain diagnose` too.
 const MEASURE: &str = "PACKTRAIN_NIGHTLY_MEASURE";
 
-/// Kills of each of the two tests with kills, which by day are fewer.
+/// Number of kills in each of the two tests with kills; other runs use fewer.
 const KILLS: &str = "1000";
 
 /// Runs everything and fails at the end if anything failed.
@@ -80,7 +80,7 @@ pub(crate) fn run() -> Result<()> {
     if failed.is_empty() { Ok(()) } else { anyhow::bail!("failed: {}", failed.join(", ")) }
 }
 
-/// Runs the script of an experiment that fills its table over the emulator.
+/// Runs the script of an experiment that measures with the emulator.
 fn measure(name: &str) -> Result<()> {
     let script = sh::root().join("experiments").join(name).join("measure.py");
     let packtrain = sh::target_dir().join("release/packtrain");

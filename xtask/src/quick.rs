@@ -1,7 +1,8 @@
-//! `xtask quick [BASE]`: what a change may have broken, in a minute or two on a warm target.
+//! `xtask quick [BASE]`: checks the crates that a change affects, in a minute or two on a warm
+//! target.
 //!
-//! It looks at the files that differ from BASE (the last commit if none is given), runs the checks
-//! that need no build, clippy on the changed crates and on those that use them, and the unit tests of
+//! It takes the files that differ from BASE (by default the last commit). It runs the checks that
+//! need no build, clippy on the changed crates and on those that use them, and the unit tests of
 //! the changed crates.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Files that differ from `base`, those that git does not know among them.
+/// Files that differ from `base`, including untracked ones.
 fn changed(base: &str) -> Result<Vec<String>> {
     let git = |words: &[&str]| sh::capture(sh::command("git", words).current_dir(sh::root()));
     let mut text = git(&["diff", "--name-only", base]).context("asking git what changed")?;
@@ -60,7 +61,7 @@ fn changed(base: &str) -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// A crate of the workspace: its name for cargo, and the folders of the crates that it uses.
+/// A crate of the workspace: its cargo name, and the folders of the crates that it uses.
 struct Package {
     name: String,
     uses: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Running other programs, and finding the repository.
+//! Runs other programs and finds the repository.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,19 +12,19 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The cargo that runs us.
+/// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// What cargo says of the crates of the workspace, without their dependencies' own.
+/// Cargo's metadata of the crates of the workspace, without dependencies.
 pub(crate) fn metadata() -> Result<serde_json::Value> {
     let text = capture(cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
     serde_json::from_str(&text).context("cargo metadata")
@@ -41,7 +41,7 @@ where
     command
 }
 
-/// Runs a program, saying so, and fails if it fails.
+/// Prints and runs a program, and fails if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     eprintln!("$ {}", shown(command));
     let status = command.status().with_context(|| format!("running {}", shown(command)))?;
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program quietly and gives its stdout; its stderr is part of the error.
+/// Runs a program quietly and returns its stdout; its stderr is part of the error.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let out = command
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Whether a program can be run quietly with success.
+/// Whether a program runs with success. Its output is discarded.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     command(program, args)
         .stdin(Stdio::null())
@@ -78,7 +78,7 @@ pub(crate) fn works(program: &str, args: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Where a program is, looking also where root's programs are.
+/// The path of a program; directories of system programs are searched too.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -87,12 +87,12 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Whether we are root.
+/// Whether this process is root.
 pub(crate) fn is_root() -> bool {
     capture(&mut command("id", ["-u"])).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Every file of the repository that is, or could be, in git; relative to its top.
+/// Every tracked or untracked, not ignored file of the repository, relative to its top.
 pub(crate) fn files() -> Result<Vec<PathBuf>> {
     let mut git = command("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let list = capture(git.current_dir(root()))?;

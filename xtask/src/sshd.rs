@@ -1,8 +1,8 @@
-//! A throw-away ssh server on a high loopback port, with keys and configuration of its own.
+//! A temporary ssh server on a high loopback port, with its own keys and configuration.
 //!
-//! Nothing of the machine changes, but for the empty folder `/run/sshd` that sshd insists on
-//! when it runs as root. Shared by the bench and by the end-to-end tests of the command, so it
-//! uses nothing but the standard library.
+//! It changes nothing on the machine except for the empty folder `/run/sshd`, which sshd requires
+//! when it runs as root. Both the bench and the end-to-end tests of the command use it, so it
+//! depends on the standard library only.
 
 use std::fs;
 use std::io::{self, Error};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The name under which `ssh -F config` finds the server.
+/// The host name of the server for `ssh -F config`.
 pub(crate) const HOST: &str = "packtrain-test";
 
 /// A running server; dropping it stops it.
@@ -21,10 +21,10 @@ pub(crate) struct Sshd {
 }
 
 impl Sshd {
-    /// Starts a server whose files lie in `dir`; `environment` is what its sessions see.
+    /// Starts a server with its files in `dir`; `environment` is the environment of its sessions.
     ///
     /// # Errors
-    /// When a program is missing or the server does not come up.
+    /// A program is missing or the server does not start.
     pub(crate) fn start(dir: &Path, environment: &[(&str, &str)]) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         key(&dir.join("host_key"))?;
@@ -44,13 +44,13 @@ impl Sshd {
         Err(last.unwrap_or_else(|| Error::other("sshd did not start")))
     }
 
-    /// The command that reaches it, for `-e`.
+    /// The ssh command that connects to it, for `-e`.
     pub(crate) fn ssh(&self) -> String {
         format!("ssh -F {}", self.config.display())
     }
 
     fn try_start(dir: &Path, user: &str, environment: &[(&str, &str)]) -> io::Result<Self> {
-        // Free a moment ago; if somebody took it meanwhile the caller tries again.
+        // The port is free now; if another process takes it, the caller tries again.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let at = dir.display();
         let mut server = format!(
@@ -108,7 +108,7 @@ impl Drop for Sshd {
     }
 }
 
-/// Where an administrator's program is; sshd wants to be called by its full name.
+/// The full path of a system program; sshd must be started by its full path.
 pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,4 +1,5 @@
-//! `xtask test`: every test but the nightly ones, in order of cost, and a list of what was not run.
+//! `xtask test`: runs all tests except the nightly ones, the cheapest first, and lists those not
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +29,7 @@ const NEEDS: &[Need] = &[
         for_what: "tests of the history on PostgreSQL",
     },
     Need { program: "openssl", package: "openssl", for_what: "the history over TLS" },
-    // A library has no program to look for.
+    // A library has no program, so its file is checked.
     Need {
         program: "/usr/include/udt/udt.h",
         package: "libudt-dev",
@@ -36,7 +37,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Installs, builds, tests; ends with a list of what was not run and why.
+/// Installs requirements, builds, tests, and prints a list of the tests not run with the reasons.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(other) = args.first() {
         bail!("`test` takes no argument, got {other}");
@@ -62,8 +63,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         loud(what);
     }
 
-    // Each test that skips writes a line to this file (crates/testkit), and fails where nothing may
-    // be skipped.
+    // Each skipped test writes a line to this file (crates/testkit), and fails if skipping is
+    // forbidden.
     let skips = sh::target_dir().join("tests-skipped");
     let _ = fs::remove_file(&skips);
     let tests = |words: &[&str]| {
@@ -109,17 +110,17 @@ fn report(skipped: &[String], not_run: &BTreeMap<String, String>) {
     }
 }
 
-/// What a test run said of its tests.
+/// The results of a test run.
 #[derive(Default)]
 struct Run {
     /// Tests that passed.
     ran: BTreeSet<String>,
-    /// Tests that were not run, and why.
+    /// Tests that were not run, with the reasons.
     ignored: BTreeMap<String, String>,
 }
 
 impl Run {
-    /// A line of libtest.
+    /// Reads a line of libtest.
     fn read(&mut self, line: &str) {
         let Some((test, end)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
         else {
@@ -134,7 +135,7 @@ impl Run {
     }
 }
 
-/// Runs tests, passes their output on and reads what became of each.
+/// Runs tests, forwards their output and collects their results.
 fn listen(command: &mut Command) -> Result<Run> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("running cargo test")?;
     let mut run = Run::default();
@@ -152,7 +153,7 @@ fn listen(command: &mut Command) -> Result<Run> {
     Ok(run)
 }
 
-/// Tests and reasons of the report that `crates/testkit` writes.
+/// Tests and reasons of the report of `crates/testkit`.
 fn skipped_tests(report: &str) -> impl Iterator<Item = (String, String)> {
     report.lines().filter_map(|line| {
         let mut parts = line.splitn(3, '\t');

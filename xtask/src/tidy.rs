@@ -1,4 +1,4 @@
-//! `xtask tidy`: the habits of this repository that a program can check.
+//! `xtask tidy`: checks conventions of this repository.
 
 mod arrows;
 mod cycles;
@@ -11,7 +11,7 @@ mod words;
 
 use anyhow::{Result, bail};
 
-/// Runs every check and reports all findings together. `write` brings generated text up to date.
+/// Runs every check and reports all findings together. `write` updates generated text.
 pub(crate) fn run(write: bool) -> Result<()> {
     let mut findings = Vec::new();
     findings.extend(arrows::check()?);

@@ -1,7 +1,7 @@
-//! Every fuzz body on random and mutated input, without cargo-fuzz.
+//! Runs every fuzz body on random and mutated input, without cargo-fuzz.
 //!
-//! `PACKTRAIN_FUZZ_SECONDS` (default 1) is for each body; `PACKTRAIN_SEED` repeats a run, and
-//! `PACKTRAIN_FUZZ_TARGET` picks the targets whose names contain it.
+//! `PACKTRAIN_FUZZ_SECONDS` (default 1) applies to each body; `PACKTRAIN_SEED` repeats a run, and
+//! `PACKTRAIN_FUZZ_TARGET` selects the targets whose names contain it.
 #![allow(clippy::disallowed_methods, reason = "runs for a given time")]
 
 #[path = "../../fuzz/src/lib.rs"]
@@ -11,8 +11,8 @@ mod bodies;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Longer inputs than this take time and find nothing more.
-const LONGEST: usize = 4096;
+/// Maximum length of inputs; longer ones take time without further findings.
+const MAX_INPUT_BYTES: usize = 4096;
 
 #[test]
 fn every_body_survives() {
@@ -36,7 +36,7 @@ fn every_body_survives() {
                 let input = random.input(&corpus);
                 failed = failed.or(failure(target, &input));
                 runs += 1;
-                // A little of what was tried is tried on: mutations pile up.
+                // Some inputs are added to the corpus, so that mutations accumulate.
                 if random.below(50) == 0 && corpus.len() < 400 {
                     corpus.push(input);
                 }
@@ -48,7 +48,7 @@ fn every_body_survives() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What to say of a body that does not return.
+/// The message for a body that does not return.
 fn failure(target: &bodies::Target, input: &[u8]) -> Option<String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.body)(input)));
     outcome.is_err().then(|| {
@@ -57,7 +57,7 @@ fn failure(target: &bodies::Target, input: &[u8]) -> Option<String> {
     })
 }
 
-/// xorshift64: the inputs of a seed are the same everywhere.
+/// xorshift64: the inputs of a seed are the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -69,7 +69,7 @@ impl Random {
     }
 
     fn byte(&mut self) -> u8 {
-        // Edges of the number formats come up more often than chance has them.
+        // Limits of the number formats are more frequent than uniform draws would give.
         match self.below(4) {
             0 => [0, 1, 0x7f, 0x80, 0xff, b'/', b'.', b'\n'][self.below(8)],
             _ => self.below(256) as u8,
@@ -85,7 +85,7 @@ impl Random {
         for _ in 0..=self.below(4) {
             self.mutate(&mut input, corpus);
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_INPUT_BYTES);
         input
     }
 

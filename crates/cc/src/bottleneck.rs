@@ -1,7 +1,7 @@
-//! A bottleneck packet by packet, to draw the curves of controllers in tests: one link with a
-//! drop-tail queue, one acknowledgement a packet, a packet lost when three later ones arrived.
-//! Whole senders are tested in `sim`; this has no retransmissions, each packet is new. With
-//! `syn` the receiver reports as UDT's does instead.
+//! A packet-level bottleneck for the curves of controllers in tests: one link with a drop-tail
+//! queue, one acknowledgement per packet; a packet is lost when three later ones have arrived.
+//! There are no retransmissions; each packet is new. Whole senders are tested in `sim`. With `syn`
+//! the receiver reports as UDT's does.
 
 mod syn;
 
@@ -17,12 +17,12 @@ pub(crate) use syn::Receiver;
 /// Bytes of a packet.
 pub(crate) const MSS: u64 = 1_448;
 
-/// What controllers in tests are built with.
+/// The configuration of controllers in tests.
 pub(crate) fn config() -> ControllerConfig {
     ControllerConfig { mtu: ByteCount(MSS), seed: 1, now: Time::ZERO, ceiling: None, rtt: None }
 }
 
-/// A feedback that says nothing.
+/// An empty feedback.
 pub(crate) fn silence(now: Time) -> Feedback<'static> {
     Feedback {
         now,
@@ -52,7 +52,7 @@ pub(crate) fn silence(now: Time) -> Feedback<'static> {
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     sent_at: Time,
-    /// When its acknowledgement comes; none: it was dropped.
+    /// When its acknowledgement arrives; none if it was dropped.
     acked_at: Option<Time>,
     /// Bytes delivered when it was sent, and when that was.
     delivered: u64,
@@ -64,17 +64,17 @@ struct Packet {
 pub(crate) struct Bottleneck {
     pub(crate) rate: DataRate,
     pub(crate) rtt: Duration,
-    /// Packets that fit into the queue.
+    /// Capacity of the queue in packets.
     pub(crate) queue: u64,
     pub(crate) loss: f64,
-    /// One packet in so many is lost, in a regular way.
+    /// One packet per this many is lost, at regular intervals.
     pub(crate) every: u64,
     pub(crate) paced: bool,
     /// UDT's receiver: a report each 10 ms, losses at once, warnings.
     pub(crate) syn: Option<Receiver>,
     rng: Rng,
     now: Time,
-    /// When the link is idle again.
+    /// When the link becomes idle.
     idle_at: Time,
     next_send: Time,
     next: u64,
@@ -114,7 +114,7 @@ impl Bottleneck {
         self.flying.len() as u64 * MSS
     }
 
-    /// Runs for `span`, and gives a line with time, window and queue every `step`.
+    /// Runs for `span`, and returns a line with time, window and queue every `step`.
     pub(crate) fn curve(
         &mut self,
         controller: &mut dyn CongestionController,
@@ -135,7 +135,7 @@ impl Bottleneck {
         out
     }
 
-    /// Runs for `span`; returns the share of the link that it used.
+    /// Runs for `span`; returns the used share of the link.
     pub(crate) fn run(&mut self, controller: &mut dyn CongestionController, span: Duration) -> f64 {
         let (end, before) = (self.now + span, self.delivered);
         loop {
@@ -145,7 +145,7 @@ impl Bottleneck {
             let room = self.in_flight() + MSS <= controller.cwnd().get();
             let thaw = controller.frozen_until().unwrap_or(Time::ZERO);
             let turn = (room && self.paced).then_some(self.next_send.max(thaw));
-            // Nothing to wait for: everything in flight was dropped.
+            // No event remains: all packets in flight were dropped.
             let Some(at) = [ack, tick, turn].into_iter().flatten().min() else {
                 self.time_out(controller);
                 continue;
@@ -217,7 +217,7 @@ impl Bottleneck {
         let span =
             (self.now.since(packet.delivered_at)).max(packet.sent_at.since(packet.delivered_at));
         self.delivered_at = self.now;
-        // Whatever three later ones overtook is lost; there is no reordering here.
+        // A packet that three later ones overtook is lost; there is no reordering here.
         let gone: Vec<_> =
             self.flying.range(..index.saturating_sub(2)).map(|(i, p)| (*i, *p)).collect();
         let lost: Vec<_> = gone

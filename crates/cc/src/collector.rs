@@ -1,20 +1,21 @@
-//! Loss signatures from what a controller is told.
+//! Collects loss signatures from the feedback of a controller.
 //!
-//! Every feedback tells which send indices were lost, so the signature of consecutive
-//! transmissions can be collected under any of them. Retransmissions are packets like others.
+//! Every feedback contains the lost send indices, so the signature of consecutive transmissions can
+//! be collected under any feedback. Retransmissions count like other packets.
 
 use packtrain_loss::Signature;
 use packtrain_units::{Duration, Time};
 
 use crate::interface::{Feedback, LossWindow, Sent};
 
-/// Most loss ranges kept of one window. More than every other packet of one of 97,656 packets;
-/// what is beyond counts as received.
+/// Maximum loss ranges kept per window. This exceeds every other packet of 97,656; packets beyond
+/// it count as received.
 const MAX_LOSS_RANGES: usize = 1 << 16;
-/// How long after the last packet of a window was acknowledged, or one after it, losses of the
-/// window and the receiving host's drops may still be told: a quarter of a round trip, at least.
-const SETTLE: Duration = Duration::from_millis(20);
-/// The smoothed round trip is not believed to be longer.
+/// Minimum time after the acknowledgement of the last packet of a window, or of a later one, during
+/// which losses of the window and drops of the receiving host are still added. It is otherwise a
+/// quarter of a round trip.
+const MIN_SETTLE: Duration = Duration::from_millis(20);
+/// Upper limit of the smoothed round trip.
 const MAX_RTT: Duration = Duration::from_secs(10);
 
 /// Collects the windows of one flow.
@@ -23,31 +24,31 @@ pub struct Collector {
     number: u64,
     /// Send index of the window's first packet.
     first: u64,
-    /// Behind the last that was sent.
+    /// One past the last sent index.
     next: u64,
     packets: u64,
     longest: Duration,
     started: Time,
-    /// Lost ranges from `first` on, behind the window's end too.
+    /// Lost ranges from `first` on, including those behind the window's end.
     lost: Vec<(u64, u64)>,
-    /// How many packets these are.
-    told: u64,
+    /// Number of these packets.
+    reported: u64,
     host_drops: u64,
-    /// Those of them that were told while the window waited for its end.
+    /// Host drops reported while the window waited for its end.
     late_drops: u64,
     closing: Option<Closing>,
 }
 
-/// A window of which everything was sent.
+/// A window whose packets have all been sent.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
     end: u64,
-    /// Everything is told by then.
+    /// When all its losses have been reported.
     settled: Option<Time>,
 }
 
 impl Collector {
-    /// Windows of so many packets, or of what was sent in `longest`.
+    /// Windows of `packets` packets, or of the packets sent in `longest`.
     pub fn new(now: Time, packets: u64, longest: Duration) -> Self {
         Self {
             number: 0,
@@ -57,24 +58,24 @@ impl Collector {
             longest,
             started: now,
             lost: Vec::new(),
-            told: 0,
+            reported: 0,
             host_drops: 0,
             late_drops: 0,
             closing: None,
         }
     }
 
-    /// How many packets the next window has, and this one if it is not full.
+    /// Sets the length of the next window, and of the current one if it is not full.
     pub fn set_packets(&mut self, packets: u64) {
         self.packets = packets.clamp(1, Signature::MAX_PACKETS as u64);
     }
 
-    /// Forgets everything that was sent so far.
+    /// Discards everything sent so far.
     pub fn restart(&mut self, now: Time) {
         self.begin(now, self.next);
     }
 
-    /// Ends the window with what was sent so far.
+    /// Ends the window with the packets sent so far.
     pub fn cut(&mut self) {
         if self.closing.is_none() && self.next > self.first {
             let end = self.next.min(self.first + self.packets);
@@ -82,24 +83,24 @@ impl Collector {
         }
     }
 
-    /// Whether the window is ended, and only waits for the last news of it.
+    /// Whether the window has ended and only waits for late reports.
     pub fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
 
-    /// Whether a loss told here lies in this window or behind it.
+    /// Whether the feedback contains a loss in or behind this window.
     pub fn concerns(&self, feedback: &Feedback<'_>) -> bool {
         feedback.lost.iter().any(|l| l.first.saturating_add(u64::from(l.count)) > self.first)
     }
 
-    /// Losses told so far from the window's first packet on.
+    /// Losses reported so far from the window's first packet on.
     pub fn lost(&self) -> u64 {
-        self.told
+        self.reported
     }
 
-    /// Those of them that the receiving host has not counted.
+    /// Losses among them that the receiving host has not counted as its drops.
     pub fn unexplained(&self) -> u64 {
-        self.told.saturating_sub(self.host_drops)
+        self.reported.saturating_sub(self.host_drops)
     }
 
     /// Packets sent from the window's first on.
@@ -107,12 +108,12 @@ impl Collector {
         self.next - self.first
     }
 
-    /// When the window's first packet left.
+    /// When the window's first packet was sent.
     pub fn started(&self) -> Time {
         self.started
     }
 
-    /// Packets left.
+    /// Records sent packets.
     pub fn on_sent(&mut self, sent: &Sent) {
         if self.next == self.first {
             self.started = sent.now;
@@ -124,7 +125,7 @@ impl Collector {
         }
     }
 
-    /// Takes what is told; gives the window that this ends.
+    /// Takes a feedback; returns the window that it completes.
     pub fn on_feedback(&mut self, feedback: &Feedback<'_>) -> Option<LossWindow> {
         self.host_drops = self.host_drops.saturating_add(feedback.host_drops);
         if self.closing.is_some() {
@@ -139,7 +140,7 @@ impl Collector {
         if closing.settled.is_none() && feedback.largest_acked.is_some_and(|a| a >= closing.end - 1)
         {
             let rtt = feedback.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed.min(MAX_RTT));
-            closing.settled = Some(now + (rtt / 4).max(SETTLE));
+            closing.settled = Some(now + (rtt / 4).max(MIN_SETTLE));
         }
         let end = closing.end;
         closing.settled.is_some_and(|at| now >= at).then(|| self.close(now, end))
@@ -150,7 +151,7 @@ impl Collector {
             return;
         }
         let count = self.lost.len();
-        self.told += end - first;
+        self.reported += end - first;
         match self.lost.last_mut() {
             Some(last) if last.1 == first => last.1 = end,
             _ if count < MAX_LOSS_RANGES => self.lost.push((first, end)),
@@ -163,14 +164,14 @@ impl Collector {
         let inside = self.lost.iter().filter(|(a, _)| *a < end);
         let lost = inside.map(|(a, b)| (a - first) as usize..(b.min(&end) - first) as usize);
         let signature = Signature::from_lost((end - first) as usize, lost).unwrap_or_default();
-        // Drops are told before the losses that they made. Of those told last, what this window did
-        // not lose is of packets behind it.
+        // Drops are reported before the losses that they caused. Drops reported last that exceed
+        // this window's losses belong to later packets.
         let excess = self.host_drops.saturating_sub(signature.lost() as u64).min(self.late_drops);
         let host_drops = Some(self.host_drops - excess);
         let behind: Vec<_> =
             self.lost.iter().filter(|(_, b)| *b > end).map(|(a, b)| ((*a).max(end), *b)).collect();
         self.begin(now, end);
-        self.told = behind.iter().map(|(a, b)| b - a).sum();
+        self.reported = behind.iter().map(|(a, b)| b - a).sum();
         (self.lost, self.host_drops) = (behind, excess);
         LossWindow { number, signature, host_drops }
     }
@@ -178,7 +179,7 @@ impl Collector {
     fn begin(&mut self, now: Time, first: u64) {
         (self.number, self.first, self.started) = (self.number + 1, first, now);
         self.lost.clear();
-        self.told = 0;
+        self.reported = 0;
         (self.host_drops, self.late_drops) = (0, 0);
         self.closing = None;
     }

@@ -46,7 +46,7 @@ fn windows_follow_each_other() {
     let window = collector.on_feedback(&silence(ms(23))).unwrap();
     assert_eq!(window.signature.to_string(), "1110011110");
     assert_eq!((window.number, window.host_drops), (0, Some(3)), "all it lost");
-    // The second begins with what the loss had behind the end of the first.
+    // The second begins with the part of the loss behind the end of the first.
     collector.cut();
     let feedback = Feedback { largest_acked: Some(15), ..silence(ms(30)) };
     collector.on_feedback(&feedback);
@@ -98,7 +98,7 @@ proptest! {
             let ranges = if a < b { &ranges[..] } else { &[] };
             at += 1;
             take(&mut collector, &Feedback { lost: ranges, ..silence(ms(at)) });
-            // Only what was told of is acknowledged.
+            // Only reported packets are acknowledged.
             let largest_acked = told.checked_sub(1);
             take(&mut collector, &Feedback { largest_acked, ..silence(ms(at)) });
             at += 100;

@@ -1,11 +1,11 @@
-//! A given rate and nothing else: for tests, and for paths whose capacity is reserved.
+//! A fixed rate: for tests, and for paths with reserved capacity.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::interface::{CongestionController, Feedback, Sent};
 use crate::pacing::quantum;
 
-/// Sends at a given wire rate whatever the path does; only the circuit breaker is above it.
+/// Sends at a given wire rate whatever the path does. Only the circuit breaker overrides it.
 #[derive(Debug)]
 pub struct Fixed {
     rate: DataRate,
@@ -33,7 +33,7 @@ impl CongestionController for Fixed {
         }
     }
 
-    /// Wide enough never to bind while feedback arrives: three round trips and 200 ms.
+    /// Wide enough never to limit while feedback arrives: three round trips and 200 ms.
     fn cwnd(&self) -> ByteCount {
         let span = self.rtt * 3 + Duration::from_millis(200);
         self.rate.bytes_in(span) + ByteCount(self.mtu.get() * 64)

@@ -1,28 +1,29 @@
-//! HighSpeed TCP: RFC 3649. Above 38 packets the window grows by `a(w)` packets a round trip and a
-//! loss takes `b(w)` of it, so that 10 Gbit/s need no loss rate below one in ten million.
+//! HighSpeed TCP: RFC 3649. Above 38 packets the window grows by `a(w)` packets per round trip and
+//! a loss reduces it by the fraction `b(w)`, so that 10 Gbit/s needs no loss rate below one in ten
+//! million.
 
-// The same on every machine, which the C library's are not.
+// These give the same result on every machine; those of the C library do not.
 use libm::{exp, log};
 use packtrain_units::{ByteCount, DataRate};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use crate::reno::HALF;
-use crate::window::{Ask, Window};
+use crate::window::{Action, Window};
 
-/// Up to this window it is Reno (RFC 3649 section 5, `Low_Window`).
+/// Up to this window it equals Reno (RFC 3649 section 5, `Low_Window`).
 const LOW_WINDOW: f64 = 38.0;
-/// The window reached at `HIGH_P`.
+/// The window at the loss rate `HIGH_P`.
 const HIGH_WINDOW: f64 = 83_000.0;
 /// Loss rates at the two windows.
 const LOW_P: f64 = 1e-3;
 const HIGH_P: f64 = 1e-7;
-/// What a loss takes at the high window.
+/// The decrease at the high window.
 const HIGH_DECREASE: f64 = 0.1;
-/// `a(w)` is computed anew when the window moved by this share.
-const FRESH: f64 = 0.005;
+/// `a(w)` is recomputed when the window changed by this share.
+const RECOMPUTE_SHARE: f64 = 0.005;
 
-/// What a loss takes of a window of `w` packets (RFC 3649 section 5).
+/// The decrease `b(w)` of a window of `w` packets (RFC 3649 section 5).
 fn decrease(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return HALF;
@@ -31,7 +32,7 @@ fn decrease(w: f64) -> f64 {
     ((HIGH_DECREASE - HALF) * share + HALF).max(HIGH_DECREASE)
 }
 
-/// By how many packets a window of `w` grows a round trip: `w^2 p(w) 2 b(w) / (2 - b(w))`, where
+/// The increase of a window of `w` packets per round trip: `w^2 p(w) 2 b(w) / (2 - b(w))`, where
 /// `p(w)` is the straight line between the two points on logarithmic scales (section 5).
 pub(crate) fn increase(w: f64) -> f64 {
     if w <= LOW_WINDOW {
@@ -61,7 +62,7 @@ impl HighSpeed {
         let slow_start = self.window.in_slow_start();
         let rest = if slow_start { self.window.slow_start(acked) } else { acked };
         let w = self.window.cwnd;
-        if (w - self.known.0).abs() > FRESH * self.known.0 {
+        if (w - self.known.0).abs() > RECOMPUTE_SHARE * self.known.0 {
             self.known = (w, increase(w));
         }
         self.window.widen(rest * self.known.1 / w);
@@ -84,10 +85,10 @@ impl CongestionController for HighSpeed {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let kept = |window: &Window| 1.0 - decrease(window.cwnd);
         match self.window.on_feedback(feedback) {
-            Ask::Hold | Ask::Unused => {}
-            Ask::Grow(acked) => self.grow(acked),
-            Ask::Cut => self.window.cut(kept(&self.window)),
-            Ask::Collapse => self.window.collapse(kept(&self.window)),
+            Action::Hold | Action::Unused => {}
+            Action::Grow(acked) => self.grow(acked),
+            Action::Cut => self.window.cut(kept(&self.window)),
+            Action::Collapse => self.window.collapse(kept(&self.window)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Feedback that makes no sense: what every controller must survive.
+//! Invalid feedback that every controller must survive.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
@@ -8,11 +8,11 @@ use crate::config::Start;
 use crate::interface::{Feedback, LossRange, RttSample, Sent};
 use crate::registry::build_with;
 
-/// What happens next.
+/// The next step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Send { count: u32, in_flight: u64 },
-    Hear { acked: u64, rtt: u64, rate: u64, lost: Option<(u64, u32)>, ahead: u64, flags: u8 },
+    Feedback { acked: u64, rtt: u64, rate: u64, lost: Option<(u64, u32)>, ahead: u64, flags: u8 },
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -23,8 +23,8 @@ fn step() -> impl Strategy<Value = Step> {
     let send = (any::<u32>(), number())
         .prop_map(|(count, in_flight)| Step::Send { count: count >> (count % 32), in_flight });
     let lost = proptest::option::weighted(0.2, (number(), any::<u32>()));
-    let hear = (number(), number(), number(), lost, number(), any::<u8>()).prop_map(
-        |(acked, rtt, rate, lost, ahead, flags)| Step::Hear {
+    let report = (number(), number(), number(), lost, number(), any::<u8>()).prop_map(
+        |(acked, rtt, rate, lost, ahead, flags)| Step::Feedback {
             acked,
             rtt,
             rate,
@@ -33,15 +33,15 @@ fn step() -> impl Strategy<Value = Step> {
             flags,
         },
     );
-    prop_oneof![1 => send, 3 => hear]
+    prop_oneof![1 => send, 3 => report]
 }
 
-/// Up to a few hundred steps, each with how much later it comes.
+/// Up to a few hundred steps, each with its delay.
 pub(crate) fn script() -> impl Strategy<Value = Vec<(u64, Step)>> {
     proptest::collection::vec((prop_oneof![0..1_000u64, 0..3_000_000_000u64], step()), 1..300)
 }
 
-/// The window is never below a packet nor beyond reason, the pace never zero, the burst never
+/// The window is never below a packet nor unreasonably large, the pace never zero, the burst never
 /// less than a packet; nothing panics.
 pub(crate) fn run(name: &str, script: &[(u64, Step)]) -> Result<(), TestCaseError> {
     let mut controller = build_with(name, &config(), &Start::default()).unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn run(name: &str, script: &[(u64, Step)]) -> Result<(), TestCaseErro
                 });
                 next += u64::from(*count);
             }
-            Step::Hear { acked, rtt, rate, lost, ahead, flags } => {
+            Step::Feedback { acked, rtt, rate, lost, ahead, flags } => {
                 let flag = |bit: u32| flags >> bit & 1 == 1;
                 let latest = Duration::from_nanos(*rtt);
                 let lost: Vec<_> = lost

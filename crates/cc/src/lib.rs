@@ -1,9 +1,9 @@
 //! Congestion controllers and the interface they share.
 //!
-//! A controller sees monotone send indices (one a packet, never reused) and what the feedback
-//! says of them; it never sees bytes, sockets or packet formats, so one controller serves every
-//! feedback that provides the signals it needs. Time is an argument, randomness is seeded at
-//! construction, so the simulator and the product run the same code.
+//! A controller sees monotone send indices (one per packet, never reused) and feedback about them.
+//! It never sees bytes, sockets or packet formats, so one controller works with every feedback that
+//! provides the signals it needs. Time is an argument and randomness is seeded at construction, so
+//! the simulator and the product run the same code.
 
 mod bbr;
 #[cfg(test)]

@@ -26,23 +26,23 @@ pub enum BuildError {
     NoArgument {
         /// Its name.
         name: &'static str,
-        /// A right example.
+        /// A valid example.
         example: &'static str,
     },
-    /// The controller takes no argument, or the argument makes no sense for it.
+    /// The controller takes no argument, or the argument is invalid for it.
     #[error("the controller `{name}` does not take the argument `{argument}`")]
     Argument {
         /// Its name.
         name: &'static str,
-        /// What was written.
+        /// The argument.
         argument: String,
     },
-    /// The argument was not understood.
+    /// The argument could not be parsed.
     #[error(transparent)]
     Parse(#[from] ParseError),
 }
 
-/// The names that `build` knows; an argument follows a colon.
+/// The names that `build` accepts; an argument follows a colon.
 pub fn names() -> &'static [&'static str] {
     &[
         "native",
@@ -81,7 +81,7 @@ pub fn build(
     build_with(name, config, &Start::default())
 }
 
-/// The controller called `name` for a sender that starts as `start` says.
+/// The controller called `name` for a sender with the start `start`.
 pub fn build_with(
     name: &str,
     config: &ControllerConfig,
@@ -106,7 +106,7 @@ pub fn build_with(
         ("reno", None) => Ok(Box::new(Reno::new(config, start))),
         ("reno", Some("acks")) => Ok(Box::new(Reno::by_acks(config, start))),
         ("cubic", None) => Ok(Box::new(Cubic::new(config, start))),
-        ("cubic", Some("rfc")) => Ok(Box::new(Cubic::literal(config, start))),
+        ("cubic", Some("rfc")) => Ok(Box::new(Cubic::exact(config, start))),
         ("cubic", Some("no-hystart")) => Ok(Box::new(Cubic::without_hystart(config, start))),
         ("bbr", None) => Ok(Box::new(Bbr::new(config, start))),
         ("highspeed", None) => Ok(Box::new(HighSpeed::new(config, start))),

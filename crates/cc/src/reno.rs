@@ -1,24 +1,24 @@
 //! Reno: RFC 5681, counting bytes (RFC 3465).
 //!
-//! In slow start each acknowledged packet adds one, whatever number of acknowledgements told of
-//! it, as Linux counts; RFC 3465's limit of two a message would starve a feedback that reports
-//! many packets at once. With one acknowledgement a packet this is what ns-2 does. `reno:acks` counts
-//! acknowledgements instead, as TCP did before and as the law of Mathis et al. supposes.
+//! In slow start each acknowledged packet adds one, whatever number of acknowledgements covers it,
+//! as in Linux; RFC 3465's limit of two per message would starve a feedback that reports many
+//! packets at once. With one acknowledgement per packet this equals ns-2. `reno:acks` counts
+//! acknowledgements instead, as TCP did earlier and as the law of Mathis et al. assumes.
 
 use packtrain_units::{ByteCount, DataRate};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::window::{Ask, Window};
+use crate::window::{Action, Window};
 
-/// What is left of the window after a loss.
+/// The multiplicative decrease.
 pub(crate) const HALF: f64 = 0.5;
 
 /// The controller `reno`.
 #[derive(Debug)]
 pub struct Reno {
     window: Window,
-    /// Whether an acknowledgement counts as one packet, however many it tells of.
+    /// Whether an acknowledgement counts as one packet, however many it covers.
     by_acks: bool,
 }
 
@@ -28,13 +28,13 @@ impl Reno {
         Self { window: Window::new(config, start), by_acks: false }
     }
 
-    /// One that counts acknowledgements, not bytes: for a feedback with a call for each.
+    /// Counts acknowledgements, not bytes: for a feedback with a call for each.
     pub fn by_acks(config: &ControllerConfig, start: &Start) -> Self {
         Self { by_acks: true, ..Self::new(config, start) }
     }
 }
 
-/// Slow start, then a packet more for each window acknowledged (RFC 5681 equation 3).
+/// Slow start, then one packet more for each acknowledged window (RFC 5681 equation 3).
 pub(crate) fn grow(window: &mut Window, acked: f64) {
     let rest = if window.in_slow_start() { window.slow_start(acked) } else { acked };
     window.climb(rest, window.cwnd);
@@ -55,11 +55,11 @@ impl CongestionController for Reno {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         match self.window.on_feedback(feedback) {
-            Ask::Hold | Ask::Unused => {}
-            Ask::Grow(_) if self.by_acks => grow(&mut self.window, 1.0),
-            Ask::Grow(acked) => grow(&mut self.window, acked),
-            Ask::Cut => self.window.cut(HALF),
-            Ask::Collapse => self.window.collapse(HALF),
+            Action::Hold | Action::Unused => {}
+            Action::Grow(_) if self.by_acks => grow(&mut self.window, 1.0),
+            Action::Grow(acked) => grow(&mut self.window, acked),
+            Action::Cut => self.window.cut(HALF),
+            Action::Collapse => self.window.collapse(HALF),
         }
     }
 

@@ -1,19 +1,19 @@
 //! Scalable TCP: Kelly, "Scalable TCP: improving performance in highspeed wide area networks",
-//! 2003. Each acknowledged packet adds a hundredth, a loss takes an eighth: the time between two
-//! losses does not depend on the rate. Up to the legacy window it is Reno.
+//! 2003. Each acknowledged packet adds a hundredth, a loss removes an eighth: the time between two
+//! losses does not depend on the rate. Up to the legacy window it equals Reno.
 
 use packtrain_units::{ByteCount, DataRate};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use crate::reno::{self, HALF};
-use crate::window::{Ask, Window};
+use crate::window::{Action, Window};
 
-/// What an acknowledged packet adds.
+/// Increase per acknowledged packet.
 const A: f64 = 0.01;
-/// What a loss takes.
+/// Decrease at a loss.
 const B: f64 = 0.125;
-/// Up to this window it is Reno, in packets.
+/// Up to this window it equals Reno, in packets.
 const LEGACY: f64 = 16.0;
 
 /// The controller `scalable`.
@@ -57,10 +57,10 @@ impl CongestionController for Scalable {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         match self.window.on_feedback(feedback) {
-            Ask::Hold | Ask::Unused => {}
-            Ask::Grow(acked) => self.grow(acked),
-            Ask::Cut => self.window.cut(self.kept()),
-            Ask::Collapse => self.window.collapse(self.kept()),
+            Action::Hold | Action::Unused => {}
+            Action::Grow(acked) => self.grow(acked),
+            Action::Cut => self.window.cut(self.kept()),
+            Action::Collapse => self.window.collapse(self.kept()),
         }
     }
 

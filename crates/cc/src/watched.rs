@@ -1,4 +1,4 @@
-//! A controller that does not care for causes, in a flow whose statistics do.
+//! Collects loss windows for a controller that does not use them, because the flow's statistics do.
 
 use std::collections::VecDeque;
 
@@ -9,21 +9,21 @@ use crate::collector::Collector;
 use crate::fobs::{MAX_WINDOW_SPAN, WINDOW_PACKETS};
 use crate::interface::{CongestionController, Feedback, LossWindow, ProbeTrain, Sent, Signals};
 
-/// Windows that wait for somebody to judge them; the oldest goes first.
+/// Maximum windows that wait for classification; the oldest is dropped first.
 const MAX_WAITING_WINDOWS: usize = 4;
 
-/// A controller, and beside it the windows of its flow.
+/// A controller together with the windows of its flow.
 #[derive(Debug)]
 pub struct Watched {
     controller: Box<dyn CongestionController>,
     collector: Collector,
     waiting: VecDeque<LossWindow>,
-    /// When the windows were last fitted to what is sent.
+    /// When the window length was last adapted to the rate.
     fitted: (Time, u64),
 }
 
 impl Watched {
-    /// The controller, watched unless it collects windows itself.
+    /// Wraps the controller unless it collects windows itself.
     pub fn wrap(
         controller: Box<dyn CongestionController>,
         now: Time,
@@ -35,7 +35,7 @@ impl Watched {
         Box::new(Self { controller, collector, waiting: VecDeque::new(), fitted: (now, 0) })
     }
 
-    /// Windows of a length that classifiers know, and that takes no longer than some seconds.
+    /// Chooses a length that classifiers have models for and that lasts at most a few seconds.
     fn fit(&mut self, sent: &Sent) {
         let (since, first) = self.fitted;
         let span = sent.now.since(since);

@@ -1,32 +1,32 @@
-//! What the loss-based controllers share: a window in packets, one answer to losses a round, and
-//! no growth while the window is not what limits the flow.
+//! The window of the loss-based controllers: in packets, at most one reduction per round, and no
+//! growth while the window is not the limit of the flow.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{Feedback, Sent};
 
-/// The least slow start threshold, in packets (RFC 5681 section 3.1).
-const LEAST_SSTHRESH: f64 = 2.0;
-/// The widest window, in bytes: beyond any path, and far from overflow.
-const WIDEST: f64 = (1u64 << 44) as f64;
-/// Pacing in slow start and after, times the window by the round trip (Linux `tcp_pacing_ss_ratio`
-/// and `tcp_pacing_ca_ratio`).
+/// Minimum slow start threshold, in packets (RFC 5681 section 3.1).
+const MIN_SSTHRESH: f64 = 2.0;
+/// Maximum window, in bytes: beyond any path, and far from overflow.
+const MAX_WINDOW_BYTES: f64 = (1u64 << 44) as f64;
+/// Pacing rates in slow start and after, in windows per round trip (Linux `tcp_pacing_ss_ratio` and
+/// `tcp_pacing_ca_ratio`).
 const PACE_SLOW_START: f64 = 2.0;
 const PACE: f64 = 1.2;
 
-/// What a feedback asks of the algorithm.
+/// The action that a feedback requires of the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ask {
-    /// Nothing: nothing new arrived, or repair goes on.
+pub(crate) enum Action {
+    /// None: no packet was newly acknowledged, or a recovery continues.
     Hold,
-    /// Nothing: the window is not what limits the flow.
+    /// None: the window does not limit the flow.
     Unused,
-    /// So many packets were acknowledged: grow.
+    /// Grow: this many packets were acknowledged.
     Grow(f64),
-    /// A loss or mark newer than the last cut: cut.
+    /// Cut: a loss or mark newer than the last cut.
     Cut,
-    /// The retransmission timer ran out.
+    /// The retransmission timer expired.
     Collapse,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Window {
     pub(crate) cwnd: f64,
     /// Whether it is a whole number after slow start.
     pub(crate) whole: bool,
-    /// Then: acknowledged packets that have not yet made it wider.
+    /// If so: acknowledged packets that have not increased it yet.
     credit: f64,
     /// In packets.
     pub(crate) ssthresh: f64,
@@ -49,11 +49,11 @@ pub(crate) struct Window {
     pub(crate) next: u64,
     /// One past the highest send index acknowledged.
     newest: u64,
-    /// Losses below this index were answered by the last cut.
+    /// Losses below this index belong to the last cut.
     recover: u64,
-    /// The timer ran out and nothing sent since was acknowledged.
-    silent: bool,
-    /// Most bytes in flight in this round and in the one before, and where this one ends.
+    /// Whether the timer expired and no packet sent since was acknowledged.
+    timed_out: bool,
+    /// Maximum bytes in flight in this round and in the previous one, and the end of this round.
     peaks: (u64, u64),
     round_end: u64,
 }
@@ -63,7 +63,7 @@ impl Window {
         let mss = config.mtu.get().max(1) as f64;
         Self {
             mss,
-            cwnd: f64::from(start.initial_window.max(1)).min(WIDEST / mss),
+            cwnd: f64::from(start.initial_window.max(1)).min(MAX_WINDOW_BYTES / mss),
             whole: start.whole_packets,
             credit: 0.0,
             ssthresh: f64::INFINITY,
@@ -71,7 +71,7 @@ impl Window {
             next: 0,
             newest: 0,
             recover: 0,
-            silent: false,
+            timed_out: false,
             peaks: (0, 0),
             round_end: 0,
         }
@@ -82,10 +82,10 @@ impl Window {
         self.peaks.0 = self.peaks.0.max(sent.in_flight.get());
     }
 
-    /// Losses and marks of packets sent before the last cut belong to it (RFC 5681 section 3.2,
-    /// RFC 6675 section 5: once a window). Until a packet sent after the cut arrives, the window
-    /// does not grow.
-    pub(crate) fn on_feedback(&mut self, feedback: &Feedback<'_>) -> Ask {
+    /// Losses and marks of packets sent before the last cut belong to it (RFC 5681 section 3.2, RFC
+    /// 6675 section 5: once per window). The window does not grow until a packet sent after the cut
+    /// arrives.
+    pub(crate) fn on_feedback(&mut self, feedback: &Feedback<'_>) -> Action {
         if let Some(rtt) = feedback.rtt {
             self.srtt = Some(rtt.smoothed.as_secs_f64()).filter(|srtt| *srtt > 0.0);
         }
@@ -94,7 +94,7 @@ impl Window {
         }
         if feedback.timeout {
             self.recover = self.next;
-            return Ask::Collapse;
+            return Action::Collapse;
         }
         let lost = feedback
             .lost
@@ -102,7 +102,7 @@ impl Window {
             .any(|loss| loss.first.saturating_add(u64::from(loss.count)) > self.recover);
         if lost || (feedback.ecn_ce > 0 && self.newest > self.recover) {
             self.recover = self.next;
-            return Ask::Cut;
+            return Action::Cut;
         }
         if self.newest >= self.round_end {
             self.round_end = self.next.saturating_add(1);
@@ -110,14 +110,14 @@ impl Window {
         }
         let acked = feedback.acked.get() as f64 / self.mss;
         if acked <= 0.0 || (self.newest <= self.recover && self.recover > 0) {
-            return Ask::Hold;
+            return Action::Hold;
         }
-        self.silent = false;
-        if self.is_limiting(acked) { Ask::Grow(acked) } else { Ask::Unused }
+        self.timed_out = false;
+        if self.is_limiting(acked) { Action::Grow(acked) } else { Action::Unused }
     }
 
-    /// Whether the window is what holds the flow back (RFC 7661, Linux `tcp_is_cwnd_limited`):
-    /// half used is enough in slow start, three quarters after. `acked` packets just left.
+    /// Whether the window limits the flow (RFC 7661, Linux `tcp_is_cwnd_limited`): half used
+    /// suffices in slow start, three quarters afterwards. `acked` packets were just acknowledged.
     fn is_limiting(&self, acked: f64) -> bool {
         let used = self.peaks.0.max(self.peaks.1) as f64 / self.mss;
         let share = if self.in_slow_start() { 2.0 } else { 4.0 / 3.0 };
@@ -128,7 +128,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// A packet more for each acknowledged, up to the threshold; returns what is left of `acked`.
+    /// Adds one packet for each acknowledged one, up to the threshold; returns the rest of `acked`.
     pub(crate) fn slow_start(&mut self, acked: f64) -> f64 {
         let grown = (self.cwnd + acked).min(self.ssthresh);
         let used = grown - self.cwnd;
@@ -136,7 +136,7 @@ impl Window {
         acked - used
     }
 
-    /// A packet more for every `count` packets of `acked` (Linux `tcp_cong_avoid_ai`).
+    /// Adds one packet for every `count` packets of `acked` (Linux `tcp_cong_avoid_ai`).
     pub(crate) fn climb(&mut self, acked: f64, count: f64) {
         if !self.whole {
             return self.widen(acked / count);
@@ -153,22 +153,22 @@ impl Window {
         }
     }
 
-    /// `packets` more.
+    /// Adds `packets`.
     pub(crate) fn widen(&mut self, packets: f64) {
-        self.cwnd = (self.cwnd + packets.max(0.0)).min(WIDEST / self.mss);
+        self.cwnd = (self.cwnd + packets.max(0.0)).min(MAX_WINDOW_BYTES / self.mss);
     }
 
-    /// Threshold and window go to `factor` of the window.
+    /// Sets threshold and window to `factor` of the window.
     pub(crate) fn cut(&mut self, factor: f64) {
         self.ssthresh = self.share(factor);
         self.cwnd = self.ssthresh;
         self.credit = 0.0;
     }
 
-    /// Back to one packet. The threshold goes to `factor` of the window, but stays when the timer
-    /// runs out again with nothing acknowledged in between (RFC 5681 section 3.1).
+    /// Falls to one packet. The threshold becomes `factor` of the window, but stays when the timer
+    /// expires again without an acknowledgement in between (RFC 5681 section 3.1).
     pub(crate) fn collapse(&mut self, factor: f64) {
-        if !std::mem::replace(&mut self.silent, true) {
+        if !std::mem::replace(&mut self.timed_out, true) {
             self.ssthresh = self.share(factor);
         }
         self.cwnd = 1.0;
@@ -176,10 +176,10 @@ impl Window {
     }
 
     fn share(&self, factor: f64) -> f64 {
-        self.unit(self.cwnd * factor).max(LEAST_SSTHRESH)
+        self.unit(self.cwnd * factor).max(MIN_SSTHRESH)
     }
 
-    /// As much of `packets` as counts.
+    /// The part of `packets` that counts.
     pub(crate) fn unit(&self, packets: f64) -> f64 {
         if self.whole { packets.floor() } else { packets }
     }
@@ -193,7 +193,7 @@ impl Window {
     }
 
     /// The pace of Linux (`tcp_update_pacing_rate`), which leads the window so that the window and
-    /// not the pace binds; at least a packet a second.
+    /// not the pace limits; at least one packet per second.
     pub(crate) fn pace(&self) -> Option<DataRate> {
         let srtt = self.srtt?;
         let lead = if self.cwnd < self.ssthresh / 2.0 { PACE_SLOW_START } else { PACE };

@@ -1,4 +1,4 @@
-//! The command line: one file a command, and the values and settings they share.
+//! Definitions of the command line: one file per command, shared options, and values.
 
 mod clean;
 mod common;
@@ -51,7 +51,7 @@ pub(crate) use predict::PredictArgs;
 pub(crate) use route::{EpsilonArg, RouteArgs};
 pub(crate) use send::{ClaimArgs, SendArgs};
 pub(crate) use serve::ServeArgs;
-pub(crate) use settings::{Origin, Settings, nearness, options, variable};
+pub(crate) use settings::{Origin, Settings, options, precedence, variable};
 pub(crate) use sim::{
     SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimRegion, SimReproduceArgs, SimRunArgs,
     SimSignaturesArgs,
@@ -70,19 +70,19 @@ use crate::exit::Exit;
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Every long option has a variable PACKTRAIN_LONG_OPTION and may stand in \
+    after_help = "Every long option can also be set by the variable PACKTRAIN_LONG_OPTION or in \
                   $XDG_CONFIG_HOME/packtrain/config.toml; see `packtrain config show`.\n\
                   Exit codes: 0 done, 2 usage, 3 source missing, 4 target missing, 5 temporary, \
-                  7 fatal, 9 nothing to do (only if asked), 12 not authorised, 13 integrity, \
-                  23 some files failed, 24 some source files vanished, 128+n signal n."
+                  7 fatal, 9 nothing to do (with --error-on-no-transfer), 12 not authorised, \
+                  13 integrity, 23 some files failed, 24 some source files vanished, 128+n signal n."
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The commands of this version, and, hidden, those of later ones.
+/// The commands of this version, and hidden commands of later versions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Copy files and directory trees.
@@ -91,39 +91,40 @@ pub(crate) enum Command {
     Verify(Box<VerifyArgs>),
     /// Serve a directory to clients with known keys or a ticket.
     Serve(ServeArgs),
-    /// Relay sessions in the middle of a path, for known keys to named places.
+    /// Relay the encrypted sessions of clients with known keys to allowed destinations.
     Depot(Box<DepotArgs>),
-    /// Send to depots that keep it for those who come later.
+    /// Send files to depots, which keep them until receivers claim them.
     Send(Box<SendArgs>),
-    /// Get what was sent to depots, with its ticket.
+    /// Fetch files from depots with the ticket that `send` wrote.
     Claim(Box<ClaimArgs>),
     /// Measure throughput from memory to memory.
     Perf(PerfArgs),
-    /// Why a transfer is slow: the cause, how sure that is, the evidence, what helps.
+    /// Find what limits a transfer: the cause, its likelihood, the evidence and the remedy.
     Diagnose(Box<DiagnoseArgs>),
-    /// Remove what interrupted transfers left in a directory.
+    /// Remove the files that interrupted transfers left in a directory.
     Clean(CleanArgs),
-    /// What became of transfers.
+    /// List finished and running transfers.
     History(Box<HistoryArgs>),
-    /// How many parallel TCP streams to use, and how fast they will be, from measurements.
+    /// Predict the best number of parallel TCP streams, and their throughput, from measurements.
     Predict(PredictArgs),
-    /// Show on this machine what an interrupted and damaged transfer does.
+    /// Demonstrate a transfer that is interrupted and damaged on purpose, or compare programs on a
+    /// path.
     Demo(DemoArgs),
-    /// Networks in virtual time: scenarios, sweeps, results of papers.
+    /// Simulate networks in virtual time: scenarios, sweeps, published experiments.
     Sim(SimArgs),
-    /// A network in real time between hosts of their own, for any program.
+    /// Run a program on hosts that an emulated network connects, in real time.
     Emulate(Box<EmulateArgs>),
-    /// Why packets were lost, read from which were.
+    /// Classify the cause of packet losses from the pattern of received and lost packets.
     Loss(LossArgs),
-    /// What a path will give next, from what it gave.
+    /// Forecast the throughput of a path from past measurements.
     Forecast(Box<ForecastArgs>),
-    /// Over which hosts to go from one to all others, by the bandwidths between them.
+    /// Compute the best paths from one host to all others from the bandwidths between them.
     Route(RouteArgs),
-    /// The key of this user and the keys of known servers.
+    /// Show this user's key, or forget the key of a server.
     Key(KeyArgs),
-    /// What the configuration says.
+    /// Show the configuration.
     Config(ConfigArgs),
-    /// Print a shell's completions.
+    /// Print the completions of a shell.
     Completions(CompletionArgs),
     /// Write manual pages.
     Man(ManArgs),
@@ -132,17 +133,17 @@ pub(crate) enum Command {
     Later(later::Later),
 }
 
-/// A command line that was understood.
+/// A command line that was parsed.
 pub(crate) struct Parsed {
-    /// What to do.
+    /// The subcommand with its arguments.
     pub(crate) command: Command,
-    /// The command's own matches, for the order and the origin of its options.
+    /// The matches of the subcommand, for the order and the origin of its options.
     pub(crate) matches: clap::ArgMatches,
-    /// What configuration was taken in.
+    /// The configuration that was read.
     pub(crate) settings: Settings,
 }
 
-/// Reads a command line, `line[0]` being the program.
+/// Parses a command line; `line[0]` is the program.
 pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     keep::refuse_password(line)?;
     let settings = if line.get(1).is_some_and(|word| later::needs_no_settings(word)) {
@@ -160,16 +161,16 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     let own = matches.subcommand().map(|(_, own)| own.clone()).unwrap_or_default();
     match &mut command {
         Command::Later(later) => return Err(Exit::usage(later.refusal())),
-        Command::Cp(args) => args.output.settle(&own)?,
-        Command::Verify(args) => args.output.settle(&own)?,
-        Command::Send(args) => args.output.settle(&own)?,
-        Command::Claim(args) => args.output.settle(&own)?,
+        Command::Cp(args) => args.output.resolve_quiet(&own)?,
+        Command::Verify(args) => args.output.resolve_quiet(&own)?,
+        Command::Send(args) => args.output.resolve_quiet(&own)?,
+        Command::Claim(args) => args.output.resolve_quiet(&own)?,
         _ => {}
     }
     Ok(Parsed { command, matches: own, settings })
 }
 
-/// The command as defined here, without anybody's configuration.
+/// The command as defined here, without variables and configuration files.
 pub(crate) fn bare() -> clap::Command {
     Cli::command()
 }

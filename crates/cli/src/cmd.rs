@@ -1,4 +1,4 @@
-//! One file a command: from its arguments to a request, from what came of it to an exit code.
+//! One file per command: converts arguments to a request, and the outcome to an exit code.
 
 mod clean;
 mod config;
@@ -31,7 +31,7 @@ use packtrain_identity::config::{Dirs, Policy};
 use crate::args::{Command, Parsed};
 use crate::exit::{Code, Exit};
 
-/// Does what `line` (which was read into `parsed`) says.
+/// Runs the command of `line`, which was parsed into `parsed`.
 pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
     let Parsed { command, matches, settings } = parsed;
     match command {
@@ -60,7 +60,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
     }
 }
 
-/// The site's ceilings. Without a home directory there is still a site.
+/// The site's ceilings. They apply even without a home directory.
 fn policy() -> Result<Policy, Exit> {
     let site = std::path::PathBuf::from(packtrain_identity::config::SITE);
     let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {

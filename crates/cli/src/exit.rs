@@ -1,4 +1,4 @@
-//! How the command ends: exit codes, and the sentence that goes with a failure.
+//! How the command ends: exit codes and error messages.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,23 +9,23 @@ use packtrain_service::{FailureKind, Outcome, RequestError};
 
 use crate::out::{clean, done};
 
-/// An exit code of design: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
+/// An exit code: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u8);
 
 impl Code {
     pub(crate) const DONE: Self = Self(0);
 
-    /// The code of an end by a signal.
+    /// The exit code of a command that signal `number` ended.
     pub(crate) fn signal(number: i32) -> Self {
         Self(u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128)))
     }
 
-    /// The same, unless all was well but what was said on stdout did not get there.
+    /// The same code, or that of a failure if a successful command could not write its output.
     pub(crate) fn with_output_lost(self, why: Option<&std::io::Error>) -> Self {
         match why {
             Some(error) if self == Self::DONE => {
-                complain(&format!("cannot write to standard output: {error}"));
+                print_message(&format!("cannot write to standard output: {error}"));
                 Self(RequestError::new(FailureKind::Fatal, "").exit_code())
             }
             _ => self,
@@ -39,22 +39,23 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// A command that ends before it did anything.
+/// A command that ends before it started its work.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// What clap has to say: help, the version, or a wrong command line.
+    /// A message of clap: help, the version, or an error in the command line, with the source of
+    /// the value.
     Clap(Box<clap::Error>, Option<String>),
-    /// A failure, for people.
+    /// An error.
     Failed(RequestError),
 }
 
 impl Exit {
-    /// A wrong use of the command that clap does not see.
+    /// A usage error that clap does not detect.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Failed(RequestError::new(FailureKind::Usage, text))
     }
 
-    /// The failure that it is.
+    /// The error; a message of clap becomes a usage error.
     pub(crate) fn into_error(self) -> RequestError {
         match self {
             Self::Clap(error, _) => RequestError::new(FailureKind::Usage, first_line(&error)),
@@ -62,19 +63,19 @@ impl Exit {
         }
     }
 
-    /// Says it on stderr (help and the version: on stdout).
+    /// Prints it to stderr; help and the version go to stdout.
     pub(crate) fn report(self) -> Code {
         match self {
             Self::Clap(error, origin) => report_clap(&error, origin.as_deref()),
             Self::Failed(error) => {
-                complain(&error.text);
+                print_message(&error.text);
                 Code(error.exit_code())
             }
         }
     }
 
-    /// The same for a command line that was not understood; a program that asked for `--json`
-    /// gets its last line all the same.
+    /// The same for a command line that could not be parsed. With `--json` it also prints a last
+    /// JSON line.
     pub(crate) fn report_early(self, line: &[OsString]) -> Code {
         let failed = match &self {
             Self::Clap(error, _) if !error.use_stderr() => None,
@@ -108,14 +109,14 @@ impl From<ConfigError> for Exit {
     }
 }
 
-/// One line on stderr, after the program's name. The text may hold names and words of others: it
-/// stays one line, and a terminal finds nothing in it to obey.
-pub(crate) fn complain(text: &str) {
-    say(&format!("packtrain: {}", clean(text.trim_end())));
+/// Prints one line to stderr, after the program's name. The text may contain untrusted names, so
+/// line breaks and terminal control sequences are escaped.
+pub(crate) fn print_message(text: &str) {
+    print_stderr(&format!("packtrain: {}", clean(text.trim_end())));
 }
 
-/// One line on stderr. Where nobody listens, nobody is told: that is no reason to stop.
-pub(crate) fn say(text: &str) {
+/// Prints one line to stderr. A closed stderr is ignored.
+pub(crate) fn print_stderr(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -130,16 +131,16 @@ fn report_clap(error: &clap::Error, origin: Option<&str>) -> Code {
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // Several lines of clap's; it shows what was typed as it is.
+    // The message has several lines. clap quotes arguments unescaped.
     let lines: Vec<String> = text.trim_end().lines().map(clean).collect();
-    say(&format!("packtrain: {}", lines.join("\n")));
+    print_stderr(&format!("packtrain: {}", lines.join("\n")));
     if let Some(origin) = origin {
-        say(&format!("(the value comes from {origin})"));
+        print_stderr(&format!("(the value comes from {origin})"));
     }
     Code(2)
 }
 
-/// The first paragraph of what clap says, on one line.
+/// The first paragraph of clap's message, on one line.
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);

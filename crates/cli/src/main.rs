@@ -15,5 +15,5 @@ fn main() -> ExitCode {
         Ok(parsed) => cmd::run(parsed, &line).unwrap_or_else(exit::Exit::report),
         Err(exit) => exit.report_early(&line),
     };
-    code.with_output_lost(out::lost()).into()
+    code.with_output_lost(out::stdout_error()).into()
 }

@@ -1,6 +1,7 @@
-//! What people and programs are told. Data and JSON go to stdout, everything else to stderr.
+//! Output for people and programs. Data and JSON go to stdout, everything else to stderr.
 
 pub(crate) mod clean;
+pub(crate) mod console;
 pub(crate) mod deposit;
 pub(crate) mod depot;
 pub(crate) mod diagnose;
@@ -17,7 +18,6 @@ pub(crate) mod route;
 pub(crate) mod sim;
 pub(crate) mod streams;
 pub(crate) mod summary;
-pub(crate) mod teller;
 pub(crate) mod ticker;
 
 use std::io::{self, Write as _};
@@ -26,16 +26,16 @@ use std::sync::OnceLock;
 use packtrain_units::{date, escape};
 use serde::Serialize;
 
-/// Why standard output does not take what it is given.
+/// The first error of a write to standard output.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// One line on stdout.
+/// Prints one line to stdout.
 pub(crate) fn line(text: &str) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// These bytes on stdout. A reader that went away is no failure of ours; a full disk is one, which
-/// `lost` tells at the end.
+/// Writes bytes to stdout. A closed pipe is not a failure. Other errors, such as a full disk, are
+/// kept for `stdout_error`.
 pub(crate) fn bytes(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush())
@@ -45,24 +45,24 @@ pub(crate) fn bytes(bytes: &[u8]) {
     }
 }
 
-/// Why something said on stdout did not get there, if so.
-pub(crate) fn lost() -> Option<&'static io::Error> {
+/// The first error of a write to stdout.
+pub(crate) fn stdout_error() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// One JSON object on a line of stdout.
+/// Prints one JSON object as a line on stdout.
 pub(crate) fn json_line(event: &impl Serialize) {
     if let Ok(text) = serde_json::to_string(event) {
         line(&text);
     }
 }
 
-/// One JSON object on a line of stdout, with the time: for events that come over hours.
+/// Prints one JSON object with the time as a line on stdout, for commands that run for hours.
 pub(crate) fn event_line(event: &impl Serialize) {
     json_line(&Stamped::now(event));
 }
 
-/// An event and when it was told.
+/// An event and its time.
 #[derive(Serialize)]
 pub(crate) struct Stamped<'a, T> {
     /// RFC 3339, UTC.
@@ -79,17 +79,18 @@ impl<'a, T: Serialize> Stamped<'a, T> {
         Self { time, direction: None, event }
     }
 
-    /// Of a transfer that goes this way.
+    /// An event of a transfer in this direction.
     pub(crate) fn of(direction: Option<&'static str>, event: &'a T) -> Self {
         Self { direction, ..Self::now(event) }
     }
 }
 
-/// A name for programs. JSON holds text only: of a name that is not UTF-8 `bytes` has all.
+/// A name for programs. JSON strings hold only text, so `bytes` has the exact bytes of a name that
+/// is not UTF-8.
 pub(crate) struct JsonName {
-    /// The name; U+FFFD stands for what is not UTF-8.
+    /// The name; U+FFFD replaces bytes that are not UTF-8.
     pub(crate) text: String,
-    /// Its bytes in base64, only where `text` does not say them.
+    /// The bytes in base64, only if the name is not UTF-8.
     pub(crate) bytes: Option<String>,
 }
 
@@ -102,12 +103,12 @@ impl JsonName {
     }
 }
 
-/// A path for people, on one line: what is not UTF-8 and what a terminal would obey is escaped.
+/// A path for people, on one line. Bytes that are not UTF-8 and control characters are escaped.
 pub(crate) fn shown(path: &[u8]) -> String {
     escape::name(path)
 }
 
-/// Text of another's making on one line, without what a terminal would obey.
+/// Untrusted text on one line, without control characters.
 pub(crate) fn clean(text: &str) -> String {
     escape::text(text)
 }

@@ -1,31 +1,31 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second kills (of a server, the
-//! third). One that was
-//! ignored when the command began (`nohup`, a job behind `&`) stays ignored.
+//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly end; the second kills the
+//! process (the third for a server). A signal that was ignored when the command started (`nohup`, a
+//! background job) stays ignored.
 
 use packtrain_service::StopHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::exit::complain;
+use crate::exit::print_message;
 
-/// Turns signals into requests to `stop` from now on.
+/// Converts signals to requests to `stop` from now on.
 pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
     let stop = stop.clone();
     handle(move |signal| {
         if stop.requested().is_some() {
-            // Ends the process; what was safe stays safe without our help.
+            // Ends the process. Durable data needs no further action.
             let _ = emulate_default_handler(signal);
         }
         stop.request(signal);
         if !quiet {
-            complain("stopping and keeping what is safe: once more to stop at once");
+            print_message("stopping; durable data is kept (a second signal stops at once)");
         }
     });
 }
 
-/// The same for a server that lets its clients end first: a second signal asks it to end them, so
-/// that they hear of it, and the third kills.
+/// The same for a server that lets its clients finish. The second signal ends the clients with a
+/// failure message; the third kills.
 pub(crate) fn watch_server(stop: &StopHandle) {
     let stop = stop.clone();
     let mut count = 0_u32;
@@ -48,7 +48,9 @@ fn handle(mut on_signal: impl FnMut(i32) + Send + 'static) {
     let mut signals = match Signals::new(wanted) {
         Ok(signals) => signals,
         Err(error) => {
-            complain(&format!("signals cannot be handled ({error}): an interrupt ends at once"));
+            print_message(&format!(
+                "signals cannot be handled ({error}): an interrupt ends at once"
+            ));
             return;
         }
     };
@@ -58,11 +60,11 @@ fn handle(mut on_signal: impl FnMut(i32) + Send + 'static) {
         }
     };
     if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watcher) {
-        complain(&format!("signals cannot be handled ({error}): an interrupt is ignored"));
+        print_message(&format!("signals cannot be handled ({error}): an interrupt is ignored"));
     }
 }
 
-/// The set of ignored signals in what the kernel says of a process; signal n is bit n - 1.
+/// The mask of ignored signals in `/proc/self/status`; signal n is bit n - 1.
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! `clean`: finds and removes what interrupted transfers left below a directory.
+//! `clean`: finds and removes the files that interrupted transfers left below a directory.
 //!
-//! Every transfer that runs holds a lock, which lies in its destination directory: beside its
-//! temporaries or above them. `clean` takes the lock of a tag before it removes what bears the
-//! tag, and keeps it while it is below that directory. Symbolic links are not followed.
+//! Every running transfer holds a lock in its destination directory, which is the directory of its
+//! temporaries or one above. `clean` acquires the lock of a tag before it removes files with that
+//! tag, and holds it while it is below that directory. Symbolic links are not followed.
 
 mod request;
 
@@ -18,12 +18,12 @@ use packtrain_transfer::FailureKind;
 use packtrain_identity::config::Dirs;
 use packtrain_service::RequestError;
 
-pub use request::{CleanRequest, CleanSummary, Leftover, LeftoverFate, LeftoverKind};
+pub use request::{CleanRequest, CleanSummary, Leftover, LeftoverKind, LeftoverStatus};
 
-/// Removes what interrupted transfers left, and tells of each file.
+/// Removes what interrupted transfers left, and reports each file.
 ///
 /// # Errors
-/// The place is no directory or cannot be opened; what fails below it is told and counted.
+/// The place is not a directory or cannot be opened. Failures below it are reported and counted.
 pub fn run(
     request: &CleanRequest,
     tell: &mut dyn FnMut(&Leftover),
@@ -53,27 +53,27 @@ pub fn run(
 struct Clean<'a> {
     request: &'a CleanRequest,
     root: Arc<Root>,
-    /// Directories outside the place where a lock may be.
+    /// Directories above the place, which may contain a lock.
     above: Vec<PathBuf>,
     /// The locks of the directories from the place down to the current one.
-    scopes: Vec<HashMap<String, Held>>,
-    /// The locks outside the place, by tag.
+    scopes: Vec<HashMap<String, LockState>>,
+    /// The locks above the place, by tag.
     elsewhere: HashMap<String, Busy>,
     summary: CleanSummary,
     tell: &'a mut dyn FnMut(&Leftover),
 }
 
-/// A lock file that was found.
-enum Held {
-    /// By us, so that its transfer does not begin meanwhile.
+/// The state of a lock file.
+enum LockState {
+    /// Held by this process, so that its transfer cannot start meanwhile.
     Ours(Lock),
-    /// Nobody holds it, and it is another user's.
+    /// Free, and it belongs to another user.
     Nobody,
-    /// Somebody holds it, or nobody can tell.
+    /// Held by a transfer, or its state is unknown.
     Busy(Busy),
 }
 
-impl Held {
+impl LockState {
     fn busy(&self) -> Option<Busy> {
         match self {
             Self::Busy(busy) => Some(busy.clone()),
@@ -89,17 +89,17 @@ enum Busy {
 }
 
 impl Busy {
-    fn fate(&self) -> LeftoverFate {
+    fn status(&self) -> LeftoverStatus {
         match self {
-            Self::By(who) => LeftoverFate::InUse { who: who.clone() },
-            Self::Unknown(why) => LeftoverFate::Failed { why: why.clone() },
+            Self::By(who) => LeftoverStatus::InUse { who: who.clone() },
+            Self::Unknown(why) => LeftoverStatus::Failed { why: why.clone() },
         }
     }
 }
 
 enum Step {
     Enter(Vec<u8>),
-    /// Everything below it is done.
+    /// Everything below this directory is done.
     Leave(Vec<u8>),
 }
 
@@ -139,7 +139,8 @@ impl Clean<'_> {
                         scope.insert(tag, held);
                     }
                 }
-                // Without a tag only links are ours: a file of that name is a user's.
+                // Without a tag only links are packtrain's own: a file of that name belongs to a
+                // user.
                 (Some(name), Kind::File) if name.tag.is_none() => {}
                 (Some(name), Kind::File | Kind::Symlink) if name.kind != LeftoverKind::Lock => {
                     files.push((name, item.name));
@@ -155,56 +156,56 @@ impl Clean<'_> {
         steps.extend(dirs.into_iter().map(Step::Enter));
     }
 
-    /// The locks of a directory go last.
+    /// Leaves a directory; its lock files are removed last.
     fn leave(&mut self, dir: &[u8]) {
         for (tag, held) in self.scopes.pop().unwrap_or_default() {
             let name = LeftoverName::lock_of(&tag).into_bytes();
-            let Some((rel, stat)) = self.look(dir, &name) else { continue };
-            let fate = match held {
-                Held::Ours(mut lock) => {
+            let Some((rel, stat)) = self.stat_leftover(dir, &name) else { continue };
+            let status = match held {
+                LockState::Ours(mut lock) => {
                     if !self.request.dry_run {
                         lock.remove_file();
                     }
-                    LeftoverFate::Removed
+                    LeftoverStatus::Removed
                 }
-                Held::Nobody => self.remove(&rel, &stat),
-                Held::Busy(busy) => busy.fate(),
+                LockState::Nobody => self.remove(&rel, &stat),
+                LockState::Busy(busy) => busy.status(),
             };
-            self.told(join(dir, &name), LeftoverKind::Lock, &stat, fate);
+            self.report(join(dir, &name), LeftoverKind::Lock, &stat, status);
         }
     }
 
     fn file(&mut self, dir: &[u8], name: &[u8], parsed: &LeftoverName) {
-        let Some((rel, stat)) = self.look(dir, name) else { return };
+        let Some((rel, stat)) = self.stat_leftover(dir, name) else { return };
         let busy = match parsed.tag.as_deref() {
             Some(tag) => self.busy(dir, tag),
-            // It may be of any transfer that runs here.
-            None => self.scopes.iter().flat_map(HashMap::values).find_map(Held::busy),
+            // The file may belong to any transfer that runs here.
+            None => self.scopes.iter().flat_map(HashMap::values).find_map(LockState::busy),
         };
-        let fate = match busy {
-            _ if !self.is_mine(&stat) => LeftoverFate::Foreign { uid: stat.uid },
-            Some(busy) => busy.fate(),
+        let status = match busy {
+            _ if !self.is_mine(&stat) => LeftoverStatus::Foreign { uid: stat.uid },
+            Some(busy) => busy.status(),
             None => self.remove(&rel, &stat),
         };
-        self.told(join(dir, name), parsed.kind, &stat, fate);
+        self.report(join(dir, name), parsed.kind, &stat, status);
     }
 
-    /// A directory in which a copy to standard output was received.
+    /// Handles a directory of a copy to standard output.
     fn output(&mut self, dir: &[u8], name: &[u8]) {
-        let Some((rel, stat)) = self.look(dir, name) else { return };
+        let Some((rel, stat)) = self.stat_leftover(dir, name) else { return };
         if stat.mode & 0o777 != 0o700 {
-            // Not made by us.
+            // Not created by packtrain.
             return;
         }
         let path = join(dir, name);
         if !self.is_mine(&stat) {
-            let fate = LeftoverFate::Foreign { uid: stat.uid };
-            return self.told(path, LeftoverKind::Output, &stat, fate);
+            let status = LeftoverStatus::Foreign { uid: stat.uid };
+            return self.report(path, LeftoverKind::Output, &stat, status);
         }
         let mut bytes = stat.space();
         let mut locks = Vec::new();
         for item in self.root.list(&rel).unwrap_or_default() {
-            let Some((inner, stat)) = self.look(&path, &item.name) else { continue };
+            let Some((inner, stat)) = self.stat_leftover(&path, &item.name) else { continue };
             bytes += stat.space();
             let is_lock =
                 LeftoverName::parse(&item.name).is_some_and(|name| name.kind == LeftoverKind::Lock);
@@ -213,42 +214,44 @@ impl Clean<'_> {
             }
         }
         let busy = locks.iter().find_map(|held| match held {
-            Held::Busy(busy) => Some(busy.fate()),
-            Held::Ours(_) | Held::Nobody => None,
+            LockState::Busy(busy) => Some(busy.status()),
+            LockState::Ours(_) | LockState::Nobody => None,
         });
-        let fate = busy.unwrap_or_else(|| match self.request.dry_run {
-            true => LeftoverFate::Removed,
+        let status = busy.unwrap_or_else(|| match self.request.dry_run {
+            true => LeftoverStatus::Removed,
             false => done(self.root.remove_tree(&rel)),
         });
         let stat = Stat { blocks: bytes.get() / 512, ..stat };
-        self.told(path, LeftoverKind::Output, &stat, fate);
+        self.report(path, LeftoverKind::Output, &stat, status);
     }
 
-    /// Takes a lock whose file exists; none if it is gone.
-    fn take(&self, root: &Arc<Root>, rel: &RelPath) -> Option<Held> {
-        let unknown = |why: String| Held::Busy(Busy::Unknown(why));
+    /// Acquires a lock whose file exists; `None` if it is gone.
+    fn take(&self, root: &Arc<Root>, rel: &RelPath) -> Option<LockState> {
+        let unknown = |why: String| LockState::Busy(Busy::Unknown(why));
         match Lock::take_existing(root, rel) {
-            Ok(Some(lock)) => Some(Held::Ours(lock)),
+            Ok(Some(lock)) => Some(LockState::Ours(lock)),
             Ok(None) => None,
-            Err(LockError::Held { who }) => Some(Held::Busy(Busy::By(who))),
+            Err(LockError::Held { who }) => Some(LockState::Busy(Busy::By(who))),
             Err(LockError::Foreign) if self.request.all_owners => match Lock::is_held(root, rel) {
-                Ok(false) => Some(Held::Nobody),
-                Ok(true) => Some(Held::Busy(Busy::By("a transfer of another user".to_owned()))),
+                Ok(false) => Some(LockState::Nobody),
+                Ok(true) => {
+                    Some(LockState::Busy(Busy::By("a transfer of another user".to_owned())))
+                }
                 Err(error) => Some(unknown(error.to_string())),
             },
-            // It says nothing of transfers of this user.
+            // A foreign lock file does not concern transfers of this user.
             Err(LockError::Foreign) => None,
             Err(error) => Some(unknown(format!("{error}: wait until no transfer runs"))),
         }
     }
 
-    /// Who uses what bears this tag and lies in `dir`, if somebody does. A transfer may have begun
-    /// since its directories were listed: only that somebody does is remembered.
+    /// The transfer that uses the files with this tag in `dir`, if any. A transfer may have started
+    /// since its directories were listed. Only a busy state is cached.
     fn busy(&mut self, dir: &[u8], tag: &str) -> Option<Busy> {
         let known = self.scopes.iter().rev().find_map(|scope| scope.get(tag));
         match known {
-            Some(Held::Busy(busy)) => return Some(busy.clone()),
-            Some(Held::Ours(_) | Held::Nobody) => return None,
+            Some(LockState::Busy(busy)) => return Some(busy.clone()),
+            Some(LockState::Ours(_) | LockState::Nobody) => return None,
             None => {}
         }
         if let Some(known) = self.elsewhere.get(tag) {
@@ -277,18 +280,18 @@ impl Clean<'_> {
         self.request.all_owners || stat.is_own()
     }
 
-    fn look(&self, dir: &[u8], name: &[u8]) -> Option<(RelPath, Stat)> {
+    fn stat_leftover(&self, dir: &[u8], name: &[u8]) -> Option<(RelPath, Stat)> {
         let rel = below(dir, name).ok()?;
         let stat = self.root.stat(&rel).ok().flatten()?;
         Some((rel, stat))
     }
 
-    fn remove(&self, rel: &RelPath, stat: &Stat) -> LeftoverFate {
+    fn remove(&self, rel: &RelPath, stat: &Stat) -> LeftoverStatus {
         if stat.kind == Kind::Directory {
-            // It has taken the file's name since the directory was listed.
-            return LeftoverFate::Failed { why: "is a directory".to_owned() };
+            // A directory has replaced it since the directory was listed.
+            return LeftoverStatus::Failed { why: "is a directory".to_owned() };
         }
-        if self.request.dry_run { LeftoverFate::Removed } else { done(self.root.remove(rel)) }
+        if self.request.dry_run { LeftoverStatus::Removed } else { done(self.root.remove(rel)) }
     }
 
     fn failed_directory(&mut self, dir: &[u8], why: &str) {
@@ -298,24 +301,24 @@ impl Clean<'_> {
             path,
             kind: LeftoverKind::Temporary,
             bytes: packtrain_units::ByteCount::ZERO,
-            fate: LeftoverFate::Failed { why: why.to_owned() },
+            status: LeftoverStatus::Failed { why: why.to_owned() },
         });
     }
 
-    fn told(&mut self, path: Vec<u8>, kind: LeftoverKind, stat: &Stat, fate: LeftoverFate) {
+    fn report(&mut self, path: Vec<u8>, kind: LeftoverKind, stat: &Stat, status: LeftoverStatus) {
         let bytes = stat.space();
         let summary = &mut self.summary;
-        match &fate {
-            LeftoverFate::Removed => {
+        match &status {
+            LeftoverStatus::Removed => {
                 summary.removed += 1;
                 summary.bytes += bytes;
             }
-            LeftoverFate::InUse { .. } => summary.in_use += 1,
-            LeftoverFate::Foreign { .. } => summary.foreign += 1,
-            LeftoverFate::Failed { .. } => summary.failed += 1,
+            LeftoverStatus::InUse { .. } => summary.in_use += 1,
+            LeftoverStatus::Foreign { .. } => summary.foreign += 1,
+            LeftoverStatus::Failed { .. } => summary.failed += 1,
         }
         let path = self.shown(&path);
-        (self.tell)(&Leftover { path, kind, bytes, fate });
+        (self.tell)(&Leftover { path, kind, bytes, status });
     }
 
     fn shown(&self, rel: &[u8]) -> Vec<u8> {
@@ -324,10 +327,10 @@ impl Clean<'_> {
     }
 }
 
-fn done(result: std::io::Result<()>) -> LeftoverFate {
+fn done(result: std::io::Result<()>) -> LeftoverStatus {
     match result {
-        Ok(()) => LeftoverFate::Removed,
-        Err(error) => LeftoverFate::Failed { why: classify(&error).sentence().to_string() },
+        Ok(()) => LeftoverStatus::Removed,
+        Err(error) => LeftoverStatus::Failed { why: classify(&error).sentence().to_string() },
     }
 }
 
@@ -368,12 +371,12 @@ mod tests {
         let place = dir.path().to_path_buf();
         let request = CleanRequest { place, dry_run: false, all_owners: false };
         let summary = run(&request, &mut |left| {
-            // The first file was of a run that is dead; now the same copy is started again.
+            // The first file is from a dead run; now the same copy is started again.
             transfer.get_or_insert_with(|| Lock::take(&root, &lock, "the transfer").unwrap());
-            fates.push(left.fate.clone());
+            fates.push(left.status.clone());
         });
-        let in_use = LeftoverFate::InUse { who: "the transfer".to_owned() };
-        assert_eq!(fates, [LeftoverFate::Removed, in_use]);
+        let in_use = LeftoverStatus::InUse { who: "the transfer".to_owned() };
+        assert_eq!(fates, [LeftoverStatus::Removed, in_use]);
         let summary = summary.unwrap();
         assert_eq!((summary.removed, summary.in_use), (1, 1));
         assert_eq!(names.iter().filter(|name| name.exists()).count(), 1);

@@ -88,9 +88,9 @@ fn once(
     routes: &Routes,
 ) -> Result<Outcome, RequestError> {
     if request.sources.iter().chain([&request.dest]).any(|l| matches!(l, Location::Udt4 { .. })) {
-        let watched = history::Copying::new(reporter);
+        let watched = history::CopyRecorder::new(reporter);
         let mut result = packtrain_udt4_service::fetch(request, &watched);
-        watched.over(request, &mut result);
+        watched.finish(request, &mut result);
         return result;
     }
     if request.transport == TransportChoice::Udt4 {
@@ -498,7 +498,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     plan.via = via(request, &far, route);
     plan.ways = ways(request, &far)?;
     if let (None, Some(host)) = (plan.streams, request.dest.host()) {
-        plan.earlier = history::earlier(&request.history, &request.over(host));
+        plan.earlier = history::samples_to(&request.history, &request.remote_name(host));
     }
     let (control, rest) = far.split();
     let setup = SourceSetup {

@@ -1,5 +1,4 @@
-//! What a path will give: measurements of it from the history and from other people's archives,
-//! and the forecast that they allow.
+//! Forecasts of a path, from measurements in the history and in foreign archives.
 
 pub mod perfsonar;
 
@@ -18,50 +17,53 @@ use packtrain_runtime::candidate_paths;
 use packtrain_service::history::{HistoryError, Wanted, find};
 use packtrain_service::{HistoryConfig, RequestError, executor};
 
-/// A throughput that was measured from one machine to another.
+/// A measured throughput from one machine to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement {
-    /// When, since 1970.
+    /// Its time, since 1970.
     pub at: Duration,
-    /// How much.
+    /// The throughput.
     pub rate: DataRate,
-    /// The least round trip, where it is known.
+    /// Minimum round-trip time, if known.
     pub rtt: Option<Duration>,
 }
 
-/// Which measurements of the history count.
+/// Which measurements of the history to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Where the bytes came from, as the user named it.
+pub struct PathQuery {
+    /// The sending machine, as the user named it.
     pub from: String,
-    /// Where they went.
+    /// The receiving machine.
     pub to: String,
-    /// Only those of this transport.
+    /// Only measurements of this transport.
     pub transport: Option<String>,
-    /// Only those begun since then.
+    /// Only transfers that began since this time.
     pub since: Option<Duration>,
-    /// Shorter transfers tell more of their start than of the path.
+    /// The rate of a smaller transfer depends more on its start than on the path.
     pub least: ByteCount,
 }
 
-/// What comes next.
+/// The forecast of a path.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct PathForecast {
     /// Throughput, in bit/s.
     pub throughput: Forecast,
-    /// Least round trip, in seconds, if any was measured.
+    /// Minimum round-trip time in seconds, if any was measured.
     pub rtt: Option<Forecast>,
-    /// How wrong each method was so far: its name and the mean size of its errors, in bit/s.
+    /// The name and the mean absolute error of each method, in bit/s.
     pub methods: Vec<(String, f64)>,
     /// The newest measurement.
     pub newest: Measurement,
 }
 
-/// What the history knows of a path, the oldest first.
+/// The measurements of a path in the history, the oldest first.
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn from_history(keep: &HistoryConfig, asked: &Asked) -> Result<Vec<Measurement>, HistoryError> {
+pub fn from_history(
+    keep: &HistoryConfig,
+    asked: &PathQuery,
+) -> Result<Vec<Measurement>, HistoryError> {
     let wanted = Wanted {
         host: Some(asked.from.clone()),
         transport: asked.transport.clone(),
@@ -81,11 +83,11 @@ pub fn from_history(keep: &HistoryConfig, asked: &Asked) -> Result<Vec<Measureme
         .collect())
 }
 
-/// What a depot measured of its hop to `to`, a host or another depot's place.
+/// A depot's forecasts of its hop to `to`, a host or another depot.
 ///
 /// # Errors
-/// The depot cannot be asked, or refuses.
-pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, RequestError> {
+/// The depot cannot be reached, or refuses.
+pub fn depot_forecasts(depot: &Place, to: &str) -> Result<Vec<HopSeries>, RequestError> {
     let place = to.parse::<Place>().ok();
     let host = host_of(to)?;
     let away = |text: String| RequestError::new(FailureKind::Temporary, format!("{depot}: {text}"));
@@ -99,11 +101,11 @@ pub fn of_depot(depot: &Place, to: &str) -> Result<Vec<HopSeries>, RequestError>
     Ok(found)
 }
 
-/// Each measurement that a depot has of its hops to the host of `to`, the oldest first.
+/// All measurements of a depot's hops to the host of `to`, the oldest first.
 ///
 /// # Errors
-/// The depot cannot be asked, or refuses.
-pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, RequestError> {
+/// The depot cannot be reached, or refuses.
+pub fn depot_measurements(depot: &Place, to: &str) -> Result<Vec<Measurement>, RequestError> {
     let (host, route) = (host_of(to)?, route_to(depot)?);
     let asked = executor::handle().block_on(candidate_paths::ask_points(depot, &route, &host));
     let away = |text: String| RequestError::new(FailureKind::Temporary, format!("{depot}: {text}"));
@@ -113,7 +115,7 @@ pub fn measured_by_depot(depot: &Place, to: &str) -> Result<Vec<Measurement>, Re
     Ok(points.into_iter().map(measurement).collect())
 }
 
-/// The host of a host's or a depot's name.
+/// The host in the name of a host or a depot.
 fn host_of(to: &str) -> Result<Host, RequestError> {
     if let Ok(place) = to.parse::<Place>() {
         return Ok(place.host);
@@ -122,14 +124,14 @@ fn host_of(to: &str) -> Result<Host, RequestError> {
         .map_err(|error| RequestError::new(FailureKind::Usage, format!("{to} is {error}")))
 }
 
-/// The route that ends at a depot.
+/// The route with a depot as its end.
 fn route_to(depot: &Place) -> Result<Arc<Route>, RequestError> {
     let route = Route::over(std::slice::from_ref(depot), &[])?;
     route.ok_or_else(|| RequestError::new(FailureKind::Temporary, format!("{depot}: no route")))
 }
 
-/// Pairs of machines that the history has transfers between, with how many, the newest first: what
-/// a user who mistyped a name wants to see.
+/// Pairs of machines with transfers in the history, and the number of transfers, the newest first.
+/// They help a user who mistyped a name.
 ///
 /// # Errors
 /// The history cannot be read.
@@ -147,21 +149,21 @@ pub fn known_paths(keep: &HistoryConfig) -> Result<Vec<(String, String, usize)>,
     Ok(known)
 }
 
-/// What measurements in any order say of the next; nothing if there is none.
-pub fn outlook(measurements: &[Measurement]) -> Option<Outlook> {
+/// The forecast from measurements in any order; `None` without measurements.
+pub fn path_forecast(measurements: &[Measurement]) -> Option<PathForecast> {
     let mut ordered = measurements.to_vec();
     ordered.sort_by_key(|one| one.at);
     let newest = *ordered.last()?;
     let (mut throughput, mut rtt) = (Battery::new(), Battery::new());
     for one in &ordered {
-        // Rates and times are finite and not below zero, so nothing is refused.
+        // Rates and times are finite and not negative, so `learn` accepts them.
         let _ = throughput.learn(one.rate.as_bps() as f64);
         if let Some(time) = one.rtt {
             let _ = rtt.learn(time.as_secs_f64());
         }
     }
     let methods = throughput.methods().map(|(method, error)| (method.to_string(), error));
-    Some(Outlook {
+    Some(PathForecast {
         methods: methods.collect(),
         throughput: throughput.forecast()?,
         rtt: rtt.forecast(),

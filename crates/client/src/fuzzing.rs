@@ -1,25 +1,25 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Bodies of fuzz targets for private parsers of this crate, and their seeds.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body takes any bytes and must return: a panic, a
+//! hang or unbounded memory is a finding.
 
 use crate::{forecast, ssh};
 
-/// What the other end says of itself before the program is sent there.
+/// The other end's description of its system, before the program is sent.
 pub fn bootstrap_line(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
-        let system = ssh::system_told(line);
+        let system = ssh::described_system(line);
         assert!(system.is_none_or(|system| system.len() <= line.len()));
     }
 }
 
-/// A line, and a greeting before it.
+/// Seeds: a line, and a line with a greeting before it.
 pub fn bootstrap_line_seeds() -> Vec<Vec<u8>> {
     let line = b"PACKTRAIN-BOOTSTRAP-1 Linux x86_64 gzip absent\n";
     vec![line.to_vec(), [b"Welcome!\n".as_slice(), line].concat()]
 }
 
-/// An archive of perfSONAR: throughputs of the path that was asked for, and counts of others.
+/// An archive of perfSONAR: throughputs of the requested path, and the counts of others.
 pub fn perfsonar(data: &[u8]) {
     use crate::forecast::perfsonar::{read, write};
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -28,7 +28,7 @@ pub fn perfsonar(data: &[u8]) {
     if found.measurements.is_empty() {
         return;
     }
-    // A series is in whole seconds: written once more it stays as it is.
+    // A series has a resolution of one second, so writing it again does not change it.
     let series = |found: &forecast::perfsonar::Found| write(&found.measurements).to_string();
     let once = read(&series(&found), "a", "b").expect("what was written is read");
     assert_eq!(once.measurements.len() + once.failed, found.measurements.len());
@@ -38,7 +38,7 @@ pub fn perfsonar(data: &[u8]) {
     }
 }
 
-/// A series, and results of the scheduler.
+/// Seeds: a series, and results of pScheduler.
 pub fn perfsonar_seeds() -> Vec<Vec<u8>> {
     [
         r#"[{"ts": 1700000000, "val": 9.1e9}, {"ts": 1700003600, "val": 8e9}]"#,

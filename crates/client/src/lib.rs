@@ -1,5 +1,5 @@
-//! What a user runs: copies and comparisons, ssh to the other end, sessions for those who come later,
-//! forecasts, and the removal of what interrupted transfers left.
+//! The commands of a user: copies and comparisons, ssh to the other end, kept sessions, forecasts,
+//! and the removal of what interrupted transfers left.
 
 pub mod clean;
 pub mod cp;

@@ -1,8 +1,8 @@
-//! What would limit a transfer to a host: one is made, of a file that means nothing, and looked at.
+//! Measures what would limit a transfer to a host, with a transfer of a temporary file.
 //!
-//! It goes the way any copy goes, so that all that may limit one shows: whether UDP gets through,
-//! what the path carries, how fast both ends read, seal, open, write and sync, their quotas and
-//! buffers.
+//! It is an ordinary copy, so everything that may limit one is measured: whether UDP works, the
+//! capacity of the path, the rates at which both ends read, encrypt, decrypt, write and sync, and
+//! their quotas and buffers.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,18 @@ use packtrain_diagnose::Which;
 use packtrain_service::evidence::Record;
 use packtrain_service::{CpRequest, Location, Reporter, RequestError};
 
-/// The first file; one that is gone too quickly to be measured is followed by a larger one.
-const FIRST: ByteCount = ByteCount(32 << 20);
-/// The largest.
-const LARGEST: ByteCount = ByteCount(512 << 20);
-/// How long a file should take.
-const ENOUGH: Duration = Duration::from_secs(3);
+/// Size of the first file. If its transfer is too short for measurements, a larger file follows.
+const FIRST_SIZE: ByteCount = ByteCount(32 << 20);
+/// Size of the largest file.
+const MAX_SIZE: ByteCount = ByteCount(512 << 20);
+/// Minimum duration of a transfer.
+const MIN_DURATION: Duration = Duration::from_secs(3);
 
-/// Copies a file of nothing to `request.dest`, a directory at a host reached over ssh (its home if
-/// the path is empty), and removes it. `request.sources` is not looked at.
+/// Copies a temporary file to `request.dest`, a directory on a host that is reached over ssh (its
+/// home directory if the path is empty), and removes it. `request.sources` is ignored.
 ///
 /// # Errors
+/// The other end cannot be reached or written to, or there is no space for a file on this machine.
 /// The other end cannot be reached or written to, or there is no room for a file here.
 pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, RequestError> {
     let Location::Ssh { user, host, path } = request.dest.clone() else {
@@ -40,26 +41,26 @@ pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, 
         there.push(b'/');
     }
     there.extend_from_slice(name.as_bytes());
-    let here = Scrap(std::env::temp_dir().join(&name));
+    let here = TempFile(std::env::temp_dir().join(&name));
     request.sources = vec![Location::Local(path_bytes(&here.0))];
     request.dest = Location::Ssh { user: user.clone(), host: host.clone(), path: there.clone() };
     request.options.inplace = false;
     request.options.resume = packtrain_transfer::Resume::Off;
-    let mut size = FIRST;
+    let mut size = FIRST_SIZE;
     let record = loop {
         here.write(size)?;
         let outcome = cp::run(request.clone(), reporter);
-        // Whatever came of it, nothing stays there.
+        // The file is removed after a failure too.
         ssh::remove(&request.ssh, user.as_deref(), &host, &there);
         let outcome = outcome?;
         if let Some(failure) = outcome.failure {
             return Err(RequestError::new(failure.kind, failure.text));
         }
-        if outcome.elapsed >= ENOUGH || size >= LARGEST {
+        if outcome.elapsed >= MIN_DURATION || size >= MAX_SIZE {
             break diagnose::find(&Which::Id(outcome.id), &request.history)?;
         }
-        let more = ENOUGH.as_secs_f64() / outcome.elapsed.as_secs_f64().max(0.05);
-        size = ByteCount((size.get() as f64 * more.clamp(2.0, 16.0)) as u64).min(LARGEST);
+        let more = MIN_DURATION.as_secs_f64() / outcome.elapsed.as_secs_f64().max(0.05);
+        size = ByteCount((size.get() as f64 * more.clamp(2.0, 16.0)) as u64).min(MAX_SIZE);
     };
     let mut record = record;
     record.evidence.probed = true;
@@ -71,11 +72,11 @@ fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// A file that goes when it is dropped.
-struct Scrap(PathBuf);
+/// A file that is removed on drop.
+struct TempFile(PathBuf);
 
-impl Scrap {
-    /// Writes it anew with bytes that no file system or link can make smaller.
+impl TempFile {
+    /// Writes it again, with bytes that no file system or link can compress.
     fn write(&self, size: ByteCount) -> Result<(), RequestError> {
         let failed = |e: std::io::Error| {
             let text = format!("{}: {e}; set TMPDIR to a place with room", self.0.display());
@@ -95,9 +96,9 @@ impl Scrap {
     }
 }
 
-impl Drop for Scrap {
+impl Drop for TempFile {
     fn drop(&mut self) {
-        // A temporary file that stays is the system's to clean.
+        // A remaining temporary file is removed by the system.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! The other end over ssh: the system's own program, so that its configuration, agent and jump
-//! hosts work, and whatever a login shell prints first is skipped.
+//! The other end over ssh. It uses the system's ssh program, so that its configuration, agent and
+//! jump hosts work. Output of the login shell before the marker is skipped.
 
 mod bootstrap;
 pub mod child;
@@ -17,20 +17,20 @@ use parking_lot::Mutex;
 
 use bootstrap::Bootstrapped;
 #[cfg(feature = "fuzzing")]
-pub(crate) use bootstrap::system_told;
+pub(crate) use bootstrap::described_system;
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_runtime::marker;
 use packtrain_service::{SshSettings, StopHandle, host};
 
-/// How long the other end has to finish once this one has said all.
-const FINISH: Duration = Duration::from_secs(2);
+/// Timeout for the end of the other end after this end's last message.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A running ssh with the other end behind it.
+/// A running ssh with the other end.
 pub(crate) struct Remote {
     child: Arc<Mutex<Child>>,
     pub(crate) control: Control,
-    /// Where the host is, as far as names tell.
+    /// The addresses of the host, as far as its name resolves.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn start(
     Ok(Remote { child, control, addresses: resolve(settings, &target, host) })
 }
 
-/// How a login shell ends that does not find a program: csh with 1, all others with 127.
+/// The exit code of a login shell that does not find a program: 1 in csh, 127 in all others.
 fn may_be_missing(status: ExitStatus) -> bool {
     matches!(status.code(), Some(1 | 127))
 }
@@ -67,8 +67,8 @@ fn connect(running: Running, input: ChildStdin, output: ChildStdout) -> Connecte
     (running.release(), over_streams("ssh", output, Stdin(input)))
 }
 
-/// Starts the program that is installed at the target; the inner error is how the command ended
-/// before it said the marker.
+/// Starts the program that is installed at the target. The inner error is the exit status of a
+/// command that ended before it printed the marker.
 fn attempt(
     settings: &SshSettings,
     target: &Target,
@@ -87,7 +87,7 @@ fn attempt(
     running.wait().map(Err)
 }
 
-/// ssh's standard input; a vectored write goes out as one.
+/// ssh's standard input; a vectored write is one system call.
 struct Stdin(ChildStdin);
 
 impl Write for Stdin {
@@ -122,21 +122,22 @@ fn explain(target: &Target, status: ExitStatus) -> Failure {
         }
         (code, _) => Failure::new(
             FailureKind::Temporary,
-            format!("the far end at {target} did not start (exit {})", code.unwrap_or(-1)),
+            format!("the remote end at {target} did not start (exit {})", code.unwrap_or(-1)),
         ),
     }
 }
 
-/// Reads a path to its end, line ends included, and removes that file.
+/// Reads a path until its end, including newlines, and removes that file.
 const REMOVE: &str = "p=$(cat; echo .) && p=${p%.} && rm -f -- \"$p\"";
 
-/// Removes a file of ours at a host; what cannot be removed stays. `path` is as a place has it.
+/// Removes a file of this program on a host; failures are ignored. `path` is that of a location.
 pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
     let Ok(target) = Target::new(user, host) else { return };
-    // The name is not for a shell to read; `~/` before it is the home that ssh begins in.
+    // The path is not passed to a shell as an argument. A leading `~/` is the home directory, in
+    // which ssh starts.
     let path = path.strip_prefix(b"~/").unwrap_or(path);
     let words = child::posix(REMOVE);
-    // Also after the user wished the end: nothing is to stay there.
+    // Also runs after a request to stop, so that no file remains.
     let Ok((running, mut input, output)) =
         Running::start(settings, &target, &words, &StopHandle::new())
     else {
@@ -148,7 +149,7 @@ pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, pat
     let _ = running.wait();
 }
 
-/// Where the host is: ssh knows the real name behind an alias.
+/// Resolves the host: ssh's configuration has the real name of an alias.
 fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
     let mut name = host.to_owned();
     if let Ok(mut command) = child::command(settings, &["-G"], target) {
@@ -163,7 +164,7 @@ fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
     host::lookup(&name)
 }
 
-/// ssh itself, once the connection is somebody else's.
+/// The ssh process, after its connection was handed over.
 pub(crate) struct Waiter {
     child: Arc<Mutex<Child>>,
     tx: ControlSender,
@@ -177,10 +178,10 @@ impl Remote {
 }
 
 impl Waiter {
-    /// Lets the other end finish, then ends ssh.
+    /// Waits for the end of the other end, then ends ssh.
     pub(crate) fn finish(self) {
         self.tx.close();
-        if !child::ends_within(&self.child, FINISH) {
+        if !child::ends_within(&self.child, FINISH_TIMEOUT) {
             child::terminate(&self.child);
         }
     }

@@ -1,13 +1,12 @@
-//! Sending to those who come later, and claiming what was sent: the two ends of a session that
-//! depots keep.
+//! The two ends of a kept session: `send` deposits data at depots, `claim` fetches it later.
 //!
-//! `pack` is the stream that is sealed, `ticket` what a receiver needs, `plan` the depots as they
-//! are written, `send` the sender, `fetch` records out of depots, `claim` the receiver, which is a
-//! copy whose source is such a session.
+//! `pack` is the encrypted stream, `ticket` what a receiver needs, `plan` the depots, `send` the
+//! sender. `fetch` gets records from depots. `claim` is the receiver: a copy whose source is a kept
+//! session.
 
 mod claim;
+mod depot_connection;
 mod fetch;
-mod line;
 mod plan;
 mod send;
 mod ticket;

@@ -1,4 +1,4 @@
-//! The demo's files, and the digest of a tree.
+//! The files of the demo, and the digest of a tree.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -14,8 +14,8 @@ use super::failed;
 use packtrain_runtime::sink::hash_file;
 use packtrain_service::RequestError;
 
-/// Source and target together, and something to spare.
-const NEEDED: ByteCount = ByteCount(2_300 << 20);
+/// Disk space for source and target, with a margin.
+const NEEDED_SPACE: ByteCount = ByteCount(2_300 << 20);
 const BIG: u64 = 1 << 30;
 const SPARSE: u64 = 256 << 20;
 const SMALL_FILES: u32 = 5_000;
@@ -24,9 +24,9 @@ pub(super) fn check_room(dir: &Path) -> Result<(), RequestError> {
     let space = packtrain_disk::Root::open(dir)
         .and_then(|root| root.free_space())
         .map_err(failed("the disk"))?;
-    if space.available < NEEDED {
+    if space.available < NEEDED_SPACE {
         let text = format!(
-            "{} has {} free and the demo needs {NEEDED}: set TMPDIR to a place with more",
+            "{} has {} free and the demo needs {NEEDED_SPACE}: set TMPDIR to a place with more",
             dir.display(),
             space.available
         );
@@ -46,7 +46,8 @@ pub(super) fn make(dir: &Path) -> Result<(), RequestError> {
     fs::create_dir(dir.join("empty")).map_err(&oops)
 }
 
-/// One big file and 200 small ones, for the comparison over a long path; returns their bytes.
+/// Creates one large file and 200 small ones for the comparison over a long path; returns their
+/// bytes.
 pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, RequestError> {
     let mut rng = Rng::new(entropy::seed());
     let oops = failed("making the demo's files");
@@ -69,7 +70,7 @@ pub(super) fn make_small(dir: &Path, rate: DataRate) -> Result<ByteCount, Reques
     Ok(ByteCount(total))
 }
 
-/// One digest of names and contents below `dir`.
+/// One digest of the names and contents below `dir`.
 pub(super) fn digest_contents(dir: &Path) -> Result<String, RequestError> {
     let oops = failed("comparing");
     let mut items: Vec<_> =
@@ -130,7 +131,7 @@ fn sparse(path: &Path, rng: &mut Rng) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One digest of names, kinds, modes, times and contents of a tree.
+/// One digest of the names, kinds, modes, times and contents of a tree.
 pub(super) fn digest(dir: &Path) -> Result<String, RequestError> {
     let mut hasher = blake3::Hasher::new();
     add(dir, &mut hasher).map_err(failed("comparing"))?;
@@ -162,7 +163,7 @@ fn add(dir: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes in the files of the comparison: a second's worth and more at `rate`.
+/// Size of the comparison's files: more than one second at `rate`.
 pub(super) fn amount(rate: DataRate) -> ByteCount {
     rate.bytes_in(Duration::from_millis(2_500))
 }

@@ -1,9 +1,10 @@
-//! `demo`: what scp cannot, on real files, between two processes of this machine.
+//! `demo`: a copy that is interrupted and damaged, on real files, between two processes of this
+//! machine.
 //!
-//! It makes a tree (one file of 1 GiB, 5,000 small ones, a sparse one), starts a receiver as a
-//! process of its own, copies, kills the receiver at 40 %, flips a byte of what is on disk, runs
-//! the very command that the interrupted copy printed, and compares both trees. No root, no
-//! network but loopback, nothing left behind.
+//! It creates a tree (one file of 1 GiB, 5,000 small ones, a sparse one), starts a receiver as a
+//! process of its own, copies, kills the receiver at 40 %, flips a byte of the data on the disk,
+//! runs the command that the interrupted copy printed, and compares both trees. It needs no root
+//! and only the loopback network, and removes all its files.
 
 mod files;
 mod steps;
@@ -18,39 +19,39 @@ use packtrain_transfer::FailureKind;
 
 use packtrain_service::{RequestError, StopHandle};
 
-/// Runs the demo; prints what it does to standard output.
+/// Runs the demo and prints its steps to standard output.
 ///
 /// # Errors
-/// Anything that differs at the end, or kept it from getting there.
+/// The trees differ at the end, or a step failed.
 pub fn run() -> Result<(), RequestError> {
     let begun = clock::now();
     let place = Place::new()?;
-    say(&format!(
+    print_line(&format!(
         "packtrain demo: up to 2.3 GiB of disk in {} for a minute (set TMPDIR for another place)",
         place.0.display()
     ));
     files::check_room(&place.0)?;
     let source = place.0.join("source");
-    say("1. making files: one of 1 GiB, 5,000 small ones, a sparse one of 256 MiB");
+    print_line("1. making files: one of 1 GiB, 5,000 small ones, a sparse one of 256 MiB");
     files::make(&source)?;
     let mut steps = steps::Steps::new(&place.0)?;
-    say("2. copying to a second process (encrypted, over loopback), and killing it at 40 %");
+    print_line("2. copying to a second process (encrypted, over loopback), and killing it at 40 %");
     let resume = steps.interrupted()?;
-    say(&format!("   the copy says how to go on:\n     {}", resume.join(" ")));
-    say("3. flipping one byte of what the dead receiver had safe on disk");
+    print_line(&format!("   the copy prints the command that resumes:\n     {}", resume.join(" ")));
+    print_line("3. flipping one byte of what the dead receiver had safe on disk");
     steps.flip()?;
-    say("4. starting the receiver again, and running that command");
+    print_line("4. starting the receiver again, and running that command");
     let done = steps.resumed(&resume)?;
-    say(&format!(
+    print_line(&format!(
         "   resumed: {} found safe, {} moved; moved again: {} chunk{}",
         done.resumed,
         done.moved,
         done.again,
         if done.again == 1 { "" } else { "s" }
     ));
-    say("5. comparing both trees");
+    print_line("5. comparing both trees");
     let (here, there) = (files::digest(&source)?, files::digest(&place.0.join("target/source"))?);
-    say(&format!("   source {here}\n   target {there}"));
+    print_line(&format!("   source {here}\n   target {there}"));
     if here != there {
         return Err(RequestError::new(
             FailureKind::Integrity,
@@ -62,19 +63,19 @@ pub fn run() -> Result<(), RequestError> {
         return Err(RequestError::new(FailureKind::Integrity, text));
     }
     let took = clock::now().since(begun).as_secs_f64();
-    say(&format!("equal, after {took:.0} s. Now your own files, with ssh access to HOST:"));
-    say("  packtrain cp -r DIR HOST:DIR");
+    print_line(&format!("equal, after {took:.0} s. Now your own files, with ssh access to HOST:"));
+    print_line("  packtrain cp -r DIR HOST:DIR");
     Ok(())
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A reader who has gone away does not change what is done.
+    // A closed standard output does not stop the demo.
     let _ = writeln!(out, "{text}");
     let _ = out.flush();
 }
 
-/// The demo's directory; gone when it is dropped.
+/// The demo's directory; removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -91,13 +92,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What cannot be removed is in the system's temporary directory and named after us.
+        // A directory that cannot be removed stays in the system's temporary directory, with the
+        // demo's name.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Makes `command` run with places of the demo's own: keys, tickets and state lie below `dir`, and
-/// the user's variables for options do not count.
+/// Runs `command` with the demo's own keys, tickets and state below `dir`, and without the user's
+/// variables for options.
 fn own_environment(command: &mut std::process::Command, dir: &std::path::Path) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PACKTRAIN_") {
@@ -110,8 +112,8 @@ fn own_environment(command: &mut std::process::Command, dir: &std::path::Path) {
         .current_dir(dir);
 }
 
-/// An error once the user has asked for the end, so that everything the demo made is put away.
-fn go_on(stop: &StopHandle) -> Result<(), RequestError> {
+/// An error after the user's request to stop, so that the demo removes its files.
+fn check_stop(stop: &StopHandle) -> Result<(), RequestError> {
     if stop.requested().is_none() {
         return Ok(());
     }

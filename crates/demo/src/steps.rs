@@ -15,13 +15,13 @@ use serde::Deserialize;
 use super::failed;
 use packtrain_service::RequestError;
 
-/// How often the demo looks how far the copy is.
+/// How often the demo checks the progress of the copy.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The receiver is killed when it has this share of the big file.
-const KILL_AT: f64 = 0.4;
+/// The receiver is killed when it has this share of the large file.
+const KILL_SHARE: f64 = 0.4;
 const WHOLE: u64 = 1 << 30;
 
-/// The end of a copy, as it prints it with `--json`.
+/// The last JSON line of a copy.
 #[derive(Debug, Deserialize)]
 struct Done {
     ok: bool,
@@ -31,7 +31,7 @@ struct Done {
     error: Option<serde_json::Value>,
 }
 
-/// What the resumed copy did.
+/// The result of the resumed copy.
 pub(super) struct Resumed {
     pub(super) resumed: ByteCount,
     pub(super) moved: ByteCount,
@@ -55,7 +55,7 @@ impl Steps {
     pub(super) fn new(dir: &Path) -> Result<Self, RequestError> {
         fs::create_dir(dir.join("target")).map_err(failed("the target"))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
-        // A free port: taken and let go, so that the restarted receiver can have it again.
+        // A free port: bound and closed, so that the restarted receiver can use it again.
         let port = TcpListener::bind(("127.0.0.1", 0))
             .and_then(|listener| listener.local_addr())
             .map_err(failed("a port"))?
@@ -93,7 +93,7 @@ impl Steps {
 
     fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // SIGKILL: it has no chance to put anything in order.
+            // SIGKILL: the receiver cannot clean up.
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -106,14 +106,14 @@ impl Steps {
             .to_vec()
     }
 
-    /// Copies until the receiver has 40 %, kills it, and gives the command that the copy printed.
+    /// Copies until the receiver has 40 %, kills it, and returns the command that the copy printed.
     pub(super) fn interrupted(&mut self) -> Result<Vec<String>, RequestError> {
         self.serve()?;
         let mut copy = self.command();
         copy.args(self.copy_args()).stdout(Stdio::piped()).stderr(Stdio::null());
         let copy = copy.spawn().map_err(failed("the copy"))?;
         for _ in 0..12_000 {
-            if self.safe().is_some_and(|(_, bytes)| bytes as f64 >= KILL_AT * WHOLE as f64) {
+            if self.safe().is_some_and(|(_, bytes)| bytes as f64 >= KILL_SHARE * WHOLE as f64) {
                 break;
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -136,7 +136,7 @@ impl Steps {
         Ok(words)
     }
 
-    /// The big file's temporary and how much of the disk it takes.
+    /// The temporary of the large file, and its allocated size.
     fn safe(&self) -> Option<(PathBuf, u64)> {
         use std::os::unix::fs::MetadataExt;
         let items = fs::read_dir(self.dir.join("target/source")).ok()?;
@@ -150,7 +150,7 @@ impl Steps {
         None
     }
 
-    /// Flips one bit in the middle of the first chunk, which was verified long ago.
+    /// Flips one bit in the middle of the first chunk, which is already verified.
     pub(super) fn flip(&self) -> Result<(), RequestError> {
         let oops = failed("flipping a byte");
         let (path, _) = self.safe().ok_or_else(|| {
@@ -175,7 +175,7 @@ impl Steps {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let last = text.lines().last().unwrap_or_default();
         let done: Done = serde_json::from_str(last).map_err(|e| {
-            RequestError::new(FailureKind::Fatal, format!("the resumed copy said `{last}`: {e}"))
+            RequestError::new(FailureKind::Fatal, format!("the resumed copy printed `{last}`: {e}"))
         })?;
         if !done.ok {
             let why = done.error.map_or_else(String::new, |e| e.to_string());

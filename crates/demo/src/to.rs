@@ -1,5 +1,5 @@
-//! `demo --to`: five seconds of `packtrain cp` and five of a plain ssh pipe, on the user's own
-//! path to a machine of his, with noise that is made as it is sent. Nothing stays behind.
+//! `demo --to`: sends random data for five seconds through an ssh pipe and for five seconds with
+//! `packtrain cp`, on the user's own path to another machine. It removes all its files.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
@@ -9,32 +9,32 @@ use packtrain_os::{clock, entropy};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
-use super::{failed, go_on, say};
+use super::{check_stop, failed, print_line};
 use packtrain_client::ssh::child::{Running, Target, command, posix};
 use packtrain_service::{Location, RequestError, SshSettings, StopHandle};
 
-/// How long each of the two sends.
-const SPAN: Duration = Duration::from_secs(5);
-/// Neither sends more, however fast the path and however large the disk.
+/// Duration of each of the two.
+const SEND_TIME: Duration = Duration::from_secs(5);
+/// Maximum bytes of each, for a fast path or a large disk.
 const MAX_BYTES: u64 = 8 << 30;
-/// Written before the watch starts: pipes and sockets hold as much without moving it.
+/// Bytes sent before the measurement starts, because pipes and sockets buffer as much.
 const PRIMING: u64 = 8 << 20;
 const BLOCK: usize = 1 << 20;
 
-/// What is measured.
+/// The request of `demo --to`.
 #[derive(Clone, Debug)]
 pub struct ToRequest {
     /// `user@host`.
     pub host: String,
     /// The ssh command and its options; the first is the program.
     pub ssh: Vec<String>,
-    /// The command to start there.
+    /// The command that starts packtrain there.
     pub remote_path: String,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
-/// What one of the two did.
+/// The result of one of the two.
 struct Ran {
     bytes: u64,
     took: Duration,
@@ -47,10 +47,10 @@ impl Ran {
     }
 }
 
-/// Runs it; prints to standard output.
+/// Runs the comparison and prints it to standard output.
 ///
 /// # Errors
-/// No way to the host, no room there.
+/// The host cannot be reached, or has too little space.
 pub fn run(request: &ToRequest) -> Result<(), RequestError> {
     let place = Place::new(request)?;
     let most = place.room()?.min(MAX_BYTES);
@@ -64,7 +64,7 @@ pub fn run(request: &ToRequest) -> Result<(), RequestError> {
         return Err(RequestError::new(FailureKind::TargetFull, text));
     }
     let to = &request.host;
-    say(&format!(
+    print_line(&format!(
         "packtrain demo --to {to}: five seconds by ssh pipe, five by packtrain, each to the disk there"
     ));
     let file = format!("{}/pipe", place.dir);
@@ -72,19 +72,19 @@ pub fn run(request: &ToRequest) -> Result<(), RequestError> {
     let mut pipe = command(&place.settings, &[], &place.target)?;
     pipe.arg(posix(&script));
     let pipe = feed(pipe, most, "the ssh pipe", &request.stop)?;
-    say(&format!("  ssh pipe   {:>7.0} Mbit/s", mbits(&pipe)));
+    print_line(&format!("  ssh pipe   {:>7.0} Mbit/s", mbits(&pipe)));
     let program = std::env::current_exe().map_err(failed("this program"))?;
     let mut copy = Command::new(program);
     copy.args(["cp", "--json", "--retries", "0"]);
     copy.args(["--remote-path", &request.remote_path, "-e", &quoted(&request.ssh)]);
     copy.arg("-").arg(format!("{to}:{}/packtrain", place.dir));
     let copy = feed(copy, most, "packtrain cp", &request.stop)?;
-    say(&format!("  packtrain  {:>7.0} Mbit/s", mbits(&copy)));
-    say(&verdict(&pipe, &copy));
+    print_line(&format!("  packtrain  {:>7.0} Mbit/s", mbits(&copy)));
+    print_line(&verdict(&pipe, &copy));
     Ok(())
 }
 
-/// The words as one command that `cp -e` takes apart again.
+/// The words as one command, which `cp -e` splits again.
 fn quoted(words: &[String]) -> String {
     let one = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
     words.iter().map(one).collect::<Vec<_>>().join(" ")
@@ -108,7 +108,7 @@ fn verdict(pipe: &Ran, copy: &Ran) -> String {
     )
 }
 
-/// Where `user@host` is, refused if it is anything else.
+/// The ssh location of `user@host`; anything else is refused.
 fn target(host: &str) -> Result<Target, RequestError> {
     match Location::parse(OsStr::new(&format!("{host}:"))) {
         Ok(Location::Ssh { user, host, path }) if path == b"." => {
@@ -121,7 +121,7 @@ fn target(host: &str) -> Result<Target, RequestError> {
     }
 }
 
-/// A directory of the demo's own at the far end; removed when dropped.
+/// A directory of the demo on the remote machine; removed on drop.
 struct Place<'a> {
     request: &'a ToRequest,
     settings: SshSettings,
@@ -150,7 +150,7 @@ impl<'a> Place<'a> {
         Ok(place)
     }
 
-    /// Half of what is free there.
+    /// Half of its free space.
     fn room(&self) -> Result<u64, RequestError> {
         let said = self.ask(&format!("df -Pk {}", self.dir), &self.request.stop)?;
         let free = said.lines().last().and_then(|l| l.split_whitespace().nth(3));
@@ -158,7 +158,7 @@ impl<'a> Place<'a> {
         Ok(kib.saturating_mul(1024) / 2)
     }
 
-    /// What a command there says.
+    /// The output of a command on the remote machine.
     fn ask(&self, script: &str, stop: &StopHandle) -> Result<String, RequestError> {
         let (running, input, mut output) =
             Running::start(&self.settings, &self.target, &posix(script), stop)?;
@@ -176,16 +176,16 @@ impl<'a> Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        // Also after the user wished the end.
+        // Also runs after a request to stop.
         let gone = |place: &Self| place.ask(&format!("rm -rf {}", place.dir), &StopHandle::new());
         if !self.dir.is_empty() && gone(self).is_err() {
-            say(&format!("{} could not be removed from {}", self.dir, self.target));
+            print_line(&format!("{} could not be removed from {}", self.dir, self.target));
         }
     }
 }
 
-/// Feeds noise to `command` for the span, or until `most`; what it did from the first bytes that
-/// pipes alone could not hold.
+/// Writes random data to `command` for the time span, or until `most` bytes. Returns the result,
+/// measured after the first bytes, which pipes alone could buffer.
 fn feed(
     command: Command,
     most: u64,
@@ -208,10 +208,10 @@ fn feed(
         if sent <= PRIMING {
             start = clock::now();
         }
-        if clock::now().since(start) >= SPAN || sent + BLOCK as u64 > most {
+        if clock::now().since(start) >= SEND_TIME || sent + BLOCK as u64 > most {
             break;
         }
-        // No two blocks are alike, so that nothing on the way can fold them.
+        // Each block is different, so that nothing on the path can compress or deduplicate them.
         block[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
         match pipe.write_all(&block) {
             Ok(()) => sent += BLOCK as u64,
@@ -223,7 +223,7 @@ fn feed(
     let mut out = Vec::new();
     output.read_to_end(&mut out).map_err(failed(what))?;
     let status = running.wait();
-    go_on(stop)?;
+    check_stop(stop)?;
     let took = clock::now().since(start);
     let (out, status) = (String::from_utf8_lossy(&out).into_owned(), status?);
     if !status.success() {

@@ -1,7 +1,8 @@
-//! `demo --wan`: the same files over the same long fat path by several movers, each alone.
+//! `demo --wan`: compares several programs with the same files over the same long fat path, each
+//! alone.
 //!
-//! The path is emulated between two network namespaces by `packtrain emulate`, so that no root
-//! and no second machine is needed; each mover gets an identical one with the same seed.
+//! `packtrain emulate` emulates the path between two network namespaces, so that no root and no
+//! second machine is needed. Each program gets an identical path with the same seed.
 
 mod lane;
 mod near;
@@ -21,47 +22,47 @@ use packtrain_units::{DataRate, Duration};
 use self::lane::{Lane, Moved, Mover, Wan};
 pub use self::near::NearRequest;
 use self::show::Bar;
-use super::{Place, failed, files, go_on, own_environment, say};
+use super::{Place, check_stop, failed, files, own_environment, print_line};
 use packtrain_service::{RequestError, StopHandle};
 
-/// What the path is like.
+/// The properties of the path.
 const RTT: Duration = Duration::from_millis(100);
 const LOSS: f64 = 1e-4;
 const FAST: DataRate = DataRate::from_mbps(1_000);
 const SLOW: DataRate = DataRate::from_mbps(300);
-/// What the probe must reach of `FAST` for the machine to carry it.
-const CARRIES: f64 = 0.8;
+/// The share of `FAST` that the probe must reach on this machine.
+const MIN_CARRIED_SHARE: f64 = 0.8;
 const FAR: &str = "10.77.0.2";
 
-/// One end of a mover inside the emulation.
+/// One end of a program inside the emulation.
 #[derive(Clone, Debug)]
 pub enum EndRequest {
-    /// Waits for the far end, then runs a command.
+    /// Waits for the remote end, then runs a command.
     Near(NearRequest),
     /// Sends files over one TCP connection.
     PlainSend {
-        /// Where to.
+        /// The receiver's address.
         address: SocketAddr,
         /// The kernel's congestion control.
         cc: String,
-        /// What.
+        /// The directory to send.
         dir: PathBuf,
     },
     /// Receives them.
     PlainReceive {
-        /// Where to listen.
+        /// The address to listen at.
         address: SocketAddr,
         /// The kernel's congestion control.
         cc: String,
-        /// Where to put them.
+        /// The directory to receive into.
         dir: PathBuf,
     },
 }
 
-/// Plays one end; the exit code.
+/// Runs one end; returns its exit code.
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system.
 pub fn run_end(request: &EndRequest) -> Result<u8, RequestError> {
     let code = match request {
         EndRequest::Near(request) => near::run(request),
@@ -73,10 +74,10 @@ pub fn run_end(request: &EndRequest) -> Result<u8, RequestError> {
     code.map(|code| u8::try_from(code).unwrap_or(7)).map_err(failed("an end of the demo"))
 }
 
-/// Runs the comparison; prints to standard output.
+/// Runs the comparison and prints it to standard output.
 ///
 /// # Errors
-/// No namespaces, no disk, files that differ at the end.
+/// No namespaces, no disk space, files that differ at the end.
 pub fn run(seed: u64, stop: &StopHandle) -> Result<(), RequestError> {
     let place = Place::new()?;
     let program = std::env::current_exe().map_err(failed("this program"))?;
@@ -85,7 +86,7 @@ pub fn run(seed: u64, stop: &StopHandle) -> Result<(), RequestError> {
     let wan = Wan { rate, rtt: RTT, loss: LOSS, seed };
     let source = place.0.join("files");
     let total = files::make_small(&source, rate)?;
-    say(&format!(
+    print_line(&format!(
         "packtrain demo --wan: {total} in 201 files over {rate}, {RTT} round trip, 0.01 % loss, a \
          queue of one bandwidth-delay product;\nnear and far are network namespaces of this \
          machine, each mover alone on an identical path (seed {seed})\n"
@@ -113,17 +114,17 @@ pub fn run(seed: u64, stop: &StopHandle) -> Result<(), RequestError> {
         rows.push((name, moved));
         let _ = fs::remove_dir_all(lane.target(name));
     }
-    say(&format!("\n{}", show::table(&rows)));
+    print_line(&format!("\n{}", show::table(&rows)));
     verdict(&rows, &wan)
 }
 
-/// The files may lie one folder down: movers that copy a directory make it.
+/// The files may be in a subdirectory: programs that copy a directory create it.
 fn files_of(target: &Path) -> PathBuf {
     let below = target.join("files");
     if below.is_dir() { below } else { target.to_owned() }
 }
 
-/// The last lines: by how much, and why.
+/// Prints the last lines: the ratio of the rates, and the reason.
 fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<(), RequestError> {
     let find =
         |name: &str| rows.iter().find(|(n, _)| *n == name).and_then(|(_, m)| m.as_ref().ok());
@@ -136,7 +137,9 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<
         return Err(RequestError::new(FailureKind::Integrity, text));
     }
     if rows.iter().any(|(_, m)| m.as_ref().is_ok_and(|m| !m.honest)) {
-        say("The emulator itself was late in at least one run: take the figures as a sketch.");
+        print_line(
+            "The emulator itself was late in at least one run: take the figures as a sketch.",
+        );
     }
     let best = rows
         .iter()
@@ -144,13 +147,13 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<
         .filter_map(|(name, m)| m.as_ref().ok().map(|m| (*name, m)))
         .max_by(|a, b| a.1.goodput().total_cmp(&b.1.goodput()));
     let Some((name, peer)) = best else {
-        say("No peer ran here, so there is nothing to compare with.");
+        print_line("No peer ran here, so there is nothing to compare with.");
         return Ok(());
     };
     let ratio = |m: &Moved| ours.goodput() / m.goodput().max(1.0);
     let cubic = find("tcp cubic");
     let times = cubic.map_or_else(String::new, |c| format!(" and {:.1} times cubic", ratio(c)));
-    say(&format!(
+    print_line(&format!(
         "native moved {:.2} times as fast as the best peer ({name}){times}: {}",
         ratio(peer),
         why(ours, cubic, wan)
@@ -158,7 +161,7 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<
     Ok(())
 }
 
-/// What was seen of each, and what the algorithms make of it.
+/// The observations, and the reactions of the algorithms to them.
 fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     let share = |m: &Moved| m.goodput() * 100.0 / wan.rate.as_bps() as f64;
     let random = ours.lost.saturating_sub(ours.overflow);
@@ -181,7 +184,7 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     text
 }
 
-/// Whether network namespaces can be made here.
+/// Checks whether network namespaces can be created here.
 fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), RequestError> {
     let mut command = Command::new(program);
     command.args(["emulate", "--rate", "100mbit", "--rtt", "2ms", "--", "true"]);
@@ -197,11 +200,11 @@ fn namespaces(program: &Path, place: &Path, stop: &StopHandle) -> Result<(), Req
     Err(RequestError::new(FailureKind::Fatal, format!("demo --wan cannot run here: {said}")))
 }
 
-/// Runs a command; whether it ended well. It is killed when `stop` is asked for.
+/// Runs a command; returns whether it succeeded. A request to stop kills it.
 fn wait(mut command: Command, what: &'static str, stop: &StopHandle) -> Result<bool, RequestError> {
     let mut running = lane::Running(command.spawn().map_err(failed(what))?);
     loop {
-        go_on(stop)?;
+        check_stop(stop)?;
         if let Some(status) = running.0.try_wait().map_err(failed(what))? {
             return Ok(status.success());
         }
@@ -209,7 +212,7 @@ fn wait(mut command: Command, what: &'static str, stop: &StopHandle) -> Result<b
     }
 }
 
-/// The rate that this machine carries, found by moving a second's worth over a short path.
+/// The rate that this machine can emulate, measured with about a second of data over a short path.
 fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, RequestError> {
     let ticket = place.join("probe.ticket");
     let out = place.join("probe.out");
@@ -233,10 +236,10 @@ fn carried(program: &Path, place: &Path, stop: &StopHandle) -> Result<DataRate, 
     let last: serde_json::Value =
         text.lines().last().and_then(|l| serde_json::from_str(l).ok()).unwrap_or_default();
     let goodput = last["goodput_bps"].as_f64().unwrap_or(0.0);
-    if ended_well && goodput >= CARRIES * FAST.as_bps() as f64 {
+    if ended_well && goodput >= MIN_CARRIED_SHARE * FAST.as_bps() as f64 {
         return Ok(FAST);
     }
-    say(&format!(
+    print_line(&format!(
         "This machine carried {:.0} Mbit/s over an emulated {FAST}: the demo runs at {SLOW} instead.",
         goodput / 1e6
     ));
@@ -304,7 +307,7 @@ fn native(program: &Path, place: &Path, source: &Path) -> Mover {
     Mover { name: "native", far, near, port: 7_876, wait_for: Some(ticket) }
 }
 
-/// rsync over ssh, with a server, keys and configuration of the demo's own.
+/// rsync over ssh, with a server, keys and configuration of the demo.
 fn rsync(place: &Path, source: &Path) -> Entrant {
     const NAME: &str = "rsync ssh";
     let no = |why: String| (NAME, why);
@@ -340,7 +343,7 @@ fn rsync(place: &Path, source: &Path) -> Entrant {
     from.push("/");
     near.push(from);
     near.push(format!("{FAR}:{}/", place.join("targets").join(NAME).display()).into());
-    // As root, and only then, sshd insists on an empty folder that a boot makes.
+    // Only as root, sshd requires an empty directory that is created at boot.
     let far = format!(
         "[ \"$(id -u)\" = 0 ] && mkdir -p /run/sshd; exec {} -D -e -f {at}/config",
         quoted(&sshd)

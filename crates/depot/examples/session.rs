@@ -1,4 +1,5 @@
-//! Speaks to a depot as any program can: a header, then bytes; and measures how fast it relays.
+//! Sends sessions over a depot as any program can: a header, then bytes. Measures the rate of the
+//! relay.
 //!
 //! ```text
 //! session take ADDR:PORT                                 reads and throws away what comes
@@ -6,9 +7,9 @@
 //! session give - DEPOT DEST:PORT SECONDS [N]             the same without a header, for other relays
 //! ```
 //!
-//! KEYFILE is a private key as `packtrain key` makes it; the depot must know its public half. The rate counts until the last
-//! byte has been taken. `each` are the bytes that the relay had taken of the sessions when time was up: the least, the
-//! median and the most.
+//! KEYFILE is a private key in the format of `packtrain key`; the depot must know its public key.
+//! The rate counts until the last byte has been received. `each` are the bytes that the relay had
+//! accepted of each session at the end of SECONDS: minimum, median and maximum.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "an example that measures")]
 
 use std::error::Error;
@@ -50,7 +51,7 @@ fn give(key: &str, depot: &str, to: &str, seconds: &str, n: &str) -> Done<()> {
     let identity = (key != "-").then(|| Identity::load_file(key.as_ref())).transpose()?;
     let (depot, to): (Place, Place) = (depot.parse()?, to.parse()?);
     let limit = Duration::from_secs_f64(seconds.parse()?);
-    // All are let in before any begins, so that none has the path for itself for a time.
+    // All sessions are admitted before any sends, so that none has the path alone.
     let sockets = (0..n.parse::<u32>()?.max(1))
         .map(|_| connect(identity.as_ref(), &depot, &to))
         .collect::<Done<Vec<_>>>()?;
@@ -81,15 +82,16 @@ fn connect(identity: Option<&Identity>, depot: &Place, to: &Place) -> Done<TcpSt
     Ok(socket)
 }
 
-/// The bytes sent, and those that had been acknowledged when time was up.
+/// The bytes sent, and the bytes that were acknowledged at the time limit.
 fn send(mut socket: TcpStream, begun: Instant, limit: Duration) -> Done<(u64, u64)> {
     let (piece, mut sent) = (vec![7; 1 << 18], 0);
     while begun.elapsed() < limit {
         sent += socket.write(&piece)? as u64;
     }
-    let taken = tcp_info(&socket)?.acked.ok_or("the kernel does not tell what is acknowledged")?;
+    let taken =
+        tcp_info(&socket)?.acked.ok_or("the kernel does not report what is acknowledged")?;
     socket.shutdown(Shutdown::Write)?;
-    // The other end closes when it has read it all.
+    // The other end closes after it has read everything.
     socket.read_to_end(&mut Vec::new())?;
     Ok((sent, taken.get()))
 }

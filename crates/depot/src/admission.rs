@@ -1,4 +1,4 @@
-//! Who is let in while there is room, and how the room is shared. No I/O.
+//! Admission of sessions within the depot's limits. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use super::metrics;
 use packtrain_hops::pool::{self, Pool};
 use packtrain_identity::pubkey::PublicKey;
 
-/// The time in which a key's bytes are counted.
+/// The period in which the bytes of a key are counted.
 const HOUR: Duration = Duration::from_secs(3600);
-/// When to come again where it is not known.
-const SOON: Duration = Duration::from_secs(2);
+/// Suggested pause before the next try, if the right one is unknown.
+const SHORT_RETRY: Duration = Duration::from_secs(2);
 
-/// What a depot takes on.
+/// The limits of a depot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DepotLimits {
-    /// Sessions at a time.
+    /// Maximum concurrent sessions.
     pub sessions: u32,
-    /// Sessions of one key at a time.
+    /// Maximum concurrent sessions of one key.
     pub key_sessions: u32,
-    /// Bytes of one key in an hour; none for no limit.
+    /// Maximum bytes of one key in an hour; `None` for no limit.
     pub key_bytes: Option<ByteCount>,
-    /// Bytes on their way through this process.
+    /// Memory for the bytes that this process relays.
     pub pool: ByteCount,
-    /// About as many of them as the kernel may hold beside, when there are many connections; what
-    /// suits this machine if none.
+    /// Approximate limit of the kernel's socket buffers when there are many connections; a default
+    /// for this machine if `None`.
     pub kernel: Option<ByteCount>,
-    /// At this rate it takes on nothing new.
+    /// New sessions are refused at this rate.
     pub rate: Option<DataRate>,
-    /// At this load per core it takes on nothing new.
+    /// New sessions are refused at this load per core.
     pub load: Option<f64>,
 }
 
@@ -49,18 +49,18 @@ impl Default for DepotLimits {
 }
 
 impl DepotLimits {
-    /// The sessions that there can be: as many as are taken on and have room in the pool.
+    /// The number of sessions that the limit and the pool allow.
     pub(super) fn room(&self) -> u32 {
         pool::sessions(self.pool, self.sessions)
     }
 
-    /// The memory that these limits allow.
+    /// The memory pool of these limits.
     pub(super) fn pool(&self) -> Pool {
         Pool::new(self.pool, self.sessions, self.kernel.unwrap_or_else(metrics::socket_memory))
     }
 }
 
-/// A refusal before it is one of this depot in particular.
+/// A refusal, before the depot's position is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom {
     pub(super) reason: Reason,
@@ -75,7 +75,7 @@ struct Account {
     bytes: ByteCount,
 }
 
-/// Who is in.
+/// The admitted sessions.
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: DepotLimits,
@@ -98,32 +98,33 @@ impl Admission {
         }
     }
 
-    /// Sessions under way.
+    /// Number of sessions.
     pub(super) fn sessions(&self) -> u32 {
         self.sessions
     }
 
-    /// Lets nobody in any more.
+    /// Refuses all new sessions from now on.
     pub(super) fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// What was measured of this depot.
+    /// Sets the measured rate and load of this depot.
     pub(super) fn measured(&mut self, now: Time, rate: DataRate, load: f64) {
         (self.rate, self.load) = (rate, load);
         self.accounts.retain(|_, one| one.sessions > 0 || now.since(one.hour) < HOUR);
     }
 
-    /// Lets a session of `key` in, which [`Admission::leave`] ends.
+    /// Admits a session of `key`, until [`Admission::leave`].
     pub(super) fn admit(&mut self, now: Time, key: PublicKey) -> Result<(), NoRoom> {
-        let busy = |text: String| Err(NoRoom { reason: Reason::Busy, retry_after: SOON, text });
+        let busy =
+            |text: String| Err(NoRoom { reason: Reason::Busy, retry_after: SHORT_RETRY, text });
         if self.draining {
             let text = "this depot is about to end".to_owned();
             return Err(NoRoom { reason: Reason::Draining, retry_after: HOUR, text });
         }
         let room = self.limits.room();
         if self.sessions >= room {
-            return busy(format!("the depot has {room} sessions, as many as it takes"));
+            return busy(format!("the depot has {room} sessions, its limit"));
         }
         if let Some(most) = self.limits.rate.filter(|most| self.rate >= *most) {
             return busy(format!("the depot relays {}, its limit is {most}", self.rate));
@@ -142,11 +143,11 @@ impl Admission {
         let quota =
             |text: String, retry_after| Err(NoRoom { reason: Reason::Quota, retry_after, text });
         if account.sessions >= self.limits.key_sessions {
-            let text = format!("this key has {} sessions, as many as it may", account.sessions);
-            return quota(text, SOON);
+            let text = format!("this key has {} sessions, its limit", account.sessions);
+            return quota(text, SHORT_RETRY);
         }
         if let Some(most) = self.limits.key_bytes.filter(|most| account.bytes >= *most) {
-            let text = format!("this key has had its {most} of this hour");
+            let text = format!("this key has used its {most} of this hour");
             return quota(text, HOUR.saturating_sub(now.since(account.hour)));
         }
         account.sessions += 1;
@@ -154,14 +155,14 @@ impl Admission {
         Ok(())
     }
 
-    /// A session of `key` moved so much more.
+    /// Adds bytes that a session of `key` moved.
     pub(super) fn moved(&mut self, key: &PublicKey, bytes: ByteCount) {
         if let Some(account) = self.accounts.get_mut(key) {
             account.bytes += bytes;
         }
     }
 
-    /// A session of `key` is over.
+    /// Ends a session of `key`.
     pub(super) fn leave(&mut self, key: &PublicKey) {
         self.sessions = self.sessions.saturating_sub(1);
         if let Some(account) = self.accounts.get_mut(key) {

@@ -11,12 +11,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::Depot;
 use super::session::Flow;
 
-/// Bytes passed back at once.
+/// Bytes per echo.
 const PIECE: usize = 16 << 10;
-/// How long a hop that fell back to TCP is told of.
-const LATELY: Duration = Duration::from_secs(600);
+/// How long after a fallback to TCP an echo reports it.
+const FALLBACK_REPORT_TIME: Duration = Duration::from_secs(600);
 
-/// Sends back what comes until its end.
+/// Sends all received bytes back, until the end of the stream.
 pub(super) async fn serve(
     depot: &Depot,
     flow: &Flow,
@@ -53,13 +53,13 @@ pub(super) async fn serve(
 }
 
 impl Depot {
-    /// Whether datagrams lately did not get through to a next depot.
+    /// Whether datagrams recently failed to reach a next depot.
     fn fell_back_lately(&self) -> bool {
         let now = clock::now();
         if self.hops.take_fell_back() {
             self.fell_back.store(now.as_nanos().max(1), Ordering::Relaxed);
         }
         let last = self.fell_back.load(Ordering::Relaxed);
-        last > 0 && now.since(Time::from_nanos(last)) < LATELY
+        last > 0 && now.since(Time::from_nanos(last)) < FALLBACK_REPORT_TIME
     }
 }

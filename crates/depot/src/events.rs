@@ -1,4 +1,4 @@
-//! What a depot tells of sessions, and the depots that it takes turns with.
+//! Events about sessions, and the settings of a clique.
 
 use packtrain_service::Place;
 use packtrain_units::{ByteCount, Duration};
@@ -6,51 +6,51 @@ use packtrain_units::{ByteCount, Duration};
 /// Depots that probe the paths between them, one at a time.
 #[derive(Clone, Debug)]
 pub struct DepotClique {
-    /// What the others call this one.
+    /// The name of this depot at the others.
     pub name: Place,
     /// The others.
     pub peers: Vec<Place>,
-    /// The most bytes that probes move in an hour, sent and taken.
+    /// Maximum bytes that probes send and receive in an hour.
     pub budget: ByteCount,
 }
 
-/// A session that is over, or was never let in.
+/// A session that has ended, or that was refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DepotSession {
-    /// Its number, if it said one.
+    /// Its id, if the header was read.
     pub id: Option<String>,
-    /// Where it came from, and the sender's key.
+    /// The caller's address, and the fingerprint of the sender's key.
     pub peer: String,
-    /// Where it was passed on to.
+    /// The next hop.
     pub to: String,
-    /// How long it took.
+    /// Its duration.
     pub elapsed: Duration,
-    /// Bytes there and back.
+    /// Bytes towards the destination, and back.
     pub bytes: (ByteCount, ByteCount),
-    /// How this depot was reached, and how it reaches the next.
+    /// The transport of the hop to this depot, and of the hop to the next.
     pub by: (&'static str, &'static str),
-    /// Whether datagrams carried something on those hops.
+    /// Whether datagrams carried data on these hops.
     pub carried: (bool, bool),
-    /// Whether no datagram got through on those hops, so that TCP carried them.
+    /// Whether no datagram arrived on these hops, so that TCP was used.
     pub fell_back: (bool, bool),
-    /// Why it was refused: the reason's word.
+    /// The reason of a refusal.
     pub refused: Option<&'static str>,
-    /// What ended it, if it did not end by itself.
+    /// The error that ended it, if any.
     pub failure: Option<String>,
 }
 
-/// Something became of a session that is kept.
+/// An event of a kept session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DepotKept {
-    /// What: `kept` (all of it is safe here), `forwarded`, `claimed`, `released`, `expired` or
-    /// `dropped`.
+pub struct DepotSpoolEvent {
+    /// The event: `kept` (everything is durable here), `forwarded`, `claimed`, `released`,
+    /// `expired` or `dropped`.
     pub what: &'static str,
-    /// Its number.
+    /// The id of the session.
     pub session: String,
     /// The fingerprint of its sender's key.
     pub key: String,
-    /// The bytes that are here.
+    /// The bytes of the session on this depot.
     pub bytes: ByteCount,
-    /// The depot behind that it is about, if it is about one.
+    /// The next depot that the event concerns, if any.
     pub place: String,
 }

@@ -1,4 +1,4 @@
-//! A session of which one hop, or both, goes by datagrams.
+//! Relays a session with at least one hop by datagrams.
 
 use std::io;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Depot;
-use super::session::{Ended, Flow, HOP, refusal};
-use packtrain_hops::{DatagramStatus, Link, LinkError, Ring, drain, feed, hear_hello};
+use super::session::{Ended, Flow, HOP_CONNECT_TIMEOUT, refusal};
+use packtrain_hops::{DatagramStatus, Link, LinkError, Ring, drain, feed, read_hello};
 use packtrain_service::cipher::has_aes;
 
-/// How often what moved is counted.
+/// How often moved bytes are counted.
 const COUNT: Duration = Duration::from_millis(250);
 
 /// Bytes between an echo and its ring.
-const PIPE: usize = 16 << 10;
+const PIPE_SIZE: usize = 16 << 10;
 
-/// What is known once a caller by datagrams was greeted.
-pub(super) struct Handshaken {
+/// The result of the handshake with a caller by datagrams.
+pub(super) struct Handshake {
     secret: Secret,
-    heard: Hello,
+    hello: Hello,
 }
 
-/// The two hellos of a hop on the side of the end that was called.
-pub(super) async fn greet(socket: &mut TcpStream) -> Result<Handshaken, Ended> {
+/// Exchanges the hellos of a hop, as the called end.
+pub(super) async fn greet(socket: &mut TcpStream) -> Result<Handshake, Ended> {
     let secret = Secret::new(entropy::bytes(), has_aes()).map_err(io::Error::other)?;
-    let heard = hear_hello(socket).await?;
+    let hello = read_hello(socket).await?;
     socket.write_all(&secret.hello().write()).await?;
-    Ok(Handshaken { secret, heard })
+    Ok(Handshake { secret, hello })
 }
 
-/// What a refusal looks like to a caller that was greeted.
+/// Frames a refusal for a caller after the handshake.
 pub(super) fn wrap(answer: &[u8]) -> Vec<u8> {
     [Frame::Data(answer).write(), Frame::End(answer.len() as u64).write()].concat()
 }
@@ -50,31 +50,31 @@ impl From<LinkError> for Ended {
     }
 }
 
-/// Outbound where a session goes.
+/// The next hop of a session.
 pub(super) struct Outbound<'a> {
     pub(super) socket: &'a mut TcpStream,
     pub(super) by: HopTransport,
-    /// What the next depot is to read first; none for the destination.
+    /// The header for the next depot; `None` for the destination.
     pub(super) header: Option<Vec<u8>>,
-    /// Hops from here on.
+    /// Number of remaining hops.
     pub(super) left: usize,
 }
 
-/// What a session comes from.
+/// The connection that a session came from.
 pub(super) struct Inbound<'a> {
     pub(super) socket: &'a mut TcpStream,
     pub(super) by: HopTransport,
-    /// For a caller by datagrams.
-    pub(super) met: Option<Handshaken>,
+    /// Present if the caller uses datagrams.
+    pub(super) handshake: Option<Handshake>,
 }
 
-/// Passes a session on until both directions have ended.
+/// Relays a session until both directions have ended.
 pub(super) async fn relay(
     depot: &Depot,
     flow: &Flow,
     from: Inbound<'_>,
     to: Outbound<'_>,
-    fates: &[Arc<DatagramStatus>; 2],
+    datagram_status: &[Arc<DatagramStatus>; 2],
 ) -> Result<(), Ended> {
     let (up, down) = (Ring::new(&depot.pool), Ring::new(&depot.pool));
     let counted = Counted { depot, flow, up: &up, down: &down };
@@ -84,13 +84,13 @@ pub(super) async fn relay(
     } else {
         down.hold();
     }
-    let limit = HOP.to_std() * u32::try_from(to.left).unwrap_or(1);
+    let limit = HOP_CONNECT_TIMEOUT.to_std() * u32::try_from(to.left).unwrap_or(1);
     let inward = async {
-        let told = Arc::clone(&fates[0]);
-        match from.met {
-            Some(Handshaken { secret, heard }) => {
+        let told = Arc::clone(&datagram_status[0]);
+        match from.handshake {
+            Some(Handshake { secret, hello }) => {
                 let mut link =
-                    Link::called(&depot.hops, from.by, from.socket, (secret, heard), told);
+                    Link::called(&depot.hops, from.by, from.socket, (secret, hello), told);
                 link.run(&down, &up).await?;
             }
             None => {
@@ -105,7 +105,7 @@ pub(super) async fn relay(
         if to.by.is_datagram() {
             let secret = Secret::new(entropy::bytes(), has_aes()).map_err(io::Error::other)?;
             to.socket.write_all(&[&header[..], &secret.hello().write()].concat()).await?;
-            let told = Arc::clone(&fates[1]);
+            let told = Arc::clone(&datagram_status[1]);
             let mut link = Link::calling(&depot.hops, to.by, to.socket, secret, told);
             link.run(&up, &down).await?;
         } else {
@@ -122,7 +122,7 @@ pub(super) async fn relay(
             match answer.map_err(|_| silent("the next depot does not answer"))? {
                 Some(Answer::Accepted) => down.release_hold(),
                 Some(Answer::Refused(refusal)) => return Err(refusal.into()),
-                None => return Err(silent("the next depot answers something else").into()),
+                None => return Err(silent("the next depot sent an unexpected answer").into()),
             }
         }
         Ok::<(), Ended>(())
@@ -133,20 +133,20 @@ pub(super) async fn relay(
     }
 }
 
-/// Sends back what comes by datagrams.
+/// Echoes the bytes of a hop by datagrams.
 pub(super) async fn echo(
     depot: &Depot,
     flow: &Flow,
     from: Inbound<'_>,
-    fate: &Arc<DatagramStatus>,
+    status: &Arc<DatagramStatus>,
 ) -> Result<(), Ended> {
-    let Some(Handshaken { secret, heard }) = from.met else { return Ok(()) };
+    let Some(Handshake { secret, hello }) = from.handshake else { return Ok(()) };
     let (up, down) = (Ring::new(&depot.pool), Ring::new(&depot.pool));
     down.append(&Answer::Accepted.write());
-    let (near, mut far) = tokio::io::duplex(PIPE);
+    let (near, mut far) = tokio::io::duplex(PIPE_SIZE);
     let (read, write) = tokio::io::split(near);
-    let told = Arc::clone(fate);
-    let mut link = Link::called(&depot.hops, from.by, from.socket, (secret, heard), told);
+    let told = Arc::clone(status);
+    let mut link = Link::called(&depot.hops, from.by, from.socket, (secret, hello), told);
     let hop = async { Ok::<(), Ended>(link.run(&down, &up).await?) };
     let between = async { Ok(tokio::try_join!(feed(read, &down), drain(&up, write)).map(drop)?) };
     let echo = async {
@@ -156,7 +156,7 @@ pub(super) async fn echo(
     tokio::try_join!(hop, between, echo).map(drop)
 }
 
-/// The next depot's answer, which stays where it is.
+/// The answer of the next depot. It stays in the ring.
 async fn answer(ring: &Ring) -> Option<Answer> {
     let mut bytes = vec![0; ANSWER_HEAD];
     for _ in 0..2 {
@@ -170,7 +170,7 @@ async fn answer(ring: &Ring) -> Option<Answer> {
     Answer::read(&bytes).ok()
 }
 
-/// Counts what moves; the last of it when it is dropped.
+/// Counts moved bytes; the last of them when it is dropped.
 struct Counted<'a> {
     depot: &'a Depot,
     flow: &'a Flow,
@@ -182,13 +182,13 @@ impl Counted<'_> {
     async fn watch(&self) -> std::convert::Infallible {
         loop {
             tokio::time::sleep(COUNT.to_std()).await;
-            self.look();
+            self.sample();
         }
     }
 
-    fn look(&self) {
+    fn sample(&self) {
         let counters = &self.depot.counters;
-        // The answer is not of the stream.
+        // The answer is not part of the stream.
         let down = self.down.head().saturating_sub(ANSWER_HEAD as u64);
         let directions = [
             (self.up.head(), &self.flow.up, &counters.up),
@@ -206,6 +206,6 @@ impl Counted<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.look();
+        self.sample();
     }
 }

@@ -1,23 +1,23 @@
-//! One direction of a session: its part of the pool and of what the kernel may hold, and what it
-//! has moved.
+//! One direction of a session: its share of the pool and of the kernel's memory, and its byte
+//! count.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use packtrain_net::relay::{Movers, Room};
+use packtrain_net::relay::{FairScheduler, RelayMemory};
 use packtrain_units::ByteCount;
 
 use super::Depot;
 use super::session::Flow;
 
-/// One direction's share of the pool.
+/// The memory of one direction.
 pub(super) struct Lane<'a> {
     pub(super) depot: &'a Depot,
     pub(super) flow: &'a Flow,
     pub(super) back: bool,
 }
 
-impl Room for Lane<'_> {
+impl RelayMemory for Lane<'_> {
     fn take(&self) -> usize {
         self.depot.pool.take() as usize
     }
@@ -27,12 +27,12 @@ impl Room for Lane<'_> {
         self.count(moved);
     }
 
-    fn keep(&self, kept: usize) -> bool {
-        self.depot.pool.keep(kept)
+    fn lend_block(&self, kept: usize) -> bool {
+        self.depot.pool.lend_block(kept)
     }
 
-    fn unkeep(&self, moved: usize) {
-        self.depot.pool.unkeep();
+    fn return_block(&self, moved: usize) {
+        self.depot.pool.return_block();
         self.count(moved);
     }
 
@@ -40,13 +40,13 @@ impl Room for Lane<'_> {
         self.flow.touch();
     }
 
-    fn outside(&self) -> Option<ByteCount> {
-        // Who fixes buffers knows what he wants.
-        self.depot.connect.buffers.is_none().then(|| self.depot.pool.outside())
+    fn kernel_limit(&self) -> Option<ByteCount> {
+        // With `--tcp-buffer` the user determines the size.
+        self.depot.connect.buffers.is_none().then(|| self.depot.pool.kernel_limit())
     }
 
-    fn movers(&self) -> &Arc<Movers> {
-        &self.depot.movers
+    fn scheduler(&self) -> &Arc<FairScheduler> {
+        &self.depot.scheduler
     }
 }
 

@@ -1,10 +1,9 @@
-//! `depot`: a station in the middle of a path, which passes sessions on.
+//! `depot`: a server in the middle of a path that relays sessions.
 //!
-//! A session is a header and behind it a byte stream that is sealed from end to end; the depot
-//! reads the header and nothing else (`packtrain_session`). `address_policy` says where sessions may
-//! go, `admission` how many and how much at a time, `relay` is one of them, `metrics` what is
-//! counted,
-//! `spool` what is kept on a disk for those who come later.
+//! A session is a header and an end-to-end encrypted byte stream. The depot reads only the header
+//! (`packtrain_session`). `address_policy` limits the destinations, `admission` the number of
+//! sessions and their bytes. `relay` relays one session, `metrics` has the counters, and `spool`
+//! keeps sessions on a disk for later receivers.
 
 mod admission;
 mod echo;
@@ -25,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_net::relay::{Movers, RelayMode};
+use packtrain_net::relay::{FairScheduler, RelayMode};
 use packtrain_net::tcp::tune::{self, check_congestion};
 use packtrain_net::tcp::{ConnectOptions, listen};
 use packtrain_net::udp::PortRange;
@@ -45,42 +44,42 @@ use packtrain_service::unauthenticated::Unauthenticated;
 use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle, executor, host};
 
 pub use admission::DepotLimits;
-pub use events::{DepotClique, DepotKept, DepotSession};
+pub use events::{DepotClique, DepotSession, DepotSpoolEvent};
 pub use metrics::DepotStats;
 pub use request::{DepotReporter, DepotRequest};
 pub use spool::{DepotSpool, SpoolStats};
 
 use admission::Admission;
-use measure::{Sensors, Turns};
+use measure::{ProbeTurns, Sensors};
 use metrics::Counters;
 use spool::Spool;
 
-/// Sessions remembered so that none comes twice: of four minutes.
-const MAX_REMEMBERED: usize = 100_000;
-/// Connections that are not authenticated yet.
+/// Maximum number of headers that are remembered, for four minutes, against replays.
+const MAX_REMEMBERED_HEADERS: usize = 100_000;
+/// Maximum number of connections that are not authenticated yet.
 const MAX_UNAUTHENTICATED: usize = 1024;
-/// The same of one network: as many streams as anybody opens at once, and the rest is for others.
+/// Maximum number of them per network: as many streams as one client opens at once.
 const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 256;
-/// Words for the reporter that may wait; more are not told.
-const MAX_WORDS: usize = 4096;
-/// How often the depot measures itself.
+/// Maximum number of queued events; further events are dropped.
+const MAX_QUEUED_EVENTS: usize = 4096;
+/// How often the depot measures its rate and load.
 const TICK: Duration = Duration::from_secs(1);
-/// How often what was measured is written.
-const KEEP: Duration = Duration::from_secs(60);
-/// The wait after a connection that could not be accepted.
-const AGAIN: Duration = Duration::from_millis(100);
-/// The time in which what ends at the limit of a drain is told.
-const LAST: Duration = Duration::from_millis(500);
+/// How often measurements are written to the file.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+/// Pause after a failed `accept`.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time for the events of sessions that the end of a drain cuts.
+const LAST_EVENTS_TIME: Duration = Duration::from_millis(500);
 
-/// What the reporter is to be told.
-enum Told {
+/// An event for the reporter.
+enum Event {
     Session(DepotSession),
     Stats(DepotStats),
-    Kept(DepotKept),
+    Kept(DepotSpoolEvent),
     Notice(Notice),
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 struct Depot {
     id: DepotId,
     allow: Vec<AllowRule>,
@@ -91,28 +90,28 @@ struct Depot {
     keys: KeyFile,
     admission: Mutex<Admission>,
     pool: Arc<Pool>,
-    /// Who moves bytes at the moment.
-    movers: Arc<Movers>,
+    /// The sessions that currently move bytes.
+    scheduler: Arc<FairScheduler>,
     hops: Hops,
-    /// When datagrams last did not get through to a next depot; 0 for never.
+    /// When datagrams last failed to reach a next depot; 0 for never.
     fell_back: AtomicU64,
     guard: Mutex<ReplayGuard>,
     counters: Counters,
     spool: Option<Arc<Spool>>,
     sensors: Sensors,
-    turns: Option<Turns>,
+    turns: Option<ProbeTurns>,
     measured: Mutex<(DataRate, f64)>,
-    tell: Sender<Told>,
+    report: Sender<Event>,
 }
 
 impl Depot {
-    fn tell(&self, told: Told) {
-        // A reporter that cannot keep up hears less; sessions do not wait for it.
-        let _ = self.tell.try_send(told);
+    fn report(&self, told: Event) {
+        // If the reporter is too slow, events are dropped; sessions do not wait for it.
+        let _ = self.report.try_send(told);
     }
 
     fn warn(&self, text: String) {
-        self.tell(Told::Notice(Notice::new(NoticeLevel::Warning, text)));
+        self.report(Event::Notice(Notice::new(NoticeLevel::Warning, text)));
     }
 
     fn stats(&self) -> DepotStats {
@@ -123,7 +122,7 @@ impl Depot {
         DepotStats { sessions, rate, held, load, spool, ..self.counters.stats() }
     }
 
-    /// Measures itself, and tells of it now and then, for ever.
+    /// Measures rate and load, and reports the counters at intervals. Never returns.
     async fn watch(self: Arc<Self>, interval: Duration) {
         let (mut looked, mut told, mut before) = (clock::now(), clock::now(), ByteCount::ZERO);
         let (mut sensed, mut kept) = (clock::now(), clock::now());
@@ -142,22 +141,22 @@ impl Depot {
             }
             if now.since(sensed) >= measure::SAMPLE {
                 sensed = now;
-                self.sensors.look(now);
+                self.sensors.sample(now);
             }
-            if now.since(kept) >= KEEP {
+            if now.since(kept) >= SAVE_INTERVAL {
                 kept = now;
                 tokio::task::block_in_place(|| self.sensors.keep());
             }
             if now.since(told) >= interval {
                 told = now;
-                self.tell(Told::Stats(self.stats()));
+                self.report(Event::Stats(self.stats()));
             }
         }
     }
 }
 
-/// The keys that are let in: read again when a session comes and a second has passed, so that one
-/// taken out is out.
+/// The admitted keys. The file is read again at a new session if the last read is more than a
+/// second ago, so that a removed key is refused.
 struct KeyFile {
     path: PathBuf,
     read: Mutex<Option<(Time, ReadKeys)>>,
@@ -187,7 +186,7 @@ fn usage(text: impl Into<String>) -> RequestError {
 
 fn check(request: &DepotRequest) -> Result<(), RequestError> {
     if request.limits.room() == 0 {
-        return Err(usage("the pool has no room for one session: give it 1MiB or more"));
+        return Err(usage("the pool has no room for one session: set 1MiB or more"));
     }
     if request.hop_limit == 0 || usize::from(request.hop_limit) > MAX_HOPS {
         return Err(usage(format!("a route has 1 to {MAX_HOPS} depots")));
@@ -206,18 +205,18 @@ fn check(request: &DepotRequest) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Lets this process open as many files as it may: a session takes six.
+/// Raises the limit of open files: a session needs six.
 fn raise_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused there are fewer sessions: connections then wait to be accepted.
+    // If that fails, fewer sessions are possible: further connections wait for `accept`.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Relays sessions until asked to stop, and then lets those under way end.
+/// Relays sessions until the request to stop, then lets the running sessions end.
 ///
 /// # Errors
-/// What keeps it from listening.
+/// The depot cannot listen.
 pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), RequestError> {
     check(&request)?;
     raise_files();
@@ -231,24 +230,24 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), Re
         warn(format!("{} line {line}: {error}", path.display()));
     }
     if keys.is_empty() {
-        warn(format!("nobody may use this depot yet: add keys to {}", path.display()));
+        warn(format!("no key may use this depot yet: add keys to {}", path.display()));
     }
     if request.allow.is_empty() {
-        warn("sessions may go nowhere yet: say where to with --allow".to_owned());
+        warn("no destination is allowed yet: add rules with --allow".to_owned());
     }
-    let (tell, told) = bounded(MAX_WORDS);
+    let (report, told) = bounded(MAX_QUEUED_EVENTS);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for word in told {
                 match word {
-                    Told::Session(session) => reporter.session(&session),
-                    Told::Stats(stats) => reporter.stats(&stats),
-                    Told::Kept(kept) => reporter.kept(&kept),
-                    Told::Notice(notice) => reporter.notice(&notice),
+                    Event::Session(session) => reporter.session(&session),
+                    Event::Stats(stats) => reporter.stats(&stats),
+                    Event::Kept(kept) => reporter.kept(&kept),
+                    Event::Notice(notice) => reporter.notice(&notice),
                 }
             }
         });
-        listen_and_relay(request, path, tell, reporter)
+        listen_and_relay(request, path, report, reporter)
     })
 }
 
@@ -265,14 +264,14 @@ fn bind(address: &str, option: &str) -> Result<(TcpListener, SocketAddr), Reques
 fn listen_and_relay(
     request: DepotRequest,
     keys: PathBuf,
-    tell: Sender<Told>,
+    report: Sender<Event>,
     reporter: &dyn DepotReporter,
 ) -> Result<(), RequestError> {
-    // Before anybody can connect: a header that is made after that must not look older.
+    // Taken before any connection, so that no later header appears older.
     let begun = clock::wall();
     let _runtime = executor::handle().enter();
     let (listener, bound) = bind(&request.listen, "--listen")?;
-    // Connections that come in have what their listener has.
+    // Accepted connections inherit the options of their listener.
     if let Some(name) = &request.tcp_cc {
         let _ = tune::set_congestion(&listener, name);
     }
@@ -283,7 +282,7 @@ fn listen_and_relay(
         Some(address) => {
             let (listener, bound) = bind(address, "--metrics")?;
             if !metrics::is_local(&bound) {
-                let text = "figures are told on this machine only: write 127.0.0.1:PORT";
+                let text = "counters are served on this machine only: write 127.0.0.1:PORT";
                 return Err(usage(text));
             }
             Some((listener, bound))
@@ -300,11 +299,11 @@ fn listen_and_relay(
         None => None,
     };
     let turns = match request.clique {
-        Some(clique) => Some(Turns::new(clique, keys::identity()?)),
+        Some(clique) => Some(ProbeTurns::new(clique, keys::identity()?)),
         None => None,
     };
     let pool = Arc::new(request.limits.pool());
-    // The command has checked that the range is not empty.
+    // The command line has checked that the range is not empty.
     let ports = request.ports.and_then(|ports| PortRange::new(ports.first, ports.last).ok());
     let ports = ports.unwrap_or(PortRange::ANY);
     let depot = Arc::new(Depot {
@@ -323,14 +322,14 @@ fn listen_and_relay(
         hops: Hops::new(Arc::clone(&pool), ports, request.flows as usize),
         fell_back: AtomicU64::new(0),
         pool,
-        movers: Movers::new(executor::workers()),
+        scheduler: FairScheduler::new(executor::workers()),
         admission: Mutex::new(Admission::new(request.limits)),
-        guard: Mutex::new(ReplayGuard::new(begun, MAX_REMEMBERED)),
+        guard: Mutex::new(ReplayGuard::new(begun, MAX_REMEMBERED_HEADERS)),
         counters: Counters::default(),
         sensors: Sensors::load(measurements(bound)),
         turns,
         measured: Mutex::default(),
-        tell,
+        report,
     });
     reporter.listening(bound, metrics.as_ref().map(|(_, bound)| *bound));
     if let Some(kept) = &depot.spool {
@@ -358,17 +357,18 @@ fn listen_and_relay(
         task.abort();
     }
     depot.sensors.keep();
-    depot.tell(Told::Stats(depot.stats()));
+    depot.report(Event::Stats(depot.stats()));
     Ok(())
 }
 
-/// Where a depot of this port keeps what it measured; nowhere without a home.
+/// The file for the measurements of a depot on this port; `None` without a home directory.
 fn measurements(bound: SocketAddr) -> Option<PathBuf> {
     let dirs = packtrain_identity::config::Dirs::from_env().ok()?;
     Some(dirs.state.join(format!("depot-{}.json", bound.port())))
 }
 
-/// Takes connections until asked to stop, then waits for the sessions under way, but not too long.
+/// Accepts connections until the request to stop, then waits for the running sessions within the
+/// limit.
 async fn serve_until(
     depot: &Arc<Depot>,
     listener: TcpListener,
@@ -377,7 +377,7 @@ async fn serve_until(
 ) {
     let unauthenticated =
         Unauthenticated::new(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK);
-    // Sessions hold it; when nobody does, all are over.
+    // Sessions hold the receiver; when all have dropped it, no session remains.
     let (over, watched) = watch::channel(false);
     loop {
         let accepted = tokio::select! {
@@ -385,8 +385,8 @@ async fn serve_until(
             _ = stop.stopped() => break,
         };
         let Ok((socket, peer)) = accepted else {
-            // Out of files, most likely: wait for some to close.
-            tokio::time::sleep(AGAIN.to_std()).await;
+            // Probably the limit of open files: wait until some are closed.
+            tokio::time::sleep(ACCEPT_RETRY_PAUSE.to_std()).await;
             continue;
         };
         let (pending, eviction) = unauthenticated.register(peer.ip());
@@ -396,7 +396,7 @@ async fn serve_until(
             tokio::select! {
                 () = session => {}
                 () = eviction.wait() => {
-                    depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+                    depot.counters.unauthenticated.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
@@ -408,11 +408,11 @@ async fn serve_until(
         admission.sessions()
     };
     if left > 0 {
-        depot.warn(format!("no new sessions; {left} under way have {drain} to end"));
+        depot.warn(format!("no new sessions; {left} running sessions have {drain} to end"));
     }
     if tokio::time::timeout(drain.to_std(), over.closed()).await.is_err() {
         let _ = over.send(true);
-        let _ = tokio::time::timeout(LAST.to_std(), over.closed()).await;
+        let _ = tokio::time::timeout(LAST_EVENTS_TIME.to_std(), over.closed()).await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a depot knows of the speed of its hops: measured from what it relays, and asked for by
-//! sessions of type 4.
+//! The measured speed of the depot's hops. Relayed sessions provide the measurements, and sessions
+//! of type 4 request them.
 
 mod budget;
 mod sensors;
@@ -17,12 +17,12 @@ use super::Depot;
 use super::session::{Ended, refusal};
 
 pub(super) use sensors::{SAMPLE, Sensors};
-pub(super) use turns::Turns;
+pub(super) use turns::ProbeTurns;
 
-/// How long somebody who asked may take to hear the answer.
-const HEAR: Duration = Duration::from_secs(10);
+/// Timeout for sending an answer.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers a session of type 4 whose sender may relay here.
+/// Answers a session of type 4, whose sender has a key that may relay.
 pub(super) async fn answer(
     depot: &Depot,
     socket: &mut TcpStream,
@@ -31,7 +31,7 @@ pub(super) async fn answer(
 ) -> Result<(), Ended> {
     let position = header.position();
     if header.session.route.len() != position + 1 {
-        let text = "a depot is asked for itself: the route ends there";
+        let text = "a measurement request must end at this depot";
         return Err(refusal(position, Reason::Malformed, text).into());
     }
     match what {
@@ -42,20 +42,20 @@ pub(super) async fn answer(
             } else {
                 write_points(&depot.sensors.points(towards))
             };
-            let tell = async {
+            let report = async {
                 socket.write_all(&Answer::Accepted.write()).await?;
                 socket.write_all(&report).await?;
                 socket.shutdown().await
             };
-            let told = tokio::time::timeout(HEAR.to_std(), tell).await;
+            let told = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), report).await;
             Ok(told.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         }
         Measure::Token(..) | Measure::Claim(_) | Measure::Probe(_) => {
             let from = header.session.source.as_ref();
-            match depot.turns.as_ref().filter(|turns| turns.knows(from)) {
+            match depot.turns.as_ref().filter(|turns| turns.is_member(from)) {
                 Some(turns) => peer(turns, socket, what, position).await,
                 None => {
-                    let text = "this depot has no such member in its clique (--peer)";
+                    let text = "the sender is not a member of this depot's clique (--peer)";
                     Err(refusal(position, Reason::Unsupported, text).into())
                 }
             }
@@ -63,29 +63,29 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers another depot.
+/// Answers another depot of the clique.
 async fn peer(
-    turns: &Turns,
+    turns: &ProbeTurns,
     socket: &mut TcpStream,
     what: Measure,
     position: usize,
 ) -> Result<(), Ended> {
     let answered = async {
-        if let Some(reply) = turns.heard(what) {
+        if let Some(reply) = turns.reply_to(what) {
             socket.write_all(&Answer::Accepted.write()).await?;
             return socket.write_all(&reply.write()).await;
         }
         let Measure::Probe(bytes) = what else { return Ok(()) };
-        let came = turns::swallow(socket, bytes).await?;
+        let came = turns::discard(socket, bytes).await?;
         socket.write_all(&Answer::Accepted.write()).await?;
         socket.write_all(&came.to_be_bytes()).await
     };
     if let Measure::Probe(bytes) = what
-        && !turns.lets(bytes)
+        && !turns.admits_probe(bytes)
     {
-        let text = "probes have had their bytes of this hour";
+        let text = "the probes of this hour have used their bytes";
         return Err(refusal(position, Reason::Busy, text).into());
     }
-    let answered = tokio::time::timeout(HEAR.to_std(), answered).await;
+    let answered = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), answered).await;
     Ok(answered.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
 }

@@ -1,4 +1,4 @@
-//! What a depot counts, and how others read it.
+//! The counters of a depot, and the Prometheus endpoint.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,33 +15,33 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::spool::SpoolStats;
 
-/// What a depot has done and does.
+/// The counters of a depot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DepotStats {
-    /// Sessions under way.
+    /// Running sessions.
     pub sessions: u32,
-    /// Sessions let in so far.
+    /// Sessions admitted so far.
     pub accepted: u64,
     /// Refusals so far, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Connections that said nothing sensible in time.
-    pub strangers: u64,
-    /// Bytes passed on towards destinations, and back.
+    /// Connections without a valid header within the time limit.
+    pub unauthenticated: u64,
+    /// Bytes relayed towards destinations, and back.
     pub bytes: (ByteCount, ByteCount),
-    /// Bytes a second over the last while, both ways.
+    /// Bytes per second recently, in both directions.
     pub rate: DataRate,
-    /// Bytes on their way through this process, and the most there ever were.
+    /// Bytes in the memory of this process, now and at most.
     pub held: (ByteCount, ByteCount),
     /// The machine's load per core.
     pub load: f64,
-    /// Of sessions that are kept, if any are.
+    /// Counters of kept sessions, with `--spool`.
     pub spool: Option<SpoolStats>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) accepted: AtomicU64,
-    pub(super) strangers: AtomicU64,
+    pub(super) unauthenticated: AtomicU64,
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
@@ -53,54 +53,55 @@ impl Counters {
         *refused.entry(reason.word()).or_default() += 1;
     }
 
-    /// What was counted; the caller adds what it knows.
+    /// The counters; the caller adds the other fields.
     pub(super) fn stats(&self) -> DepotStats {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         DepotStats {
             accepted: read(&self.accepted),
             refused: self.refused.lock().clone(),
-            strangers: read(&self.strangers),
+            unauthenticated: read(&self.unauthenticated),
             bytes: (ByteCount(read(&self.up)), ByteCount(read(&self.down))),
             ..DepotStats::default()
         }
     }
 }
 
-/// The machine's load of the last minute per core; zero where nobody says.
+/// The load average of the last minute per core; zero if unknown.
 pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
     load / std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 
-/// The part of what the kernel gives to TCP that a depot's connections may hold: their other ends may
-/// be on this machine too.
-const OURS: u64 = 4;
-/// Where nothing is known of it.
-const LITTLE: ByteCount = ByteCount(64 << 20);
+/// Divisor of the kernel's TCP memory for the depot's connections. Their other ends may be on this
+/// machine too.
+const TCP_MEMORY_DIVISOR: u64 = 4;
+/// Default if the kernel's limit is unknown.
+const DEFAULT_SOCKET_MEMORY: ByteCount = ByteCount(64 << 20);
 
-/// What the kernel may hold for the depot's connections on this machine.
+/// The memory that the kernel may use for the depot's connections.
 pub(super) fn socket_memory() -> ByteCount {
-    tune::pressure().map_or(LITTLE, |bytes| ByteCount(bytes.get() / OURS)).max(LITTLE)
+    tune::pressure()
+        .map_or(DEFAULT_SOCKET_MEMORY, |bytes| ByteCount(bytes.get() / TCP_MEMORY_DIVISOR))
+        .max(DEFAULT_SOCKET_MEMORY)
 }
 
-/// How long a client may take for its request.
+/// Timeout for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take to read the answer.
+/// Timeout for sending the response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A longer request is not read.
+/// Maximum size of a request, in bytes.
 const MAX_REQUEST: usize = 4096;
-/// Connections at a time. When one more comes, the oldest is closed: clients that send nothing do not
-/// keep a scraper out.
+/// Maximum concurrent connections. A further connection closes the oldest, so that silent clients
+/// do not block a scraper.
 const MAX_CONNECTIONS: usize = 32;
 
-/// Answers every connection with the figures in Prometheus' text format 0.0.4, whatever it asks
-/// for.
+/// Answers every request with the counters in Prometheus' text format 0.0.4.
 pub(super) async fn answer(
     listener: TcpListener,
     stats: impl Fn() -> DepotStats + Clone + Send + 'static,
 ) {
-    // Dropped, and with it every connection, when the depot ends.
+    // Dropped when the depot ends, which closes every connection.
     let mut connections = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -137,7 +138,7 @@ async fn reply(mut socket: TcpStream, stats: impl Fn() -> DepotStats) -> std::io
     tokio::time::timeout(RESPONSE_TIMEOUT.to_std(), written).await?
 }
 
-/// Reads up to the empty line.
+/// Reads until the empty line.
 async fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"\n\n") {
@@ -148,7 +149,7 @@ async fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether an address is this machine's own, as that of the figures must be.
+/// Whether an address is local; the endpoint is only available on this machine.
 pub(super) fn is_local(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -164,8 +165,8 @@ fn prometheus(stats: &DepotStats) -> String {
     };
     let one = |value: f64| [(String::new(), value)];
     let bytes = |count: ByteCount| count.get() as f64;
-    metric("sessions", "gauge", "Sessions under way.", &one(f64::from(stats.sessions)));
-    metric("accepted_total", "counter", "Sessions let in.", &one(stats.accepted as f64));
+    metric("sessions", "gauge", "Running sessions.", &one(f64::from(stats.sessions)));
+    metric("accepted_total", "counter", "Sessions admitted.", &one(stats.accepted as f64));
     let refused: Vec<(String, f64)> = stats
         .refused
         .iter()
@@ -175,19 +176,19 @@ fn prometheus(stats: &DepotStats) -> String {
     metric(
         "strangers_total",
         "counter",
-        "Connections that said nothing sensible.",
-        &one(stats.strangers as f64),
+        "Connections without a valid header.",
+        &one(stats.unauthenticated as f64),
     );
     let ways = [("there", stats.bytes.0), ("back", stats.bytes.1)]
         .map(|(way, count)| (format!("{{way=\"{way}\"}}"), bytes(count)));
-    metric("bytes_total", "counter", "Bytes passed on.", &ways);
-    metric("held_bytes", "gauge", "Bytes on their way.", &one(bytes(stats.held.0)));
-    metric("held_bytes_max", "gauge", "The most there were.", &one(bytes(stats.held.1)));
+    metric("bytes_total", "counter", "Bytes relayed.", &ways);
+    metric("held_bytes", "gauge", "Bytes in memory.", &one(bytes(stats.held.0)));
+    metric("held_bytes_max", "gauge", "Maximum bytes in memory.", &one(bytes(stats.held.1)));
     metric("load_per_core", "gauge", "The machine's load per core.", &one(stats.load));
     let Some(spool) = &stats.spool else { return out };
     metric("spool_sessions", "gauge", "Sessions kept.", &one(spool.sessions as f64));
     metric("spool_bytes", "gauge", "Bytes kept.", &one(bytes(spool.bytes)));
-    metric("spool_reserved_bytes", "gauge", "Bytes set aside.", &one(bytes(spool.reserved)));
+    metric("spool_reserved_bytes", "gauge", "Bytes reserved.", &one(bytes(spool.reserved)));
     metric("spool_claimed_bytes_total", "counter", "Bytes claimed.", &one(bytes(spool.claimed)));
     let ends = [
         ("deposited", spool.deposited),
@@ -198,7 +199,7 @@ fn prometheus(stats: &DepotStats) -> String {
         ("dropped", spool.dropped),
     ];
     let ends = ends.map(|(what, count)| (format!("{{what=\"{what}\"}}"), count as f64));
-    metric("spool_total", "counter", "What became of sessions to be kept.", &ends);
+    metric("spool_total", "counter", "Kept sessions by outcome.", &ends);
     out
 }
 
@@ -206,8 +207,8 @@ fn prometheus(stats: &DepotStats) -> String {
 mod tests {
     use super::*;
 
-    /// Served one after the other, the scraper waits for the time-out of each silent connection, and
-    /// the newest of these is closed by its own.
+    /// If connections were served one after the other, the scraper would wait for the timeout of
+    /// each silent connection, and its own timeout would close the newest.
     #[tokio::test]
     async fn silent_connections_do_not_keep_a_scraper_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
@@ -222,7 +223,7 @@ mod tests {
         let mut text = String::new();
         scraper.read_to_string(&mut text).await.expect("an answer");
         assert!(text.contains("packtrain_depot_sessions 0"), "{text}");
-        // The oldest made room, the newest still may say something.
+        // The oldest connection was closed, the newest is still open.
         let mut said = [0];
         assert_eq!(silent[0].read(&mut said).await.unwrap_or(0), 0);
         let mut newest = silent.pop().expect("some");

@@ -1,4 +1,4 @@
-//! One session through a depot: its header judged, the next hop connected, both ways passed on.
+//! Relays one session: checks its header, connects to the next hop, and copies both directions.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::lane::Lane;
-use super::{Depot, Told, echo, framed, measure, spool};
+use super::{Depot, Event, echo, framed, measure, spool};
 use crate::DepotSession;
 use packtrain_hops::{DatagramStatus, read_answer, write_all};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 use super::session::{
-    Ended, Flow, HOP, Known, SessionPermit, judge, no_way, reach, refusal, tune_socket,
+    Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, SessionPermit, judge, reach, refusal,
+    tune_socket, unsupported_transport,
 };
-/// How long a connection has to say what it wants.
-const HELLO: Duration = Duration::from_secs(10);
+/// Timeout for the header of a connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long somebody who was refused may take to hear it.
-const HEAR: Duration = Duration::from_secs(2);
+/// Timeout for delivering a refusal.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves one connection from its first byte to its end.
+/// Serves one connection.
 pub(super) async fn serve(
     depot: Arc<Depot>,
     mut socket: TcpStream,
@@ -38,15 +39,15 @@ pub(super) async fn serve(
     pending: UnauthenticatedPeer,
     mut over: watch::Receiver<bool>,
 ) {
-    // Given up by who is let in; who is refused has it until he has heard so.
+    // Released on admission; held until a refusal is delivered.
     let mut pending = Some(pending);
     let begun = clock::now();
     tune_socket(&socket, &depot);
     let read = tokio::select! {
-        read = tokio::time::timeout(HELLO.to_std(), read_header(&mut socket)) => read,
+        read = tokio::time::timeout(HEADER_TIMEOUT.to_std(), read_header(&mut socket)) => read,
         _ = over.wait_for(|over| *over) => return,
     };
-    let (mut known, flow) = (Known::default(), Flow::default());
+    let (mut known, flow) = (SessionDetails::default(), Flow::default());
     let ended = match read {
         Ok(Ok(header)) => {
             let work = session(&depot, &mut socket, header, &mut pending, (&mut known, &flow));
@@ -61,14 +62,14 @@ pub(super) async fn serve(
             Err(refusal(0, reason, error.to_string()).into())
         }
         Ok(Err(None)) | Err(_) => {
-            depot.counters.strangers.fetch_add(1, Ordering::Relaxed);
+            depot.counters.unauthenticated.fetch_add(1, Ordering::Relaxed);
             return;
         }
     };
     let (refused, failure) = match &ended {
         Ok(()) => (None, None),
         Err(Ended::Failed(why)) => {
-            // Neither end may take it for the end of the stream.
+            // Neither end may take this for the end of the stream.
             cut(&socket);
             (None, Some(why.clone()))
         }
@@ -81,8 +82,8 @@ pub(super) async fn serve(
     let print = known.key.map(|key| format!(" {}", key.fingerprint())).unwrap_or_default();
     let bytes = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
     let by = known.by.unwrap_or((HopTransport::Tcp, HopTransport::Tcp));
-    let [here, there] = &known.fates;
-    depot.tell(Told::Session(DepotSession {
+    let [here, there] = &known.datagram_status;
+    depot.report(Event::Session(DepotSession {
         id: known.id,
         peer: format!("{peer}{print}"),
         to: known.to,
@@ -96,7 +97,7 @@ pub(super) async fn serve(
     }));
 }
 
-/// Reads a header and not one byte more; no error for who says something else altogether.
+/// Reads a header and no byte more. The error is `None` if the bytes are not a header at all.
 async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderError>> {
     let mut head = [0; HEADER_HEAD];
     socket.read_exact(&mut head).await.map_err(|_| None)?;
@@ -111,8 +112,8 @@ async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderErro
     Header::read(&bytes).map_err(Some)
 }
 
-/// Says no so that it is heard: what was sent behind the header is read and thrown away, since a
-/// connection closed over unread bytes takes the answer with it.
+/// Delivers a refusal. It reads and discards what follows the header, since closing a connection
+/// with unread data would reset it and lose the refusal.
 async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
     let hear = async {
         let answer = Answer::Refused(refusal.clone()).write();
@@ -123,7 +124,7 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
         while socket.read(&mut waste).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
-    let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), hear).await;
 }
 
 async fn session(
@@ -131,7 +132,7 @@ async fn session(
     socket: &mut TcpStream,
     header: Header,
     pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut Known, &Flow),
+    (known, flow): (&mut SessionDetails, &Flow),
 ) -> Result<(), Ended> {
     known.id = Some(header.session.id.to_string());
     known.key = Some(PublicKey(header.sender));
@@ -157,49 +158,49 @@ async fn session(
     known.to = hop.place.to_string();
     let seat = SessionPermit::take(depot, key, flow, position)?;
     flow.touch();
-    // A route that has no depot here was refused.
+    // A route without a depot at this position was refused before.
     let by = header.session.route.get(position).map_or(HopTransport::Tcp, |own| own.transport);
     if let HopTransport::Other(_) = by {
         let text = "this depot is not reached by that transport";
         return Err(refusal(position, Reason::Unsupported, text).into());
     }
-    let met = if by.is_datagram() {
-        let met = tokio::time::timeout(HELLO.to_std(), framed::greet(socket)).await;
+    let handshake = if by.is_datagram() {
+        let handshake = tokio::time::timeout(HEADER_TIMEOUT.to_std(), framed::greet(socket)).await;
         known.greeted = true;
-        Some(met.map_err(|_| Ended::Failed("the caller says no hello".to_owned()))??)
+        Some(handshake.map_err(|_| Ended::Failed("the caller sent no hello".to_owned()))??)
     } else {
         None
     };
     if last && header.session.kind == Kind::Echo {
         known.to = "echo".to_owned();
-        let work = echoed(depot, flow, socket, (by, met), &known.fates);
+        let work = echoed(depot, flow, socket, (by, handshake), &known.datagram_status);
         return tokio::select! {
             ended = work => ended,
             ended = seat.idle() => Err(ended),
         };
     }
     if last && hop.transport.is_datagram() {
-        return Err(no_way(&hop, position));
+        return Err(unsupported_transport(&hop, position));
     }
     known.by = Some((by, hop.transport));
-    let mut next = Onward { socket: reach(depot, &hop, position).await?, well: false };
-    // What the kernel knows of a hop by datagrams is not what it gives.
+    let mut next = NextHop { socket: reach(depot, &hop, position).await?, well: false };
+    // TCP_INFO of a hop by datagrams describes only its TCP connection.
     let _there = (!hop.transport.is_datagram())
         .then(|| depot.sensors.towards(&hop.place, last, &next.socket));
     let _back = (!by.is_datagram()).then(|| depot.sensors.back(socket));
     let work = async {
         if by.is_datagram() || hop.transport.is_datagram() {
             let left = header.session.route.len() - position;
-            let header = (!last).then(|| header.passed(depot.id).write());
-            let from = framed::Inbound { socket, by, met };
+            let header = (!last).then(|| header.forwarded_by(depot.id).write());
+            let from = framed::Inbound { socket, by, handshake };
             let to = framed::Outbound { socket: &mut next.socket, by: hop.transport, header, left };
-            framed::relay(depot, flow, from, to, &known.fates).await
+            framed::relay(depot, flow, from, to, &known.datagram_status).await
         } else if last {
             socket.write_all(&Answer::Accepted.write()).await?;
             both_ways(depot, flow, socket, &next.socket).await
         } else {
             let left = header.session.route.len() - position;
-            next.socket.write_all(&header.passed(depot.id).write()).await?;
+            next.socket.write_all(&header.forwarded_by(depot.id).write()).await?;
             towards_depot(depot, flow, socket, &next.socket, left).await
         }
     };
@@ -211,29 +212,36 @@ async fn session(
     ended
 }
 
-/// Sends back what comes.
+/// Echoes the received bytes.
 async fn echoed(
     depot: &Depot,
     flow: &Flow,
     socket: &mut TcpStream,
-    (by, met): (HopTransport, Option<framed::Handshaken>),
-    fates: &[Arc<DatagramStatus>; 2],
+    (by, handshake): (HopTransport, Option<framed::Handshake>),
+    datagram_status: &[Arc<DatagramStatus>; 2],
 ) -> Result<(), Ended> {
-    let Some(met) = met else {
+    let Some(handshake) = handshake else {
         socket.write_all(&Answer::Accepted.write()).await?;
         let (read, write) = socket.split();
         return Ok(echo::serve(depot, flow, read, write).await?);
     };
-    framed::echo(depot, flow, framed::Inbound { socket, by, met: Some(met) }, &fates[0]).await
+    framed::echo(
+        depot,
+        flow,
+        framed::Inbound { socket, by, handshake: Some(handshake) },
+        &datagram_status[0],
+    )
+    .await
 }
 
-/// The connection to the next hop: whoever is there does not take what breaks off for an end.
-struct Onward {
+/// The connection to the next hop. It is aborted on drop, so that a broken session does not look
+/// like the end of the stream.
+struct NextHop {
     socket: TcpStream,
     well: bool,
 }
 
-impl Drop for Onward {
+impl Drop for NextHop {
     fn drop(&mut self) {
         if !self.well {
             cut(&self.socket);
@@ -241,7 +249,7 @@ impl Drop for Onward {
     }
 }
 
-/// Passes on what comes while the next depot still connects; its answer goes back first.
+/// Relays bytes while the next depot still connects; its answer goes back first.
 async fn towards_depot(
     depot: &Depot,
     flow: &Flow,
@@ -249,7 +257,7 @@ async fn towards_depot(
     next: &TcpStream,
     left: usize,
 ) -> Result<(), Ended> {
-    let limit = HOP.to_std() * u32::try_from(left).unwrap_or(1);
+    let limit = HOP_CONNECT_TIMEOUT.to_std() * u32::try_from(left).unwrap_or(1);
     let socket = &*socket;
     let up = Lane { depot, flow, back: false };
     let there = pump(socket, next, depot.way, &up);
@@ -261,7 +269,7 @@ async fn towards_depot(
         biased;
         answer = &mut answer => answer,
         ended = &mut there => {
-            // Its answer says more than a broken connection does.
+            // The answer is more specific than a broken connection.
             there_ended = Some(ended);
             answer.await
         }

@@ -1,4 +1,4 @@
-//! What `depot` is asked and what it tells.
+//! The request and the reports of `depot`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use packtrain_units::{ByteCount, Duration};
 
 use super::admission::DepotLimits;
-use super::events::{DepotClique, DepotKept, DepotSession};
+use super::events::{DepotClique, DepotSession, DepotSpoolEvent};
 use super::metrics::DepotStats;
 use super::spool::DepotSpool;
 use packtrain_service::address_policy::AllowRule;
@@ -15,52 +15,52 @@ use packtrain_service::{Notice, PortRange, StopHandle};
 /// `depot`.
 #[derive(Clone, Debug)]
 pub struct DepotRequest {
-    /// Where to listen, `ADDR:PORT`.
+    /// The address to listen at, `ADDR:PORT`.
     pub listen: String,
-    /// Whose sessions are relayed; the user's own file if none.
+    /// The file of the admitted keys; the user's own file if `None`.
     pub authorized_keys: Option<PathBuf>,
-    /// Where sessions may go: nowhere else.
+    /// The allowed destinations.
     pub allow: Vec<AllowRule>,
-    /// What it takes on.
+    /// The limits of admission.
     pub limits: DepotLimits,
-    /// The most depots on a route.
+    /// Maximum number of depots on a route.
     pub hop_limit: u8,
-    /// A session in which nothing moves for so long is over.
+    /// A session in which no byte moves for this long is ended.
     pub idle: Duration,
-    /// How long sessions under way have when it is asked to end.
+    /// How long running sessions may continue after a request to stop.
     pub drain: Duration,
-    /// TCP's buffers on both sides, instead of the kernel's autotuning.
+    /// Size of TCP's buffers on both sides; `None` leaves them to the kernel.
     pub buffers: Option<ByteCount>,
-    /// The kernel's congestion control towards the next hop.
+    /// The kernel's congestion control towards both sides.
     pub tcp_cc: Option<String>,
-    /// Local ports of datagrams; any if none.
+    /// Local UDP ports; any if `None`.
     pub ports: Option<PortRange>,
-    /// Flows of datagrams at a time, each with a thread.
+    /// Maximum concurrent flows of datagrams; each has a thread.
     pub flows: u32,
-    /// Bytes go through memory even where the kernel could pass them on.
+    /// Relay bytes through memory even if the kernel could relay them.
     pub copy: bool,
-    /// Where figures may be read, on this machine.
+    /// Local address of the Prometheus endpoint.
     pub metrics: Option<String>,
-    /// How often figures are told.
+    /// How often counters are reported.
     pub interval: Duration,
-    /// Where sessions are kept whose receivers come later; none are if none.
+    /// Where sessions are kept for later receivers; `None` keeps no sessions.
     pub spool: Option<DepotSpool>,
-    /// The depots that it measures the paths to, in turns with them.
+    /// The depots with which it takes turns to probe the paths between them.
     pub clique: Option<DepotClique>,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
-/// Hears what a depot does. Calls come from several threads and must not block for long.
+/// Receives the events of a depot. Calls come from several threads and must not block for long.
 pub trait DepotReporter: Send + Sync {
-    /// It listens there; `metrics` is where its figures are.
+    /// The depot listens at this address; `metrics` is the address of its Prometheus endpoint.
     fn listening(&self, address: SocketAddr, metrics: Option<SocketAddr>);
-    /// A session is over, or was refused.
+    /// A session has ended, or was refused.
     fn session(&self, session: &DepotSession);
-    /// Figures, at each interval and at the end.
+    /// The counters, at each interval and at the end.
     fn stats(&self, stats: &DepotStats);
-    /// Something became of a session that is kept.
-    fn kept(&self, _kept: &DepotKept) {}
-    /// Something to say.
+    /// An event of a kept session.
+    fn kept(&self, _kept: &DepotSpoolEvent) {}
+    /// A message for the administrator.
     fn notice(&self, notice: &Notice);
 }

@@ -1,4 +1,4 @@
-//! What the parts of a depot share of a session: who is let in, how it counts, how it ends, and the
+//! What the modules of a depot share of a session: authorization, byte counts, the end, and the
 //! connection to the next hop.
 
 use super::Depot;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::TcpStream;
 
-/// How long each hop further on has to be connected.
-pub(super) const HOP: Duration = Duration::from_secs(10);
+/// Timeout for connecting each further hop.
+pub(super) const HOP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A network that is gone this long ends a connection.
-pub(super) const DEAD: Duration = Duration::from_secs(60);
+/// A connection ends when the network is unreachable for this long.
+pub(super) const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a session is looked at.
+/// How often a session is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a session is over before its ends said so.
+/// Why a session ended before its ends closed it.
 pub(super) enum Ended {
     Refused(Refusal),
     Failed(String),
@@ -43,21 +43,21 @@ impl From<std::io::Error> for Ended {
     }
 }
 
-/// What becomes known of a session.
+/// Details of a session for its event.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct SessionDetails {
     pub(super) id: Option<String>,
     pub(super) key: Option<PublicKey>,
     pub(super) to: String,
-    /// How this depot was reached, and reaches the next.
+    /// The transport of the hop to this depot, and of the hop to the next.
     pub(super) by: Option<(HopTransport, HopTransport)>,
-    /// The caller was greeted: answers come as frames.
+    /// The handshake of a hop by datagrams is done, so answers are framed.
     pub(super) greeted: bool,
-    /// What became of datagrams, here and there.
-    pub(super) fates: [Arc<DatagramStatus>; 2],
+    /// Whether datagrams worked, on each of the two hops.
+    pub(super) datagram_status: [Arc<DatagramStatus>; 2],
 }
 
-/// Bytes there and back, and when something last moved.
+/// Bytes in both directions, and the time of the last movement.
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) up: AtomicU64,
@@ -67,16 +67,17 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Something moved.
+    /// Records that bytes moved.
     pub(super) fn touch(&self) {
         self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 }
 
 pub(super) fn tune_socket(socket: &TcpStream, depot: &Depot) {
-    // One who is there and takes nothing looks the same to the kernel: he has his idle time.
-    let dead = depot.idle.max(DEAD);
-    // What a system lacks of these, it does without.
+    // To the kernel, a peer that reads nothing looks like an unreachable one, so the timeout is not
+    // shorter than the idle time.
+    let dead = depot.idle.max(UNREACHABLE_TIMEOUT);
+    // The depot works without options that the system lacks.
     let _ = tune::set_nodelay(socket);
     let _ = tune::set_urgent_inline(socket);
     let _ = tune::set_dead_after(socket, dead);
@@ -87,8 +88,8 @@ pub(super) fn refusal(position: usize, reason: Reason, text: impl Into<String>) 
     Refusal { reason, depot, retry_after: None, text: text.into() }
 }
 
-/// Whose header it is, if this depot works for them.
-pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
+/// The key of the header's sender, if the depot admits it.
+pub(super) fn authorize(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let position = header.position();
     let key = PublicKey(header.sender);
     let keys = depot.keys.keys().map_err(|error| {
@@ -96,20 +97,20 @@ pub(super) fn let_in(depot: &Depot, header: &Header) -> Result<PublicKey, Ended>
         refusal(position, Reason::NotAuthorised, "the depot's authorized_keys cannot be used")
     })?;
     let grant = keys.grant(&key);
-    // A line that restricts its key to files does not let it relay.
+    // A key that is restricted to files may not relay.
     let relays = grant.is_some_and(|grant| grant.root.is_none() && !grant.read_only);
     if relays && header.is_signed() {
         return Ok(key);
     }
     let text = format!(
-        "the key {} is not let in by the depot: have it added to its authorized_keys \
+        "the depot does not admit the key {}: have it added to its authorized_keys \
          (packtrain key show prints it), without root or read-only",
         key.fingerprint()
     );
     Err(refusal(position, Reason::NotAuthorised, text).into())
 }
 
-/// Takes a header that was never here before, and whose time is now.
+/// Accepts a header only once, and only if its time is current.
 pub(super) fn once(
     guard: &Mutex<ReplayGuard>,
     header: &Header,
@@ -126,19 +127,19 @@ pub(super) fn once(
     }
 }
 
-/// What a header asks for, if this depot does that for who asks. In this order: nothing is told
-/// to strangers, nothing is remembered of them, and loops are told from repetitions.
+/// Checks whether the depot carries out the header's request. The order matters: unknown keys get
+/// no information, nothing is stored for them, and a loop is distinguished from a replay.
 pub(super) fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> {
     let position = header.position();
     let no = |reason, text: &str| Err(refusal(position, reason, text).into());
-    let key = let_in(depot, header)?;
+    let key = authorize(depot, header)?;
     let session = &header.session;
     let known = matches!(session.kind, Kind::Synchronous | Kind::Echo | Kind::Measure(_));
     if !known || !session.tree.is_empty() {
         return no(Reason::Unsupported, "this depot relays synchronous sessions to one receiver");
     }
     if header.trail.contains(&depot.id) {
-        return no(Reason::Loop, "the route comes by this depot twice");
+        return no(Reason::Loop, "the route passes this depot twice");
     }
     let most = depot.hop_limit.min(usize::from(session.hop_limit));
     if session.route.len() > most {
@@ -149,7 +150,7 @@ pub(super) fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> 
     Ok(key)
 }
 
-/// A place among the sessions, given up when it is over.
+/// A slot among the sessions, released on drop.
 pub(super) struct SessionPermit<'a> {
     depot: &'a Depot,
     key: PublicKey,
@@ -175,7 +176,7 @@ impl<'a> SessionPermit<'a> {
         Ok(Self { depot, key, flow })
     }
 
-    /// Counts against the key what moved since the last time.
+    /// Adds the bytes moved since the last call to the key's account.
     fn count(&self) {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         let all = read(&self.flow.up) + read(&self.flow.down);
@@ -184,7 +185,7 @@ impl<'a> SessionPermit<'a> {
         admission.moved(&self.key, ByteCount(new));
     }
 
-    /// Ends when nothing has moved for too long.
+    /// Returns when no byte has moved for too long.
     pub(super) async fn idle(&self) -> Ended {
         loop {
             tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
@@ -206,33 +207,33 @@ impl Drop for SessionPermit<'_> {
     }
 }
 
-/// Connects to the next hop by TCP, where that is allowed.
+/// Connects to the next hop by TCP, if that is allowed.
 pub(super) async fn connect(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
     if hop.transport.is_datagram() {
-        return Err(no_way(hop, position));
+        return Err(unsupported_transport(hop, position));
     }
     reach(depot, hop, position).await
 }
 
-pub(super) fn no_way(hop: &Hop, position: usize) -> Ended {
+pub(super) fn unsupported_transport(hop: &Hop, position: usize) -> Ended {
     let text = format!("this depot does not reach {} by that transport", hop.place);
     refusal(position, Reason::Unsupported, text).into()
 }
 
-/// Connects to where a hop leads, whatever then carries it, where that is allowed.
+/// Connects to a hop's address for any transport, if that is allowed.
 pub(super) async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
     let place = &hop.place;
     if let HopTransport::Other(_) = hop.transport {
-        return Err(no_way(hop, position));
+        return Err(unsupported_transport(hop, position));
     }
     let away = |text: String| refusal(position, Reason::Unreachable, text);
     let found: Vec<SocketAddr> = match &place.host {
         Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
         Host::Name(name) => {
-            let look = tokio::net::lookup_host((name.as_str(), place.port));
-            let found = tokio::time::timeout(HOP.to_std(), look).await;
-            let found = found.map_err(|_| away(format!("nobody tells the address of {name}")))?;
-            found.map_err(|e| away(format!("cannot find the address of {name}: {e}")))?.collect()
+            let lookup = tokio::net::lookup_host((name.as_str(), place.port));
+            let found = tokio::time::timeout(HOP_CONNECT_TIMEOUT.to_std(), lookup).await;
+            let found = found.map_err(|_| away(format!("timeout while resolving {name}")))?;
+            found.map_err(|e| away(format!("cannot resolve {name}: {e}")))?.collect()
         }
     };
     let allowed = |to: &SocketAddr| {
@@ -240,7 +241,8 @@ pub(super) async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<T
     };
     let found: Vec<SocketAddr> = found.into_iter().filter(allowed).collect();
     if found.is_empty() {
-        let text = format!("this depot does not connect to {place}: its owner says where to");
+        let text =
+            format!("this depot does not connect to {place}: its --allow rules do not permit it");
         return Err(refusal(position, Reason::Forbidden, text).into());
     }
     let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;

@@ -1,8 +1,8 @@
-//! Sessions that are kept: their senders leave, their receivers come later.
+//! Kept sessions: their senders have ended, their receivers come later.
 //!
-//! `store` is one session on the disk, `files` its directory, `ledger` who has how much room;
-//! `deposit` takes records from a sender or the depot before, `depositors` are those connections,
-//! `forward` passes records on to the depots behind, `claim` hands them out.
+//! `store` is one session on the disk, `files` its directory, `ledger` the reserved space per key.
+//! `deposit` receives records from a sender or the previous depot, `depositors` tracks those
+//! connections, `forward` sends records to the next depots, `claim` sends them to receivers.
 
 mod claim;
 mod deposit;
@@ -25,8 +25,8 @@ use packtrain_session::{Hop, Reason, Refusal, ReplayGuard, SessionId};
 use packtrain_units::{ByteCount, Duration};
 use tokio::sync::{Semaphore, watch};
 
-use super::{Depot, Told};
-use crate::DepotKept;
+use super::{Depot, Event};
+use crate::DepotSpoolEvent;
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::RequestError;
 use packtrain_transfer::FailureKind;
@@ -36,64 +36,64 @@ pub(super) use deposit::deposit;
 
 use depositors::Depositors;
 use files::{Files, Found};
-use ledger::{LEAST, Ledger, Short};
+use ledger::{Ledger, MIN_SESSION_SPACE, QuotaError};
 use store::Records;
 
-/// Sessions kept at a time, each with two open files, and those of one key.
+/// Maximum number of kept sessions, each with two open files, and of those of one key.
 const MAX_KEPT: (usize, usize) = (4096, 1024);
-/// The same with those that are over and whose time is not.
+/// The same limits, including ended sessions that have not expired yet.
 const MAX_KNOWN: (usize, usize) = (4 * MAX_KEPT.0, 4 * MAX_KEPT.1);
-/// Connections to depots behind at a time; more wait for their turn.
+/// Maximum concurrent connections to next depots; further ones wait.
 const MAX_FORWARDS: usize = 256;
-/// Claims of one session that are remembered, so that none comes twice: of four minutes. They have one
-/// key, which has an eighth of this: 16,384.
+/// Claims of one session that are remembered, for four minutes, against replays. They have one key,
+/// which may use an eighth of this: 16,384.
 const MAX_CLAIMS: usize = 8 * 16_384;
-/// How much more room is reserved at once for a stream whose length nobody knows.
-const GROW: ByteCount = ByteCount(64 << 20);
-/// When to come again where it takes no time.
-const SOON: Duration = Duration::from_secs(1);
-/// When to come again where nobody knows.
-const LATER: Duration = Duration::from_secs(60);
-/// The longest wait that is told.
+/// Additional space that is reserved at once for a stream of unknown length.
+const GROWTH_RESERVATION: ByteCount = ByteCount(64 << 20);
+/// Suggested pause if the obstacle is short.
+const SHORT_RETRY: Duration = Duration::from_secs(1);
+/// Suggested pause if its duration is unknown.
+const LONG_RETRY: Duration = Duration::from_secs(60);
+/// Maximum suggested pause.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Where sessions are kept, and how many.
+/// Where and how many sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DepotSpool {
-    /// The directory; one depot has it alone.
+    /// The directory. It belongs to one depot.
     pub dir: PathBuf,
-    /// The most bytes of all sessions.
+    /// Maximum bytes of all sessions.
     pub quota: ByteCount,
-    /// The most bytes of one key's.
+    /// Maximum bytes of the sessions of one key.
     pub key_quota: Option<ByteCount>,
-    /// The longest time that a session is kept.
+    /// Longest time that a session is kept.
     pub keep: Duration,
-    /// Bytes of the disk that are left free.
+    /// Free space that remains on the disk.
     pub free: ByteCount,
 }
 
-/// What is kept and became of it.
+/// Counters of kept sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStats {
     /// Sessions that are kept.
     pub sessions: u64,
-    /// Bytes that they have.
+    /// Their bytes on the disk.
     pub bytes: ByteCount,
-    /// Bytes that are set aside for them.
+    /// Bytes reserved for them.
     pub reserved: ByteCount,
-    /// Sessions of which everything was taken in, so far.
+    /// Sessions that were received completely, so far.
     pub deposited: u64,
-    /// Sessions of which a depot behind has everything, so far.
+    /// Sessions that a next depot has completely, so far.
     pub forwarded: u64,
-    /// Bytes that were claimed, so far.
+    /// Bytes sent to receivers, so far.
     pub claimed: ByteCount,
-    /// Sessions whose time was over, so far.
+    /// Expired sessions, so far.
     pub expired: u64,
-    /// Sessions that their receivers gave up, so far.
+    /// Sessions released by their receivers, so far.
     pub released: u64,
-    /// Deposits refused, so far.
+    /// Refused deposits, so far.
     pub refused: u64,
-    /// Branches dropped, so far.
+    /// Dropped branches, so far.
     pub dropped: u64,
 }
 
@@ -108,69 +108,69 @@ struct Counted {
     dropped: AtomicU64,
 }
 
-/// One session that is kept.
+/// One kept session.
 pub(super) struct Kept {
     id: SessionId,
     key: PublicKey,
     head: Head,
     records: Records<Files>,
-    /// Since 1970.
+    /// Time since 1970.
     expires: Duration,
     reserved: Mutex<ByteCount>,
     branches: Vec<Branch>,
     depositors: Depositors,
     claims: Mutex<ReplayGuard>,
-    /// It was told that everything is safe.
+    /// The event `kept` was reported.
     told: AtomicBool,
-    /// It was told that it cannot be removed.
+    /// A failed removal was reported.
     stuck: AtomicBool,
 }
 
-/// A depot that has its records from this one.
+/// A next depot that gets its records from this one.
 struct Branch {
     node: u8,
     policy: Policy,
     hop: Hop,
-    /// Records that are safe there; all of those there ever will be once it is dropped or done.
+    /// Number of records that are durable there; the total number once it is dropped or done.
     have: watch::Sender<u64>,
     stage: Mutex<Stage>,
 }
 
-/// What becomes of a branch.
+/// The state of a branch.
 enum Stage {
-    /// Nobody passes anything on.
+    /// No task forwards records.
     Idle,
-    /// Somebody does.
+    /// A task forwards records.
     Running,
-    /// It has all, or was dropped.
+    /// It has all records, or was dropped.
     Done,
-    /// It is left, until who brings the session does so again.
+    /// It was refused; the next connection of a depositor starts it again.
     Left(Refusal),
 }
 
-/// What the depot knows of.
+/// The sessions of the depot.
 #[derive(Default)]
 struct Sessions {
     all: BTreeMap<SessionId, Arc<Kept>>,
-    /// Those whose directory is being made.
+    /// Sessions whose directory is being created.
     making: BTreeSet<SessionId>,
 }
 
-/// The sessions of one depot.
+/// The spool of one depot.
 pub(super) struct Spool {
     settings: DepotSpool,
-    /// Held for no longer than it takes to look: never while a disk works.
+    /// Never held during disk I/O.
     sessions: Mutex<Sessions>,
     ledger: Mutex<Ledger>,
     counted: Counted,
     forwards: Semaphore,
-    /// When it began, since 1970.
+    /// Start of the depot, since 1970.
     began: Duration,
-    /// Held for as long as this depot has the directory.
+    /// Locks the directory for this depot.
     _lock: File,
 }
 
-/// Why a session is not taken.
+/// Why a session was refused.
 #[derive(Debug)]
 struct Denied {
     reason: Reason,
@@ -225,7 +225,7 @@ impl Kept {
 }
 
 impl Spool {
-    /// Opens a spool with all that is in it; also says what is wrong with it.
+    /// Opens a spool with its sessions; also returns warnings about damage.
     pub(super) fn open(settings: DepotSpool) -> Result<(Self, Vec<String>), RequestError> {
         let dir = settings.dir.clone();
         let failed = |e: std::io::Error| {
@@ -236,8 +236,7 @@ impl Spool {
         let mut warnings = Vec::new();
         if !others.is_empty() {
             let (count, first) = (others.len(), &others[0]);
-            warnings
-                .push(format!("the spool has {count} files of somebody else's, such as {first}"));
+            warnings.push(format!("the spool has {count} foreign files, such as {first}"));
         }
         let mut ledger = Ledger::new(settings.quota, settings.key_quota);
         let mut sessions = Sessions::default();
@@ -249,7 +248,7 @@ impl Spool {
                     let (kept, damage) = Kept::new(id, *head, files, ByteCount::ZERO, began)?;
                     let size = kept.head.deposit().and_then(|deposit| deposit.size);
                     let size = if kept.records.progress().over { None } else { size };
-                    let reserved = size.unwrap_or(kept.records.bytes()).max(LEAST);
+                    let reserved = size.unwrap_or(kept.records.bytes()).max(MIN_SESSION_SPACE);
                     *kept.reserved.lock() = reserved;
                     Ok(Some((kept, damage)))
                 }
@@ -262,7 +261,7 @@ impl Spool {
                     ledger.take(kept.key, *kept.reserved.lock());
                     sessions.all.insert(id, Arc::new(kept));
                 }
-                Err(e) => warnings.push(format!("session {id} in the spool is left alone: {e}")),
+                Err(e) => warnings.push(format!("session {id} in the spool is ignored: {e}")),
             }
         }
         let spool = Self {
@@ -289,35 +288,35 @@ impl Spool {
         self.sessions().all.get(&id).cloned()
     }
 
-    /// The session of `head`, if it is here already or there is room.
+    /// The session of `head`, if it exists or there is space for it.
     fn admit(&self, head: Head) -> Result<Arc<Kept>, Denied> {
         let deposit = *head
             .deposit()
-            .ok_or_else(|| Denied::new(Reason::Malformed, "nothing is deposited"))?;
+            .ok_or_else(|| Denied::new(Reason::Malformed, "the header has no deposit"))?;
         let (id, key) = (deposit.session, PublicKey(head.header.sender));
-        // Room for one that has no end yet grows as it comes.
-        let first = deposit.size.unwrap_or(LEAST).max(LEAST);
-        let (forsaken, room) = {
+        // The reservation of a session of unknown length grows as it arrives.
+        let first = deposit.size.unwrap_or(MIN_SESSION_SPACE).max(MIN_SESSION_SPACE);
+        let (abandoned, room) = {
             let mut sessions = self.sessions();
-            let forsaken = match sessions.known(&head, id)? {
+            let abandoned = match sessions.known(&head, id)? {
                 Some((kept, true)) => return Ok(kept),
                 Some((kept, false)) => Some(kept),
                 None => None,
             };
             if !sessions.making.insert(id) {
-                let text = "this session is just beginning here";
-                let retry_after = Some(SOON);
+                let text = "this session is being created here";
+                let retry_after = Some(SHORT_RETRY);
                 return Err(Denied { retry_after, ..Denied::new(Reason::Busy, text) });
             }
-            if let Some(old) = &forsaken {
+            if let Some(old) = &abandoned {
                 sessions.all.remove(&id);
                 let reserved = *old.reserved.lock();
                 self.ledger().give_back(old.key, reserved);
             }
             let room = self.room(&sessions, key);
-            (forsaken.is_some(), room.and_then(|()| self.reserve(&sessions, key, first)))
+            (abandoned.is_some(), room.and_then(|()| self.reserve(&sessions, key, first)))
         };
-        let removed = if forsaken { files::remove(&self.settings.dir, id) } else { Ok(()) };
+        let removed = if abandoned { files::remove(&self.settings.dir, id) } else { Ok(()) };
         let made = room.and_then(|()| {
             let made = removed.and_then(|()| self.make(head, id, first));
             made.map_err(|e| {
@@ -332,19 +331,19 @@ impl Spool {
         })
     }
 
-    /// Makes a session's directory.
+    /// Creates the directory of a session.
     fn make(&self, head: Head, id: SessionId, first: ByteCount) -> std::io::Result<Arc<Kept>> {
         let dir = &self.settings.dir;
         let files = files::create(dir, id, &head)?;
         let made = Kept::new(id, head, files, first, self.began);
         if made.is_err() {
-            // Else it would be in the way of the next try.
+            // A remaining directory would block the next try.
             let _ = files::remove(dir, id);
         }
         made.map(|(kept, _)| Arc::new(kept))
     }
 
-    /// Whether there may be one session more of this key.
+    /// Checks whether the key may have one more session.
     fn room(&self, sessions: &Sessions, key: PublicKey) -> Result<(), Denied> {
         let count = |own: bool, over: bool| {
             let all = sessions.all.values().filter(|kept| !own || kept.key == key);
@@ -355,7 +354,7 @@ impl Spool {
                 true => ("for one key", Reason::Quota),
                 false => ("in all", Reason::Busy),
             };
-            let text = format!("the depot {what} {most} sessions {whose}, as many as it does");
+            let text = format!("the depot {what} {most} sessions {whose}, its limit");
             let retry_after = Some(self.soonest(sessions, own.then_some(key)));
             Err(Denied { reason, retry_after, text })
         };
@@ -372,23 +371,23 @@ impl Spool {
         Ok(())
     }
 
-    /// Reserves so much more, within quotas and what the disk has.
+    /// Reserves more bytes, within the quotas and the free space of the disk.
     fn reserve(&self, sessions: &Sessions, key: PublicKey, more: ByteCount) -> Result<(), Denied> {
         let settings = &self.settings;
         let mut ledger = self.ledger();
         let soon = |key| Some(self.soonest(sessions, key));
         ledger.reserve(key, more).map_err(|short| match short {
-            Short::Never => {
+            QuotaError::Never => {
                 let quota = settings.key_quota.unwrap_or(settings.quota).min(settings.quota);
                 let text = format!("the depot keeps at most {quota} for one key, this is {more}");
                 Denied::new(Reason::Forbidden, text)
             }
-            Short::Key => {
-                let text = format!("this key's room in the spool does not have {more} left");
+            QuotaError::Key => {
+                let text = format!("this key's space in the spool has less than {more} left");
                 Denied { reason: Reason::Quota, retry_after: soon(Some(key)), text }
             }
-            Short::Spool => {
-                let text = format!("the spool does not have {more} left");
+            QuotaError::Spool => {
+                let text = format!("the spool has less than {more} left");
                 Denied { reason: Reason::Busy, retry_after: soon(None), text }
             }
         })?;
@@ -405,7 +404,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Makes room for a record of a session whose length nobody knows.
+    /// Reserves space for a record of a session of unknown length.
     fn grow(&self, kept: &Kept, record: ByteCount) -> Result<(), Denied> {
         let need = kept.records.bytes() + record;
         if need <= *kept.reserved.lock() {
@@ -413,52 +412,52 @@ impl Spool {
         }
         let deposit = kept.head.deposit();
         if deposit.is_some_and(|deposit| deposit.size.is_some()) {
-            let text = "the session is longer than it was announced to be";
+            let text = "the session is longer than announced";
             return Err(Denied::new(Reason::Malformed, text));
         }
         let sessions = self.sessions();
-        // Nobody would give back what one that has ended meanwhile reserves.
+        // A reservation for a session that has ended meanwhile would never be returned.
         let same = |one: &Arc<Kept>| std::ptr::eq(Arc::as_ptr(one), kept);
         if kept.is_over() || !sessions.all.get(&kept.id).is_some_and(same) {
             return Err(Denied::new(Reason::Absent, "this session is over"));
         }
         self.ledger().fits(need).map_err(|text| Denied::new(Reason::Forbidden, text))?;
-        let more = GROW.min(self.ledger().left(kept.key)).max(record);
+        let more = GROWTH_RESERVATION.min(self.ledger().left(kept.key)).max(record);
         self.reserve(&sessions, kept.key, more)?;
         *kept.reserved.lock() += more;
         Ok(())
     }
 
-    /// What was set aside too much for a session that is complete.
-    fn settle(&self, kept: &Kept) {
+    /// Returns the surplus reservation of a complete session.
+    fn release_surplus(&self, kept: &Kept) {
         let mut reserved = kept.reserved.lock();
-        let need = kept.records.bytes().max(LEAST);
+        let need = kept.records.bytes().max(MIN_SESSION_SPACE);
         if *reserved > need {
             self.ledger().give_back(kept.key, reserved.saturating_sub(need));
             *reserved = need;
         }
     }
 
-    /// When the next session (of a key) ends, and room may be there.
+    /// Time until the next session (of a key) expires, so that space may be free.
     fn soonest(&self, sessions: &Sessions, key: Option<PublicKey>) -> Duration {
         let now = clock::wall();
         let own = sessions.all.values().filter(|kept| key.is_none_or(|key| kept.key == key));
         let ends = own.map(|kept| kept.expires.saturating_sub(now)).min();
-        ends.unwrap_or(LATER).clamp(Duration::from_secs(1), MAX_INTERVAL)
+        ends.unwrap_or(LONG_RETRY).clamp(Duration::from_secs(1), MAX_INTERVAL)
     }
 
-    /// Lets a session's records go; that it was here is known until its time is over.
+    /// Removes the records of a session. The session stays known until it expires.
     fn release(&self, kept: &Kept) -> std::io::Result<()> {
         kept.records.end()?;
-        // Nobody reserves more for it at the same time.
+        // The lock prevents a concurrent reservation for it.
         let sessions = self.sessions();
-        self.settle(kept);
+        self.release_surplus(kept);
         drop(sessions);
         self.counted.released.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Removes what is past its time.
+    /// Removes expired sessions.
     fn sweep(&self) -> Vec<Swept> {
         let now = clock::wall();
         let past: Vec<_> = {
@@ -482,7 +481,7 @@ impl Spool {
                 let reserved = *kept.reserved.lock();
                 self.ledger().give_back(kept.key, reserved);
             } else {
-                // Another time: until then it has its room.
+                // The removal failed, so the session keeps its space until the next try.
                 self.sessions().all.insert(kept.id, Arc::clone(&kept));
             }
             Swept { kept, expired, gone }
@@ -517,24 +516,25 @@ impl Spool {
 fn disk_failed(error: &std::io::Error) -> Denied {
     let full = packtrain_disk::classify(error).is_full();
     let text = if full { "the depot's disk is full".to_owned() } else { format!("{error}") };
-    Denied { reason: Reason::Busy, retry_after: Some(LATER), text }
+    Denied { reason: Reason::Busy, retry_after: Some(LONG_RETRY), text }
 }
 
-/// A session whose time is over.
+/// An expired session.
 struct Swept {
     kept: Arc<Kept>,
-    /// The bytes that somebody could have claimed until now.
+    /// The bytes that could have been claimed until now.
     expired: Option<ByteCount>,
     gone: std::io::Result<()>,
 }
 
 impl Sessions {
-    /// The session of `head` if it is here, and whether as the same depot of its plan. If not, it has
-    /// nothing and is over: a header can be replayed under another position by who first saw it.
+    /// The session of `head`, if it exists, and whether it has the same position in its plan. A
+    /// session at another position that is empty is abandoned: an observer may have replayed its
+    /// header under a wrong position.
     fn known(&self, head: &Head, id: SessionId) -> Result<Option<(Arc<Kept>, bool)>, Denied> {
         let Some(kept) = self.all.get(&id) else { return Ok(None) };
         if kept.head.header != head.header {
-            let text = "another session has this number here";
+            let text = "another session has this id here";
             return Err(Denied::new(Reason::Stale, text));
         }
         if kept.is_over() {
@@ -543,14 +543,14 @@ impl Sessions {
         if kept.head.node == head.node {
             return Ok(Some((Arc::clone(kept), true)));
         }
-        if kept.records.forsake() {
+        if kept.records.abandon() {
             return Ok(Some((Arc::clone(kept), false)));
         }
-        Err(Denied::new(Reason::Loop, "the tree comes by this depot twice"))
+        Err(Denied::new(Reason::Loop, "the tree passes this depot twice"))
     }
 }
 
-/// Goes on with what a depot before left to be passed on.
+/// Resumes the forwarding that an earlier run left unfinished.
 pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
     let all: Vec<_> = spool.sessions().all.values().cloned().collect();
     for kept in all {
@@ -558,7 +558,7 @@ pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
     }
 }
 
-/// Removes what is past its time: to be called now and then.
+/// Removes expired sessions; called periodically.
 pub(super) fn sweep(depot: &Depot, spool: &Spool) {
     for Swept { kept, expired, gone } in tokio::task::block_in_place(|| spool.sweep()) {
         if let Err(e) = gone
@@ -567,27 +567,27 @@ pub(super) fn sweep(depot: &Depot, spool: &Spool) {
             depot.warn(format!("session {} in the spool: {e}", kept.id));
         }
         if let Some(bytes) = expired {
-            tell(depot, &kept, "expired", (String::new(), bytes));
+            report(depot, &kept, "expired", (String::new(), bytes));
         }
     }
 }
 
-/// Makes safe what came, and does once what is to be done when that is all.
+/// Syncs received records, and does the work of a complete session once.
 async fn sync(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> std::io::Result<()> {
     let working = Arc::clone(kept);
     let synced = tokio::task::spawn_blocking(move || working.records.sync()).await;
     let progress = synced.map_err(std::io::Error::other)??;
     if progress.all_safe && !progress.over && !kept.told.swap(true, Ordering::Relaxed) {
-        spool.settle(kept);
+        spool.release_surplus(kept);
         spool.counted.deposited.fetch_add(1, Ordering::Relaxed);
-        tell(depot, kept, "kept", (String::new(), progress.bytes));
+        report(depot, kept, "kept", (String::new(), progress.bytes));
     }
     Ok(())
 }
 
-/// Tells of a session, of whom it is about and how much there is.
-fn tell(depot: &Depot, kept: &Kept, what: &'static str, (place, bytes): (String, ByteCount)) {
-    depot.tell(Told::Kept(DepotKept {
+/// Reports an event of a session.
+fn report(depot: &Depot, kept: &Kept, what: &'static str, (place, bytes): (String, ByteCount)) {
+    depot.report(Event::Kept(DepotSpoolEvent {
         what,
         session: kept.id.to_string(),
         key: kept.key.fingerprint().to_string(),

@@ -16,18 +16,18 @@ mod fair;
 mod hops;
 mod spool;
 
-/// Remembers what it is told.
+/// Records events.
 #[derive(Default)]
-struct Ear {
+struct RecordingReporter {
     sessions: StdMutex<Vec<DepotSession>>,
     stats: StdMutex<DepotStats>,
     listening: StdMutex<Option<mpsc::Sender<SocketAddr>>>,
 }
 
-impl DepotReporter for Ear {
+impl DepotReporter for RecordingReporter {
     fn listening(&self, address: SocketAddr, _: Option<SocketAddr>) {
-        let tell = self.listening.lock().take();
-        tell.expect("once").send(address).expect("somebody waits");
+        let report = self.listening.lock().take();
+        report.expect("once").send(address).expect("somebody waits");
     }
 
     fn session(&self, session: &DepotSession) {
@@ -41,16 +41,16 @@ impl DepotReporter for Ear {
     fn notice(&self, _: &Notice) {}
 }
 
-/// A depot of this process.
-struct Station {
+/// A depot in this process.
+struct TestDepot {
     place: Place,
     stop: StopHandle,
     thread: Option<std::thread::JoinHandle<()>>,
-    ear: Arc<Ear>,
+    ear: Arc<RecordingReporter>,
     _dir: tempfile::TempDir,
 }
 
-impl Station {
+impl TestDepot {
     fn start(change: impl FnOnce(&mut DepotRequest)) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let file = dir.path().join("authorized_keys");
@@ -77,16 +77,19 @@ impl Station {
             stop: stop.clone(),
         };
         change(&mut request);
-        let (tell, told) = mpsc::channel();
-        let ear = Arc::new(Ear { listening: StdMutex::new(Some(tell)), ..Ear::default() });
-        let heard = Arc::clone(&ear);
-        let thread = std::thread::spawn(move || run(request, &*heard).expect("it listens"));
+        let (report, told) = mpsc::channel();
+        let ear = Arc::new(RecordingReporter {
+            listening: StdMutex::new(Some(report)),
+            ..RecordingReporter::default()
+        });
+        let received = Arc::clone(&ear);
+        let thread = std::thread::spawn(move || run(request, &*received).expect("it listens"));
         let address = told.recv().expect("it listens");
         let place = address.to_string().parse().expect("a place");
         Self { place, stop, thread: Some(thread), ear, _dir: dir }
     }
 
-    /// Ends it; what it told.
+    /// Stops it; returns its events.
     fn end(mut self) -> (Vec<DepotSession>, DepotStats) {
         self.stop.request(15);
         self.thread.take().expect("once").join().expect("it does not panic");
@@ -95,7 +98,7 @@ impl Station {
     }
 }
 
-impl Drop for Station {
+impl Drop for TestDepot {
     fn drop(&mut self) {
         self.stop.request(15);
     }
@@ -109,7 +112,7 @@ impl PublicKeyOf {
     }
 }
 
-/// Sends back what comes, and ends when that does.
+/// Echoes all bytes until the end of the stream.
 async fn echo() -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
@@ -149,7 +152,7 @@ async fn reach(place: &Place) -> TcpStream {
     TcpStream::connect(place.to_string()).await.expect("somebody listens")
 }
 
-/// Sends a header and, at once, bytes behind it; the answer.
+/// Sends a header and payload at once; returns the answer.
 async fn call(depot: &Place, bytes: &[u8]) -> (TcpStream, Answer) {
     let mut socket = reach(depot).await;
     socket.write_all(&[bytes, &[7; 5000]].concat()).await.expect("room");
@@ -164,7 +167,7 @@ async fn refused(depot: &Place, session: &Session, seed: u8) -> Refusal {
     }
 }
 
-/// Everything that was sent behind the header comes back.
+/// Asserts that everything sent after the header comes back.
 async fn echoes(depot: &Place, session: &Session, len: usize) {
     let mut socket = reach(depot).await;
     let sent: Vec<u8> = (0..len).map(|n| (n * 31 + (n >> 9)) as u8).collect();
@@ -175,20 +178,20 @@ async fn echoes(depot: &Place, session: &Session, len: usize) {
         write.shutdown().await.expect("it is open");
     };
     let hear = async {
-        let mut heard = Vec::new();
-        read.read_to_end(&mut heard).await.expect("it ends well");
-        heard
+        let mut received = Vec::new();
+        read.read_to_end(&mut received).await.expect("it ends well");
+        received
     };
-    let ((), heard) = tokio::join!(send, hear);
+    let ((), received) = tokio::join!(send, hear);
     let accepted = Answer::Accepted.write();
-    assert_eq!(heard.len(), accepted.len() + len);
-    assert!(heard[..accepted.len()] == accepted && heard[accepted.len()..] == sent);
+    assert_eq!(received.len(), accepted.len() + len);
+    assert!(received[..accepted.len()] == accepted && received[accepted.len()..] == sent);
 }
 
 #[test]
 fn over_one_two_and_three_depots_and_both_ways_of_passing_on() {
-    let (a, b) = (Station::start(|_| {}), Station::start(|request| request.copy = true));
-    let c = Station::start(|_| {});
+    let (a, b) = (TestDepot::start(|_| {}), TestDepot::start(|request| request.copy = true));
+    let c = TestDepot::start(|_| {});
     executor::handle().block_on(async {
         let to = echo().await;
         echoes(&a.place, &ask(&to, &[&a.place]), 3_000_001).await;
@@ -207,7 +210,7 @@ fn over_one_two_and_three_depots_and_both_ways_of_passing_on() {
 
 #[test]
 fn what_it_measured_is_told_to_those_who_may_relay() {
-    let station = Station::start(|_| {});
+    let station = TestDepot::start(|_| {});
     let to: Place = "192.0.2.1:9".parse().expect("a place");
     let asks = |what| Session { kind: Kind::Measure(what), ..ask(&to, &[&station.place]) };
     let epoch = measure::Epoch { number: 1, author: 2 };
@@ -219,7 +222,7 @@ fn what_it_measured_is_told_to_those_who_may_relay() {
         let (head, rest) = report.split_first_chunk().expect("a head");
         assert_eq!(measure::report_len(head), Ok(rest.len()));
         assert_eq!(measure::read_report(rest), Ok(Vec::new()), "nothing yet");
-        // A stranger, one who may only copy, and a member of no clique of its.
+        // An unknown key, a key that may only copy, and a non-member.
         for seed in [9, 3] {
             let no = refused(&station.place, &asks(Measure::Ask), seed).await;
             assert_eq!(no.reason, Reason::NotAuthorised);
@@ -233,7 +236,8 @@ fn what_it_measured_is_told_to_those_who_may_relay() {
     });
 }
 
-/// Only members are heard, a turn is taken once, and probes end with the hour's bytes.
+/// Only members get replies, a turn is taken once, and probes stop when the bytes of the hour are
+/// spent.
 #[test]
 fn members_of_a_clique_pass_the_turn_and_probe_within_their_bytes() {
     let own: Place = "d1.example:7879".parse().expect("a place");
@@ -241,26 +245,26 @@ fn members_of_a_clique_pass_the_turn_and_probe_within_their_bytes() {
     let identity = Identity::generate([1; 32]);
     let budget = ByteCount(3 << 20);
     let clique = crate::DepotClique { name: own.clone(), peers: vec![peer.clone()], budget };
-    let turns = Turns::new(clique, identity);
-    assert!(turns.knows(Some(&peer)) && !turns.knows(Some(&own)) && !turns.knows(None));
+    let turns = ProbeTurns::new(clique, identity);
+    assert!(turns.is_member(Some(&peer)) && !turns.is_member(Some(&own)) && !turns.is_member(None));
     let stranger = "d3.example:7879".parse().expect("a place");
-    assert!(!turns.knows(Some(&stranger)));
-    assert!(turns.lets(ByteCount(2 << 20)) && !turns.lets(ByteCount(2 << 20)));
-    assert!(turns.lets(ByteCount(1 << 20)) && !turns.lets(ByteCount(1)));
-    assert!(!turns.lets(ByteCount(u64::MAX)));
+    assert!(!turns.is_member(Some(&stranger)));
+    assert!(turns.admits_probe(ByteCount(2 << 20)) && !turns.admits_probe(ByteCount(2 << 20)));
+    assert!(turns.admits_probe(ByteCount(1 << 20)) && !turns.admits_probe(ByteCount(1)));
+    assert!(!turns.admits_probe(ByteCount(u64::MAX)));
 }
 
 #[test]
 fn who_and_where_to_is_asked_first() {
-    let depot = Station::start(|_| {});
-    let other = Station::start(|request| request.allow.clear());
+    let depot = TestDepot::start(|_| {});
+    let other = TestDepot::start(|request| request.allow.clear());
     executor::handle().block_on(async {
         let (to, at) = (echo().await, &depot.place);
         let good = ask(&to, &[at]);
         for (seed, why) in [(9, "a stranger"), (3, "a key for files alone")] {
             assert_eq!(refused(at, &good, seed).await.reason, Reason::NotAuthorised, "{why}");
         }
-        // Signed by another than it says.
+        // Signed with another key than the header names.
         let (one, two) = (Identity::generate([1; 32]), Identity::generate([9; 32]));
         let forged = good.seal(one.public().0, |text| two.sign(text)).expect("it fits").write();
         let answer = call(at, &forged).await.1;
@@ -270,7 +274,7 @@ fn who_and_where_to_is_asked_first() {
         let own: Place = "localhost:7".parse().expect("a place");
         let named = refused(&other.place, &ask(&own, &[&other.place]), 1).await;
         assert_eq!(named.reason, Reason::Forbidden);
-        // The second of a route says no, and the first passes that on.
+        // The second depot of a route refuses, and the first forwards the refusal.
         let route = [at, &other.place];
         let no = refused(at, &ask(&to, &route), 1).await;
         assert_eq!((no.reason, no.depot), (Reason::Forbidden, 1));
@@ -279,7 +283,7 @@ fn who_and_where_to_is_asked_first() {
             listener.local_addr().expect("bound").to_string().parse().expect("a place")
         };
         assert_eq!(refused(at, &ask(&closed, &[at]), 1).await.reason, Reason::Unreachable);
-        // Something that is no depot, in the place of one.
+        // A server that is no depot, in the place of a depot.
         let no = refused(at, &ask(&to, &[at, &to]), 1).await;
         assert_eq!(no.reason, Reason::Unreachable, "{}", no.text);
     });
@@ -290,8 +294,8 @@ fn who_and_where_to_is_asked_first() {
 
 #[test]
 fn loops_long_routes_repetitions_and_what_is_not_there_are_refused() {
-    let depot = Station::start(|request| request.hop_limit = 3);
-    let other = Station::start(|_| {});
+    let depot = TestDepot::start(|request| request.hop_limit = 3);
+    let other = TestDepot::start(|_| {});
     executor::handle().block_on(async {
         let (to, at) = (echo().await, &depot.place);
         let looped = refused(at, &ask(&to, &[at, &other.place, at]), 1).await;
@@ -321,14 +325,14 @@ fn loops_long_routes_repetitions_and_what_is_not_there_are_refused() {
         later[5] = 2;
         let answer = call(at, &later).await.1;
         assert!(matches!(answer, Answer::Refused(no) if no.reason == Reason::Unsupported));
-        // Who does not even know what this is gets no answer.
+        // Bytes that are no header get no answer.
         let mut socket = reach(at).await;
         socket.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("room");
-        let mut heard = Vec::new();
-        let _ = socket.read_to_end(&mut heard).await;
-        assert!(heard.is_empty(), "{heard:?}");
+        let mut received = Vec::new();
+        let _ = socket.read_to_end(&mut received).await;
+        assert!(received.is_empty(), "{received:?}");
     });
-    assert_eq!(depot.end().1.strangers, 1);
+    assert_eq!(depot.end().1.unauthenticated, 1);
 }
 
 #[test]
@@ -339,7 +343,7 @@ fn quotas_and_limits_refuse_before_payload_and_say_when_to_come_again() {
         key_bytes: Some(ByteCount(100_000)),
         ..DepotLimits::default()
     };
-    let depot = Station::start(|request| request.limits = limits);
+    let depot = TestDepot::start(|request| request.limits = limits);
     executor::handle().block_on(async {
         let (to, at) = (echo().await, &depot.place);
         let one = call(at, &header(&ask(&to, &[at]), 1)).await;
@@ -350,16 +354,16 @@ fn quotas_and_limits_refuse_before_payload_and_say_when_to_come_again() {
         assert_eq!(busy.reason, Reason::Busy);
         assert!(busy.retry_after.is_some_and(|wait| wait <= Duration::from_secs(60)));
         drop((one, two, three));
-        // A hundred thousand bytes there and back are more than one hundred thousand.
+        // A hundred thousand bytes in both directions exceed the quota of one hundred thousand.
         let again = async {
             loop {
                 let (mut socket, answer) = call(at, &header(&ask(&to, &[at]), 1)).await;
                 if matches!(answer, Answer::Accepted) {
-                    let mut heard = vec![0; 5000];
-                    socket.read_exact(&mut heard).await.expect("its echo");
+                    let mut received = vec![0; 5000];
+                    socket.read_exact(&mut received).await.expect("its echo");
                     socket.write_all(&[1; 95_000]).await.expect("room");
-                    heard.resize(95_000, 0);
-                    socket.read_exact(&mut heard).await.expect("its echo");
+                    received.resize(95_000, 0);
+                    socket.read_exact(&mut received).await.expect("its echo");
                     return;
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -368,7 +372,7 @@ fn quotas_and_limits_refuse_before_payload_and_say_when_to_come_again() {
         again.await;
         let full = async {
             loop {
-                // What moved is counted soon after, not at once.
+                // Moved bytes are counted with a short delay.
                 if let Answer::Refused(no) = call(at, &header(&ask(&to, &[at]), 1)).await.1
                     && no.text.contains("this hour")
                 {
@@ -382,24 +386,24 @@ fn quotas_and_limits_refuse_before_payload_and_say_when_to_come_again() {
     });
 }
 
-/// Another key is still let in.
+/// Another key is still admitted.
 async fn echoes_by(depot: &Place, session: &Session, seed: u8) {
     let (mut socket, answer) = call(depot, &header(session, seed)).await;
     assert_eq!(answer, Answer::Accepted);
-    let mut heard = [0; 5000];
-    socket.read_exact(&mut heard).await.expect("its echo");
-    assert_eq!(heard, [7; 5000]);
+    let mut received = [0; 5000];
+    socket.read_exact(&mut received).await.expect("its echo");
+    assert_eq!(received, [7; 5000]);
 }
 
 #[test]
 fn two_hundred_sessions_at_a_time_stay_within_the_pool() {
     let pool = ByteCount(8 << 20);
     let limits = DepotLimits { pool, key_sessions: 256, ..DepotLimits::default() };
-    let depot = Station::start(|request| request.limits = limits);
+    let depot = TestDepot::start(|request| request.limits = limits);
     executor::handle().block_on(async {
         let (to, at) = (echo().await, depot.place.clone());
         let mut running = tokio::task::JoinSet::new();
-        // All are let in before any may go on.
+        // All sessions are admitted before any continues.
         let gate = Arc::new(tokio::sync::Barrier::new(200));
         for _ in 0..200 {
             let (to, at, gate) = (to.clone(), at.clone(), Arc::clone(&gate));
@@ -413,10 +417,10 @@ fn two_hundred_sessions_at_a_time_stay_within_the_pool() {
                     write.write_all(&sent).await.expect("it takes all");
                     write.shutdown().await.expect("it is open");
                 };
-                let mut heard = Vec::new();
-                let (_, read) = tokio::join!(send, read.read_to_end(&mut heard));
+                let mut received = Vec::new();
+                let (_, read) = tokio::join!(send, read.read_to_end(&mut received));
                 read.expect("it ends well");
-                assert!(heard.len() == 305_000 && heard.iter().all(|byte| *byte == 7));
+                assert!(received.len() == 305_000 && received.iter().all(|byte| *byte == 7));
             });
         }
         while let Some(ended) = running.join_next().await {
@@ -432,29 +436,29 @@ fn two_hundred_sessions_at_a_time_stay_within_the_pool() {
 
 #[test]
 fn sessions_under_way_end_when_it_drains_and_new_ones_do_not_begin() {
-    let mut depot = Station::start(|_| {});
+    let mut depot = TestDepot::start(|_| {});
     executor::handle().block_on(async {
         let (to, at) = (echo().await, depot.place.clone());
         let (mut socket, answer) = call(&at, &header(&ask(&to, &[&at]), 1)).await;
         assert_eq!(answer, Answer::Accepted);
-        let mut heard = [0; 5000];
-        socket.read_exact(&mut heard).await.expect("its echo");
+        let mut received = [0; 5000];
+        socket.read_exact(&mut received).await.expect("its echo");
         depot.stop.request(15);
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         assert!(TcpStream::connect(at.to_string()).await.is_err(), "nobody listens any more");
         socket.write_all(&[3; 5000]).await.expect("it still goes on");
-        socket.read_exact(&mut heard).await.expect("its echo");
+        socket.read_exact(&mut received).await.expect("its echo");
         socket.shutdown().await.expect("it is open");
     });
     depot.thread.take().expect("once").join().expect("it does not panic");
-    // One that does not end is cut at the limit.
-    let depot = Station::start(|request| request.drain = Duration::from_millis(300));
+    // A session that does not end is cut at the limit.
+    let depot = TestDepot::start(|request| request.drain = Duration::from_millis(300));
     executor::handle().block_on(async {
         let (to, at) = (echo().await, depot.place.clone());
         let (mut socket, _) = call(&at, &header(&ask(&to, &[&at]), 1)).await;
         depot.stop.request(15);
-        let mut heard = Vec::new();
-        let ended = socket.read_to_end(&mut heard).await;
+        let mut received = Vec::new();
+        let ended = socket.read_to_end(&mut received).await;
         assert!(ended.is_err(), "it was cut, which is not an end: {ended:?}");
     });
     let (sessions, _) = depot.end();
@@ -463,8 +467,8 @@ fn sessions_under_way_end_when_it_drains_and_new_ones_do_not_begin() {
 
 #[test]
 fn figures_are_told_here_and_nowhere_else() {
-    let ear = Ear::default();
-    let depot = Station::start(|request| request.metrics = Some("127.0.0.1:0".to_owned()));
+    let ear = RecordingReporter::default();
+    let depot = TestDepot::start(|request| request.metrics = Some("127.0.0.1:0".to_owned()));
     let outside = DepotRequest {
         listen: "127.0.0.1:0".to_owned(),
         authorized_keys: Some("/nonexistent/keys".into()),

@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Bodies of fuzz targets for private parsers of this crate, and their seeds.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body takes any bytes and must return: a panic, a
+//! hang or unbounded memory is a finding.
 
 use packtrain_service::evidence::{self, Evidence, Part, PartRole, PathPart};
 use packtrain_units::{ByteCount, Duration};
@@ -9,8 +9,8 @@ use serde_json::{Number, Value};
 
 use crate::{Limiter, judge};
 
-/// Evidence that one end tells the other in a control message. It is cut to what it may hold, it
-/// survives being written again, and a verdict on it is sound.
+/// Measurements that one end sends to the other in a control message. They are truncated to their
+/// limits, they can be encoded again, and a diagnosis of them is valid.
 pub fn reported_evidence(data: &[u8]) {
     if let Some((0xff, choices)) = data.split_first() {
         let part = with_numbers(choices).and_then(|json| evidence::decode(json.as_bytes()));
@@ -25,7 +25,7 @@ pub fn reported_evidence(data: &[u8]) {
     }
 }
 
-/// Evidence in which each number is one that `choices` picks; mutated text rarely has large ones.
+/// A part whose numbers are selected by `choices`, because mutated text rarely has large numbers.
 fn with_numbers(choices: &[u8]) -> Option<String> {
     const NUMBERS: [f64; 8] = [0.0, 1.0, 1e3, 1e6, 1e9, 1e12, 1e15, 1.8e19];
     fn walk(value: &mut Value, choices: &mut impl Iterator<Item = u8>) {
@@ -56,7 +56,7 @@ fn with_numbers(choices: &[u8]) -> Option<String> {
     Some(json.to_string())
 }
 
-/// A part with everything in it.
+/// A part with all fields set.
 fn full_part(sink: bool) -> Part {
     let role = if sink { PartRole::Sink } else { PartRole::Source };
     let path = PathPart {
@@ -73,7 +73,7 @@ fn full_part(sink: bool) -> Part {
     part
 }
 
-/// A foreign end's evidence is judged beside none of ours.
+/// Diagnoses a part of the other end without any local measurement.
 fn judge_part(part: Part) {
     let mut evidence = Evidence {
         elapsed: Duration::from_secs(60),
@@ -94,7 +94,7 @@ fn judge_part(part: Part) {
     }
 }
 
-/// One message of each kind.
+/// Seeds: one message of each kind.
 pub fn reported_evidence_seeds() -> Vec<Vec<u8>> {
     let sink = Part { role: PartRole::Sink, path: None, ..Part::default() };
     let source = Part { path: Some(Default::default()), ..Part::default() };

@@ -1,8 +1,8 @@
-//! From evidence to findings, without a clock or a file.
+//! Derives findings from measurements, without a clock or a file.
 //!
-//! Each cause has a rule that says how sure it is, from 0 to 1, in the numbers it goes by. What
-//! explains another cause (a quota that makes a processor slow) takes its place. Where no rule is
-//! at least possible, the verdict is that nothing can be said.
+//! Each cause has a rule that computes its likelihood, from 0 to 1, from the measurements. A cause
+//! that explains another one (a quota that makes a processor slow) takes precedence over it. If no
+//! rule reaches at least `POSSIBLE`, the diagnosis is inconclusive.
 
 mod ends;
 mod path;
@@ -16,36 +16,36 @@ use serde::Serialize;
 use packtrain_service::evidence::Evidence;
 pub use stages::{Ceiling, Stage};
 
-/// From here on a finding is likely.
+/// Likelihood from which a finding is called likely.
 const LIKELY: f64 = 0.7;
-/// From here on it is possible; below it is not told.
+/// Likelihood from which it is called possible; below it is not reported.
 const POSSIBLE: f64 = 0.45;
-/// What another cause explains is possible at most.
-const EXPLAINED: f64 = 0.65;
-/// Shorter transfers say too little.
-const LEAST: Duration = Duration::from_millis(700);
+/// Maximum likelihood of a cause that another cause explains.
+const MAX_EXPLAINED: f64 = 0.65;
+/// Shorter transfers give too few measurements.
+const MIN_MEASURED: Duration = Duration::from_millis(700);
 
-/// What limits a transfer.
+/// The causes that can limit a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limiter {
-    /// The ceiling that was asked for.
+    /// The requested rate limit.
     RateAsked,
-    /// Nothing but the pipe through ssh got through.
+    /// All data went through the pipe of ssh, because nothing else works.
     SshPipe,
-    /// UDP does not get through.
+    /// UDP datagrams do not arrive.
     UdpBlocked,
-    /// Something on the way limits UDP by dropping.
+    /// A policer on the path drops UDP above a rate.
     UdpPoliced,
-    /// Nothing got through for a while.
+    /// No data arrived for some time.
     Outage,
-    /// Large datagrams vanish and nobody says so.
+    /// Large datagrams are dropped without an ICMP message.
     MtuBlackHole,
     /// A cgroup's processor quota.
     CgroupQuota,
     /// Encryption.
     Encryption,
-    /// Receive buffers too small for the machine's latency.
+    /// Receive buffers that are too small for the machine's scheduling latency.
     SocketBuffer,
     /// The sending machine's processor.
     SenderCpu,
@@ -55,63 +55,63 @@ pub enum Limiter {
     SourceDisk,
     /// The receiving end's disk.
     TargetDisk,
-    /// The sending end's file names: listing and opening.
+    /// Operations on names at the sending end: list and open.
     SourceMetadata,
-    /// The receiving end's file names: making and renaming.
+    /// Operations on names at the receiving end: create and rename.
     TargetMetadata,
-    /// Many small files: work for each, not for bytes.
+    /// Many small files: the work per file, not per byte.
     SmallFiles,
-    /// A window smaller than the path needs.
+    /// A window smaller than the bandwidth-delay product.
     Window,
-    /// Others fill the path.
+    /// Other traffic fills the path.
     Congestion,
-    /// The path loses packets without being full.
+    /// The path loses packets although it is not full.
     LinkErrors,
-    /// The path is full: it can do no more.
+    /// The path is full.
     PathRate,
-    /// Nothing can be said.
+    /// No cause was found.
     Inconclusive,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What limits.
+    /// The cause.
     pub cause: Limiter,
-    /// How sure, from 0 to 1.
+    /// Its likelihood, from 0 to 1.
     pub sure: f64,
-    /// The same in a word.
+    /// The likelihood as a word.
     pub how_sure: &'static str,
-    /// One sentence, without a full stop.
+    /// A message without a full stop.
     pub says: String,
-    /// The numbers it goes by.
+    /// The measurements behind it.
     pub evidence: Vec<Fact>,
-    /// What helps: a command, a setting, or whom to ask.
+    /// The remedy: a command, a setting, or the person to ask.
     pub remedy: String,
 }
 
-/// One number.
+/// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fact {
-    /// Of what.
+    /// Its name.
     pub what: &'static str,
-    /// With its unit, for people.
+    /// Its value with the unit.
     pub value: String,
 }
 
 /// All findings about one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// The surest first; never empty.
+    /// The most likely finding first; never empty.
     pub findings: Vec<Finding>,
-    /// What each stage could do, as far as was seen.
+    /// The highest rate of each stage, if known.
     pub ceilings: Vec<Ceiling>,
-    /// The stage with the lowest.
+    /// The stage with the lowest rate.
     pub lowest: Option<Stage>,
 }
 
 impl Limiter {
-    /// Its name in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::RateAsked => "rate-asked",
@@ -152,14 +152,14 @@ impl Finding {
 }
 
 impl Diagnosis {
-    /// The surest finding.
+    /// The most likely finding.
     pub fn first(&self) -> &Finding {
-        // `judge` leaves none empty.
+        // `judge` never returns an empty list.
         &self.findings[0]
     }
 
-    /// What is worth a word at the end of a copy: nothing if the path was full or asked to be
-    /// no faster, or if nothing can be said.
+    /// The message for the end of a copy; `None` if the path was full, the requested rate was
+    /// reached, or no cause was found.
     pub fn verdict(&self) -> Option<String> {
         let first = self.first();
         let silent =
@@ -169,14 +169,14 @@ impl Diagnosis {
     }
 }
 
-/// Judges a transfer by its evidence.
+/// Diagnoses a transfer from its measurements.
 pub fn judge(evidence: &Evidence) -> Diagnosis {
     let mut ceilings = stages::ceilings(evidence);
     let mut found = Vec::new();
-    if evidence.elapsed >= LEAST {
-        ends::look(evidence, &mut found);
+    if evidence.elapsed >= MIN_MEASURED {
+        ends::apply(evidence, &mut found);
         if let Some(path) = evidence.path.as_ref().filter(|_| !evidence.local) {
-            path::look(evidence, path, &mut found);
+            path::apply(evidence, path, &mut found);
             let policed = |f: &Finding| f.cause == Limiter::UdpPoliced && f.sure >= LIKELY;
             if found.iter().any(policed) {
                 stages::police(&mut ceilings, path);
@@ -187,7 +187,7 @@ pub fn judge(evidence: &Evidence) -> Diagnosis {
         }
     }
     let lowest = ceilings.iter().min_by_key(|c| (c.at_least, c.rate)).map(|c| c.stage);
-    settle(&mut found);
+    order_findings(&mut found);
     found.retain(|f| f.sure >= POSSIBLE);
     found.sort_by(|a, b| b.sure.total_cmp(&a.sure).then(a.cause.cmp(&b.cause)));
     if found.is_empty() {
@@ -204,8 +204,8 @@ pub fn judge(evidence: &Evidence) -> Diagnosis {
     Diagnosis { findings: found, ceilings, lowest }
 }
 
-/// What explains another finding comes before it.
-fn settle(found: &mut [Finding]) {
+/// Puts causes before those that they explain.
+fn order_findings(found: &mut [Finding]) {
     use Limiter::*;
     let sure = |found: &[Finding], cause: Limiter| {
         found.iter().filter(|f| f.cause == cause).map(|f| f.sure).fold(0.0, f64::max)
@@ -238,13 +238,13 @@ fn settle(found: &mut [Finding]) {
             continue;
         }
         for finding in found.iter_mut().filter(|f| others.contains(&f.cause)) {
-            finding.sure = finding.sure.min(EXPLAINED);
+            finding.sure = finding.sure.min(MAX_EXPLAINED);
         }
     }
 }
 
 fn nothing(evidence: &Evidence) -> Finding {
-    let (says, remedy) = if evidence.elapsed < LEAST {
+    let (says, remedy) = if evidence.elapsed < MIN_MEASURED {
         ("it was over before anything could be measured", "measure with more data")
     } else {
         (
@@ -273,7 +273,7 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-/// The rate of a whole transfer.
+/// The rate of the whole transfer.
 fn goodput(evidence: &Evidence) -> DataRate {
     match evidence.elapsed {
         Duration::ZERO => DataRate::ZERO,
@@ -281,10 +281,10 @@ fn goodput(evidence: &Evidence) -> DataRate {
     }
 }
 
-/// From `low` (0) to `high` (1), evenly.
+/// Linear from `low` (0) to `high` (1), clamped.
 fn ramp(value: f64, low: f64, high: f64) -> f64 {
     let part = (value - low) / (high - low);
-    // What cannot be compared (NaN) says nothing.
+    // NaN gives 0.
     if part > 0.0 { part.min(1.0) } else { 0.0 }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use packtrain_service::evidence::{
-    Buffers, Cpu, End, HungryThread, LossWord, Net, PathPart, Race, Sample, TcpPart, Waits, Work,
+    Buffers, Cpu, End, HungryThread, LossVerdict, Net, PathPart, Race, Sample, TcpPart, Waits, Work,
 };
 
 const TEN: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ fn samples(count: usize, of: impl Fn(usize) -> (u64, u64, f64)) -> Vec<Sample> {
         .collect()
 }
 
-/// Ten seconds of 500 Mbit/s over a path of 520, with nothing wrong.
+/// Ten seconds at 500 Mbit/s over a path of 520 Mbit/s, without a problem.
 fn healthy() -> Evidence {
     let bytes = 625_000_000;
     Evidence {
@@ -156,7 +156,7 @@ fn disks() {
     };
     let synced = syncing(6.0);
     is(&synced, Limiter::TargetDisk);
-    // Syncs beside the writing keep nobody.
+    // Concurrent syncs delay nothing.
     is(&syncing(0.1), Limiter::PathRate);
     assert!(synced.verdict().unwrap().contains("disk"), "{synced:?}");
 }
@@ -203,7 +203,7 @@ fn processors() {
         }),
         Limiter::ReceiverCpu,
     );
-    // Others have the cores, and the path is full nevertheless.
+    // Other processes have the cores, and the path is full anyway.
     let waits = with(|_, _, sink, _| {
         sink.cpu.hungriest = Some(HungryThread { name: "write-1".into(), ran: 0.02, waited: 0.96 });
         sink.cpu.network = hungry(0.05, 0.65);
@@ -299,7 +299,7 @@ fn what_a_path_does() {
         }),
         Limiter::MtuBlackHole,
     );
-    // The MTU fell in an outage of 4 of 10 seconds.
+    // The MTU was reduced in an outage of 4 of 10 seconds.
     let away = with(|_, _, _, path| {
         path.mtu = ByteCount(1200);
         path.mtu_falls = 1;
@@ -318,13 +318,13 @@ fn lossy(path: &mut PathPart, share: f64) {
     path.capacity = Some(DataRate::from_mbps(2000));
 }
 
-fn word(cause: &str, p_cpu: f64) -> LossWord {
-    LossWord { cause: cause.into(), p_cpu, share: 0.95, lost: 3000, windows: 40 }
+fn word(cause: &str, p_cpu: f64) -> LossVerdict {
+    LossVerdict { cause: cause.into(), p_cpu, share: 0.95, lost: 3000, windows: 40 }
 }
 
 #[test]
 fn losses_by_their_pattern() {
-    // The same share at every rate, and no queue.
+    // The same share of losses at every rate, without a queue.
     is(
         &with(|_, _, _, path| {
             lossy(path, 0.01);
@@ -336,7 +336,7 @@ fn losses_by_their_pattern() {
         }),
         Limiter::LinkErrors,
     );
-    // Whatever is sent, 5 MB arrive in a second.
+    // 5 MB arrive per second at every sending rate.
     is(
         &with(|_, _, _, path| {
             lossy(path, 0.05);
@@ -347,7 +347,7 @@ fn losses_by_their_pattern() {
         }),
         Limiter::UdpPoliced,
     );
-    // Others fill a queue.
+    // Other traffic fills a queue.
     is(
         &with(|_, _, _, path| {
             lossy(path, 0.01);
@@ -359,7 +359,7 @@ fn losses_by_their_pattern() {
         }),
         Limiter::Congestion,
     );
-    // A policer that lets a burst pass first.
+    // A policer that passes a burst first.
     is(
         &with(|_, _, _, path| {
             lossy(path, 0.2);
@@ -373,7 +373,7 @@ fn losses_by_their_pattern() {
         }),
         Limiter::UdpPoliced,
     );
-    // The same at an even pace; one that was asked for says nothing.
+    // The same at a constant rate; a requested rate has no meaning for it.
     let even = |asked| {
         with(move |_, _, _, path| {
             lossy(path, 0.16);
@@ -390,15 +390,15 @@ fn losses_by_their_pattern() {
     assert!(through.rate < DataRate::from_mbps(25), "{through:?}");
     let asked = even(Some(DataRate::from_mbps(25)));
     assert!(asked.findings.iter().all(|f| f.cause != Limiter::UdpPoliced), "{asked:#?}");
-    // Others fill a queue, and this flow keeps out of its way: it stood at first.
+    // Other traffic fills a queue, and this flow yields to it. The queue existed at the start.
     is(
         &with(|_, _, _, path| {
             path.samples = samples(100, |n| (2_000_000, 0, if n < 12 { 0.025 } else { 0.003 }));
         }),
         Limiter::Congestion,
     );
-    // What the classifier calls the network's may be either; what it calls the host's is not the
-    // path's, and what it calls a link's is no queue's.
+    // The verdict `network` may mean either cause. The verdict `cpu` is not the path, and `link` is
+    // not a queue.
     let random = |cause: &'static str, p_cpu: f64, queue: f64| {
         with(move |_, _, _, path| {
             lossy(path, 0.01);

@@ -1,9 +1,10 @@
-//! What limits a transfer, or would: `diagnose`, and the verdict in the last line of `cp`.
+//! Finds what limits a transfer, or would limit one: `diagnose`, and the verdict in the last line
+//! of `cp`.
 //!
-//! Both ends of a transfer measure themselves while it runs (`meter`, `system`) and tell it
-//! once a second; the caller keeps what is known as one [`Record`](packtrain_service::evidence::Record) in the state directory, so that
-//! another process can ask of it without root or a service. [`judge`] makes findings of it: it
-//! reads no clock and no file.
+//! Both ends of a transfer measure themselves while it runs, and send the measurements once per
+//! second. The caller stores all of them as one [`Record`](packtrain_service::evidence::Record) in
+//! the state directory, so that another process can read it without root or a service. [`judge`]
+//! derives findings from it; it reads no clock and no file.
 
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Records of transfers: found in the history, and as they go between the ends.
+//! Records of transfers: how they are found in the history.
 
 use packtrain_history::{Filter, Row};
 use packtrain_transfer::FailureKind;
@@ -6,18 +6,18 @@ use packtrain_transfer::FailureKind;
 use packtrain_service::evidence::Record;
 use packtrain_service::{HistoryConfig, RequestError, history};
 
-/// Which transfer is meant.
+/// The requested transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one that began last.
+    /// The one that started last.
     Last,
-    /// By its id, or the beginning of it.
+    /// The one with this id, or with an id that begins so.
     Id(String),
-    /// By the process that runs it, or ran it.
+    /// The one of this process, running or finished.
     Pid(u32),
 }
 
-/// Finds a transfer's record among this user's at this machine.
+/// Finds the record of a transfer of this user on this machine.
 ///
 /// # Errors
 /// There is none, or the history cannot be read.
@@ -53,7 +53,7 @@ fn record_of(row: &Row) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
-    /// The fuzz target `reported_evidence` found sums that overflowed.
+    /// Found by the fuzz target `reported_evidence`: sums that overflowed.
     #[test]
     fn foreign_numbers_of_any_size_are_judged() {
         use crate::judge;

@@ -1,4 +1,4 @@
-//! Keeps what a running transfer's ends tell, and its row in the history.
+//! Stores the measurements of a running transfer's ends, and its row in the history.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use packtrain_service::executor::spawn;
 use packtrain_service::history::{self, Series, Spool};
 use packtrain_service::{HistoryConfig, Notice, NoticeLevel, Outcome, RequestError};
 
-/// How often throughput is noted.
+/// How often throughput is sampled.
 const TICK: std::time::Duration = std::time::Duration::from_millis(250);
-/// The row is written at every so many ticks: once a second.
+/// The row is written every fourth sample: once per second.
 const WRITE: u32 = 4;
 
-/// The book of one transfer.
+/// The recorder of one transfer.
 pub struct Recorder {
     state: Arc<Mutex<State>>,
-    /// Whether the file is written by others from now on; held while it is written, so that a slow
-    /// disk holds up nobody who tells something.
+    /// Whether another writer owns the file from now on. It is held during a write, so that a slow
+    /// disk delays no thread that adds measurements.
     over: Arc<Mutex<bool>>,
     keep: HistoryConfig,
     spool: Option<Spool>,
-    /// Dropped, it ends the thread that writes.
+    /// Dropping it ends the thread that writes.
     _end: Sender<()>,
 }
 
@@ -47,7 +47,7 @@ impl State {
         self.series.note(elapsed, self.record.evidence.bytes);
     }
 
-    /// The row as far as it is known.
+    /// The current version of the row.
     fn row(&mut self) -> Row {
         let evidence = &self.record.evidence;
         history::of_evidence(&mut self.row, evidence);
@@ -60,7 +60,7 @@ impl State {
 }
 
 impl Recorder {
-    /// A book of the transfer that `row` begins, about `what`.
+    /// Starts to record the transfer of `row`; `what` describes it.
     pub fn open(row: Row, what: String, keep: HistoryConfig, local: bool, ssh: bool) -> Self {
         let record = Record {
             id: row.id.clone(),
@@ -91,7 +91,7 @@ impl Recorder {
                     return;
                 }
                 if let (Some(spool), Some(row)) = (&files, row) {
-                    // Nothing depends on it: a full disk is told by those who need it.
+                    // The file is optional: a full disk is reported by the transfer itself.
                     let _ = spool.write(&row);
                 }
                 drop(done);
@@ -107,12 +107,12 @@ impl Recorder {
         self.state.lock()
     }
 
-    /// Names the transfer.
+    /// The id of the transfer.
     pub fn id(&self) -> String {
         self.state().record.id.clone()
     }
 
-    /// An end tells of itself.
+    /// Adds the measurements of an end.
     pub fn part(&self, part: Part) {
         let mut state = self.state();
         let ssh = state.ssh;
@@ -129,14 +129,14 @@ impl Recorder {
         }
     }
 
-    /// How far it is.
+    /// Updates the progress.
     pub fn progress(&self, bytes: ByteCount, files: u64) {
         let evidence = &mut self.state().record.evidence;
         evidence.bytes = evidence.bytes.max(bytes);
         evidence.files = evidence.files.max(files);
     }
 
-    /// Nothing more will be told: what is to be said of it.
+    /// Ends the measurements and returns the diagnosis.
     pub fn judge(&self, bytes: ByteCount, files: u64) -> Diagnosis {
         self.progress(bytes, files);
         let mut state = self.state();
@@ -145,7 +145,7 @@ impl Recorder {
         judge(&state.record.evidence)
     }
 
-    /// It is over, so: keeps its row. A dry run leaves none.
+    /// Stores the row of a finished transfer; a dry run has none.
     pub fn close(&self, outcome: &Outcome, dry: bool) -> Option<Notice> {
         *self.over.lock() = true;
         let mut state = self.state();
@@ -162,7 +162,7 @@ impl Recorder {
         self.keep(&row)
     }
 
-    /// It failed before there was an outcome.
+    /// Stores the row of a transfer that failed before there was an outcome.
     pub fn fail(&self, error: &RequestError) -> Option<Notice> {
         *self.over.lock() = true;
         let mut state = self.state();

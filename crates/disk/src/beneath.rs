@@ -1,4 +1,4 @@
-//! Opening a path beneath a directory without ever leaving it.
+//! Opens paths beneath a directory; no path can leave it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Set once the kernel, or a sandbox around us, has no `openat2`.
+/// Set when the kernel, or a sandbox, does not support `openat2`.
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
-/// Opens `path` beneath `dir`. The kernel refuses `..` and links that lead out; where it has no
-/// `openat2` (before Linux 5.6), no symbolic link is followed at all.
+/// Opens `path` beneath `dir`. The kernel refuses `..` and links that lead out. Without `openat2`
+/// (before Linux 5.6) no symbolic link is followed at all.
 pub(super) fn open(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     if !NO_OPENAT2.load(Ordering::Relaxed) {
         match open_kernel(dir, path, flags) {
@@ -28,7 +28,8 @@ fn open_kernel(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedF
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut tries = 0;
     loop {
-        // AGAIN: a rename elsewhere raced with the look-up of `..`; the kernel asks for another try.
+        // AGAIN: a concurrent rename interfered with the resolution of `..`; the kernel asks for
+        // another try.
         match rustix::fs::openat2(dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) if tries < 16 => tries += 1,
             opened => return opened,
@@ -36,12 +37,12 @@ fn open_kernel(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedF
     }
 }
 
-/// Whether `openat2` works at all: tells a sandbox's refusal from a file's.
+/// Whether `openat2` works, to distinguish a refusal of a sandbox from an error of the file.
 fn kernel_resolves(dir: BorrowedFd<'_>) -> bool {
     open_kernel(dir, b".", OFlags::PATH | OFlags::DIRECTORY).is_ok()
 }
 
-/// The portable way: each component by itself, none of them a link.
+/// The portable implementation: opens each component separately and follows no link.
 pub(super) fn open_by_component(
     dir: BorrowedFd<'_>,
     path: &[u8],

@@ -1,8 +1,8 @@
-//! The journal's file: appended, synced, replaced at once, with room kept for it on a full disk.
+//! The journal's file: appended, synced, replaced atomically, with reserved space for a full disk.
 //!
-//! A journal vouches for content, so one that is not ours (`own`) is never read. It is
-//! removed when this run writes one; where it cannot be removed, a name that nobody can guess is
-//! used, and found again by listing the directory.
+//! A journal vouches for content, so a journal that fails the checks of [`super::own`] is never
+//! read. It is removed when this run writes its own. If it cannot be removed, a random name is
+//! used, which later runs find by listing the directory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,14 +20,14 @@ use super::root::{Root, split};
 use super::stat::Kind;
 use super::trouble::{Trouble, classify};
 
-/// Space held ahead of the journal's end, so that a full disk can still be written down.
+/// Space reserved after the journal's end, so that records can be written on a full disk.
 const RESERVE: u64 = 256 << 10;
-/// More than any journal we write; a longer file is none of ours.
+/// Longer than any journal; a longer file is not a journal.
 const LENGTH_MAX: u64 = 1 << 30;
-/// How a journal's name ends; what makes a name impossible to guess goes before it.
-const END: &[u8] = b".journal";
-/// How often somebody may make a file of the journal's name while we do.
-const TRIES: u32 = 16;
+/// The suffix of a journal's name. A random part precedes it if there is one.
+const JOURNAL_SUFFIX: &[u8] = b".journal";
+/// Tries if another process creates files of the journal's name at the same time.
+const MAX_TRIES: u32 = 16;
 
 /// An append-only file beneath a root.
 #[derive(Debug)]
@@ -36,15 +36,15 @@ pub struct JournalFile {
     rel: RelPath,
     file: File,
     len: u64,
-    /// Up to where space is ours.
+    /// End of the reserved space.
     reserved: u64,
 }
 
 impl JournalFile {
-    /// Opens the journal at `rel`, or makes it; also gives what it holds.
+    /// Opens or creates the journal at `rel`; also returns its content.
     ///
     /// # Errors
-    /// What the file system says; `InvalidData` for a file too long to be a journal.
+    /// I/O errors; `InvalidData` for a file that is too long.
     pub fn open(root: &Arc<Root>, rel: &RelPath) -> io::Result<(Self, Vec<u8>)> {
         let (file, rel) = match find(root, rel, OFlags::RDWR)? {
             Found::Own(file, rel) => (file, rel),
@@ -62,16 +62,16 @@ impl JournalFile {
         let mut journal = Self { root: Arc::clone(root), rel, file, len, reserved: len };
         journal.reserve();
         if held.is_empty() {
-            // Perhaps just made: a journal that a crash makes nameless is no journal.
+            // The journal may be new. After a crash a journal without a durable name would be lost.
             journal.sync_dir()?;
         }
         Ok((journal, held))
     }
 
-    /// Reads the journal at `rel` without making one: empty when there is none of ours.
+    /// Reads the journal at `rel` without creating it; empty if there is none of this user.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn read(root: &Root, rel: &RelPath) -> io::Result<Vec<u8>> {
         match find(root, rel, OFlags::RDONLY) {
             Ok(Found::Own(file, _)) => {
@@ -85,10 +85,10 @@ impl JournalFile {
         }
     }
 
-    /// Removes the journal at `rel` if there is one of ours.
+    /// Removes the journal at `rel` if it belongs to this user.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn discard(root: &Root, rel: &RelPath) -> io::Result<()> {
         match find(root, rel, OFlags::RDONLY) {
             Ok(Found::Own(_, rel)) => root.remove(&rel),
@@ -103,36 +103,36 @@ impl JournalFile {
         ByteCount(self.len)
     }
 
-    /// Whether it holds nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it lies beneath its root.
+    /// Its path beneath its root.
     pub fn rel(&self) -> &RelPath {
         &self.rel
     }
 
-    /// Cuts off what lies beyond `len`: a torn last record.
+    /// Truncates it to `len`, to remove a torn last record.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn truncate(&mut self, len: ByteCount) -> io::Result<()> {
         if len.get() < self.len {
             self.file.set_len(len.get())?;
             self.len = len.get();
-            // Cutting gave the space beyond back.
+            // Truncation released the reserved space.
             self.reserved = self.len;
             self.reserve();
         }
         Ok(())
     }
 
-    /// Appends; durable only after [`JournalFile::sync`]. After an error the next append
-    /// overwrites what the failed one left.
+    /// Appends; the bytes are durable only after [`JournalFile::sync`]. After an error the next
+    /// append overwrites the incomplete bytes.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.len)?;
         self.len += bytes.len() as u64;
@@ -142,27 +142,27 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Makes everything appended durable (`fdatasync`).
+    /// Makes all appended bytes durable (`fdatasync`).
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn sync(&self) -> io::Result<()> {
         super::write::sync_data(&self.file)
     }
 
-    /// The file once more, for a thread that syncs it.
+    /// A duplicate of the file handle, for the thread that syncs.
     ///
     /// # Errors
-    /// The process has no file descriptors left.
+    /// The process has no file descriptor left.
     pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Replaces the whole journal by `bytes`, durably and at once: a crash leaves the old or the
-    /// new one.
+    /// Replaces the whole journal by `bytes`, durably and atomically: after a crash the file is the
+    /// old or the new one.
     ///
     /// # Errors
-    /// What the file system says; the old journal is in force then.
+    /// I/O errors; the old journal is kept then.
     pub fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         const TAG: &str = "journal";
         let file = self.root.open_temp(&self.rel, TAG, 0, false)?;
@@ -183,26 +183,27 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Makes the journal's name durable; done when it is made.
+    /// Makes the journal's name durable, after it was created.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn sync_dir(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = self.root.with_place(self.rel.as_bytes(), |place| {
             rustix::fs::fsync(rustix::fs::openat(&place.dir, ".", flags, Mode::empty())?)
         });
         match synced.as_ref().map_err(Errno::from_io_error) {
-            // A directory we may not list, or a file system that cannot sync one.
+            // The directory cannot be listed, or its file system does not support syncs of
+            // directories.
             Err(Some(Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP)) => Ok(()),
             _ => synced,
         }
     }
 
-    /// Removes the journal: the transfer is complete.
+    /// Removes the journal of a complete transfer.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn remove(self) -> io::Result<()> {
         match self.root.remove(&self.rel) {
             Err(error) if classify(&error) == Trouble::NotFound => Ok(()),
@@ -210,8 +211,8 @@ impl JournalFile {
         }
     }
 
-    /// Takes space ahead of the end. Failing is no error: it is asked for again with the next
-    /// append, and an append that finds no room says so itself.
+    /// Reserves space after the end. A failure is ignored: the next append tries again, and an
+    /// append without space fails itself.
     fn reserve(&mut self) {
         let ahead = FallocateFlags::KEEP_SIZE;
         if rustix::fs::fallocate(&self.file, ahead, self.len, RESERVE).is_ok() {
@@ -220,15 +221,15 @@ impl JournalFile {
     }
 }
 
-/// What there is of a journal.
+/// The state of a journal's name.
 enum Found {
     Own(File, RelPath),
     Absent,
     Foreign,
 }
 
-/// The journal at `rel`, or, where another user's file has that name, at the name that an earlier
-/// run took instead.
+/// The journal at `rel`, or, if another user's file has that name, the journal with the random name
+/// of an earlier run.
 fn find(root: &Root, rel: &RelPath, flags: OFlags) -> io::Result<Found> {
     let open = |rel: &RelPath| {
         root.with_place(rel.as_bytes(), |place| own::open(place, place.name, flags))
@@ -239,9 +240,9 @@ fn find(root: &Root, rel: &RelPath, flags: OFlags) -> io::Result<Found> {
         Existing::Foreign => {}
     }
     let (dir, last) = split(rel.as_bytes());
-    let start = [last.strip_suffix(END).unwrap_or(last), b"-"].concat();
+    let start = [last.strip_suffix(JOURNAL_SUFFIX).unwrap_or(last), b"-"].concat();
     for item in root.list_bytes(dir).unwrap_or_default() {
-        let is_other = item.name.starts_with(&start) && item.name.ends_with(END);
+        let is_other = item.name.starts_with(&start) && item.name.ends_with(JOURNAL_SUFFIX);
         if item.kind != Kind::File || !is_other {
             continue;
         }
@@ -253,17 +254,17 @@ fn find(root: &Root, rel: &RelPath, flags: OFlags) -> io::Result<Found> {
     Ok(Found::Foreign)
 }
 
-/// Makes the journal; what has its name is removed, or else another name is taken.
+/// Creates the journal. A file with its name is removed; if that fails, a random name is used.
 fn create(root: &Root, rel: &RelPath) -> io::Result<(File, RelPath)> {
     let (dir, last) = split(rel.as_bytes());
     let mut at = rel.clone();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let made = root.with_place(at.as_bytes(), |place| own::replace(place, place.name));
         match made {
             Err(error) if classify(&error) == Trouble::Exists => {
                 let random = format!("-{:016x}", entropy::seed());
-                let start = last.strip_suffix(END).unwrap_or(last);
-                at = beside(dir, &[start, random.as_bytes(), END].concat())?;
+                let start = last.strip_suffix(JOURNAL_SUFFIX).unwrap_or(last);
+                at = beside(dir, &[start, random.as_bytes(), JOURNAL_SUFFIX].concat())?;
             }
             made => return Ok((made?.into(), at)),
         }
@@ -362,7 +363,7 @@ mod tests {
         let (dir, _, _) = place();
         let root = Arc::new(Root::open(dir.path()).unwrap());
         let rel = RelPath::new(b".p.journal".to_vec()).unwrap();
-        // A directory cannot be removed as a file, like another user's file in /tmp.
+        // A directory cannot be removed like a file, as with another user's file in /tmp.
         std::fs::create_dir(dir.path().join(".p.journal")).unwrap();
         assert!(JournalFile::read(&root, &rel).unwrap().is_empty());
         let (mut journal, _) = JournalFile::open(&root, &rel).unwrap();

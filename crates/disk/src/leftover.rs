@@ -1,36 +1,35 @@
-//! The names that this program gives to files beside a destination, read back: for removing what
-//! an interrupted transfer left.
+//! Parses the names of files that this program creates in destinations, to remove what an
+//! interrupted transfer left.
 
 use super::temp_name::{MARK, RANDOM};
 
-/// Digits of a transfer's tag.
+/// Number of digits of a transfer's tag.
 const TAG: usize = 8;
 
-/// What a file that a transfer left is.
+/// The kind of a leftover file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverKind {
-    /// A file, or a symbolic link, on its way to its name.
+    /// The temporary of a file or a symbolic link.
     Temporary,
-    /// What says which parts of temporaries are safe.
+    /// A journal, which lists the durable parts of temporaries.
     Journal,
-    /// What keeps a second transfer out.
+    /// A lock against a second transfer.
     Lock,
-    /// A directory in which a copy to standard output was received.
+    /// A directory for a copy to standard output.
     Output,
 }
 
-/// A name of ours, read back.
+/// A parsed name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftoverName {
-    /// What it is.
+    /// The kind of file.
     pub kind: LeftoverKind,
-    /// The tag of its transfer, which its lock has too; none where no lock belongs to it.
+    /// The tag of the transfer, which its lock has too; `None` if no lock belongs to it.
     pub tag: Option<String>,
 }
 
 impl LeftoverName {
-    /// Reads a name. Only what this program makes is recognised, digit by digit: users name files
-    /// too.
+    /// Parses a name. Every digit is checked, because users choose names too.
     pub fn parse(name: &[u8]) -> Option<Self> {
         let own = |kind, tag: Option<&str>| Some(Self { kind, tag: tag.map(str::to_owned) });
         let mark = MARK.as_bytes();
@@ -66,7 +65,7 @@ impl LeftoverName {
     }
 }
 
-/// The tag at the beginning of a name that may have a part that nobody can guess.
+/// The tag at the beginning of a name, without a random part.
 fn tag_of(id: &str) -> Option<&str> {
     Some(without_random(id)).filter(|tag| is_hex(tag, TAG))
 }

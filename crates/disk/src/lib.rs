@@ -1,9 +1,9 @@
-//! The disk: directories held open and confined by the kernel, files read and written at
+//! Disk access: directories that are held open and confined by the kernel, reads and writes at
 //! offsets, the journal's file, the walk over sources.
 //!
-//! Nothing here trusts a path from a peer: every [`RelPath`](packtrain_object::RelPath) is
-//! resolved beneath a [`Root`], and neither `..` nor a symbolic link leads out of it.
-//! Names are bytes. All calls block, so they belong on reader, writer and walk threads.
+//! A path from a peer is never trusted: every [`RelPath`](packtrain_object::RelPath) is resolved
+//! beneath a [`Root`], and neither `..` nor a symbolic link leads out of it. Names are bytes. All
+//! calls block, so they belong on reader, writer and walk threads.
 
 pub mod journal;
 pub mod lock;

@@ -1,7 +1,7 @@
-//! One transfer at a time: an advisory lock on a file that says who holds it.
+//! One transfer at a time: an advisory lock on a file that contains a description of its holder.
 //!
-//! A lock file that is not ours (`own`) is neither read nor written nor waited for: it
-//! is removed, and where it cannot be removed the caller is told.
+//! A lock file that fails the checks of [`super::own`] is neither read nor written, and nothing
+//! waits for it. It is removed; if that fails, the caller gets an error.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,37 +16,37 @@ use super::own::{self, Existing};
 use super::root::Root;
 use super::stat::Stat;
 
-/// The longest "who" we read back, in bytes.
+/// Maximum length of the holder's description, in bytes.
 const WHO_MAX: u64 = 512;
-/// How often somebody may remove or replace the file while we take it.
-const TRIES: u32 = 100;
-/// A look whether a lock is held takes it for an instant, so a lock that seems held is tried again
-/// this often, after this pause each time.
+/// Tries if another process removes or replaces the file at the same time.
+const MAX_TRIES: u32 = 100;
+/// Tries, and the pause between them, before a lock counts as held. A check of a lock takes it for
+/// an instant.
 const HELD_TRIES: u32 = 20;
 const HELD_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Why a lock was not taken.
+/// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds it.
     #[error("in use by {who}; wait for it or stop it")]
     Held {
-        /// What the holder says of itself.
+        /// The holder's description.
         who: String,
     },
-    /// What has the name of the lock is not ours and cannot be removed, or the file system does
-    /// not tell the files of different users apart.
+    /// The file with the lock's name is not this user's and cannot be removed, or the file system
+    /// does not distinguish the files of different users.
     #[error("another user's file has the name of the lock, and it cannot be removed")]
     Foreign,
-    /// The file system has no locks, so nobody knows whether one is held.
+    /// The file system does not support locks, so it is unknown whether one is held.
     #[error("the file system has no locks")]
     Unsupported,
-    /// What the file system says.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A lock held until it is dropped or the process ends, however it ends.
+/// A lock that is held until it is dropped or the process ends for any reason.
 #[derive(Debug)]
 pub struct Lock {
     root: Arc<Root>,
@@ -55,22 +55,23 @@ pub struct Lock {
     remove: bool,
 }
 
-/// What opening a lock file came to.
+/// The result of opening a lock file.
 enum Step {
     Open(std::os::fd::OwnedFd),
-    /// Something changed meanwhile.
+    /// The file changed meanwhile; try again.
     Again,
     Foreign,
 }
 
 impl Lock {
-    /// Takes the lock on the file `rel`, made when it is not there; `who` is what others are told.
+    /// Acquires the lock on the file `rel`, which is created if it does not exist. `who` describes
+    /// the holder to others.
     ///
     /// # Errors
-    /// `Held` with the holder's words; `Foreign`; else what the file system says.
+    /// `Held` with the holder's description; `Foreign`; I/O errors.
     pub fn take(root: &Arc<Root>, rel: &RelPath, who: &str) -> Result<Self, LockError> {
         let mut held = 0;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let mut file = match open(root, rel)? {
                 Step::Open(fd) => File::from(fd),
                 Step::Again => continue,
@@ -84,28 +85,29 @@ impl Lock {
                     continue;
                 }
                 Err(Errno::WOULDBLOCK) => return Err(LockError::Held { who: read_who(&file) }),
-                // A file system without locks: better unlocked than not at all.
+                // On a file system without locks the transfer runs without one.
                 Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }
-            // The holder before us removed the file between our opening and locking it.
+            // The previous holder removed the file after it was opened here and before it was
+            // locked.
             if !is_named(&file, root, rel)? {
                 continue;
             }
-            // Who holds it is a courtesy: a full disk must not stop a resume.
+            // The description is optional: a full disk must not prevent a resume.
             let _ = file.set_len(0).and_then(|()| file.write_all(who.as_bytes()));
             return Ok(Self { root: Arc::clone(root), rel: rel.clone(), file, remove: true });
         }
         Err(LockError::Foreign)
     }
 
-    /// Takes the lock if its file exists and nobody holds it; `None` if there is no such file.
-    /// The file stays when the lock is dropped, unless [`Lock::remove_file`] says otherwise.
+    /// Acquires the lock if its file exists and nothing holds it; `None` if there is no file. The
+    /// file stays when the lock is dropped, unless [`Lock::remove_file`] was called.
     ///
     /// # Errors
-    /// `Held`, `Foreign` for a file that is not ours, `Unsupported`, or what the file system says.
+    /// `Held`; `Foreign` for a file that is not this user's; `Unsupported`; I/O errors.
     pub fn take_existing(root: &Arc<Root>, rel: &RelPath) -> Result<Option<Self>, LockError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let found = root.with_place(rel.as_bytes(), |p| own::open(p, p.name, OFlags::RDWR));
             let file = match found {
                 Ok(Existing::Own(fd, _)) => File::from(fd),
@@ -121,7 +123,8 @@ impl Lock {
                 }
                 Err(error) => return Err(io::Error::from(error).into()),
             }
-            // The holder before us removed the file between our opening and locking it.
+            // The previous holder removed the file after it was opened here and before it was
+            // locked.
             if is_named(&file, root, rel)? {
                 return Ok(Some(Self {
                     root: Arc::clone(root),
@@ -134,10 +137,10 @@ impl Lock {
         Ok(None)
     }
 
-    /// Whether somebody holds the lock on the file `rel`, whoever made it.
+    /// Whether the lock on the file `rel` is held, whoever owns the file.
     ///
     /// # Errors
-    /// What the file system says; `Unsupported` where it has no locks.
+    /// I/O errors; `Unsupported` on a file system without locks.
     pub fn is_held(root: &Root, rel: &RelPath) -> Result<bool, LockError> {
         match rustix::fs::flock(root.open_read(rel)?, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(false),
@@ -147,7 +150,7 @@ impl Lock {
         }
     }
 
-    /// Lets the file be removed with the lock.
+    /// Removes the file when the lock is dropped.
     pub fn remove_file(&mut self) {
         self.remove = true;
     }
@@ -155,7 +158,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked, so that the name is ours to remove.
+        // Removed while it is still locked, so that the name still belongs to this lock.
         if self.remove && is_named(&self.file, &self.root, &self.rel).unwrap_or(false) {
             let _ = self.root.remove(&self.rel);
         }
@@ -172,7 +175,8 @@ fn open(root: &Root, rel: &RelPath) -> io::Result<Step> {
         }
         match own::create(place, place.name) {
             Ok(fd) if Stat::from(&rustix::fs::fstat(&fd)?).is_own_file() => Ok(Step::Open(fd)),
-            // Here our own files do not look like ours: the next one would remove this lock.
+            // This file system does not report this process as the owner of its own files, so the
+            // next process would remove the lock.
             Ok(_) => {
                 own::remove(place, place.name);
                 Ok(Step::Foreign)

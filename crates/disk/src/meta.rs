@@ -1,4 +1,4 @@
-//! Mode, time and owner of what was moved.
+//! Mode, time and owner of files.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,25 +14,25 @@ use super::parents::Place;
 use super::root::Root;
 use super::stat::{Kind, Stat};
 
-/// Metadata to set; what is `None` stays as it is.
+/// Metadata to set; `None` leaves the current value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Permission bits, 07777. The set-user-id and set-group-id bits, and a file's sticky bit, are
-    /// set only where `owner` is given and could be set.
+    /// set only if `owner` is given and could be set.
     pub mode: Option<u32>,
-    /// Time of the last modification.
+    /// Modification time.
     pub mtime: Option<Mtime>,
-    /// User and group. Where this account may not set them they stay as they are, which
-    /// [`Root::not_owned`] counts.
+    /// User and group. If this account may not set them, they keep their values, and
+    /// [`Root::not_owned`] counts it.
     pub owner: Option<(u32, u32)>,
 }
 
 impl Root {
-    /// Sets the metadata of what exists: a file, a directory (the root itself by the empty path)
-    /// or a symbolic link, which is never followed and has no mode of its own.
+    /// Sets the metadata of a file, a directory (the root itself by the empty path) or a symbolic
+    /// link. A link is never followed and has no mode of its own.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn settle(&self, rel: &RelPath, meta: &Meta) -> io::Result<()> {
         let owner = self.with_place(rel.as_bytes(), |place| {
             let stat = rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -44,7 +44,7 @@ impl Root {
                     rustix::fs::chownat(&place.dir, place.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
                 },
             )?;
-            // After the owner, whose change clears the set-user-id bits.
+            // Set after the owner, because a change of the owner clears the set-user-id bits.
             if let (Some(mode), false) = (meta.mode, stat.kind == Kind::Symlink) {
                 no_modes_is_fine(change_mode_at(place, owner.mode(mode, stat.kind)))?;
             }
@@ -58,7 +58,7 @@ impl Root {
         Ok(())
     }
 
-    /// How many times an owner or group was asked for that this account may not set.
+    /// How many times an owner or group could not be set.
     pub fn not_owned(&self) -> u64 {
         self.not_owned.load(Ordering::Relaxed)
     }
@@ -74,19 +74,20 @@ impl Root {
     }
 }
 
-/// What became of a wish for an owner.
+/// The result of a request for an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// There was none.
+    /// No owner was requested.
     Unasked,
     /// It is set.
     Set,
-    /// This account may not set it.
+    /// This account may not set the owner.
     Foreign,
 }
 
 impl Owner {
-    /// What of a mode is set: bits that let a file act for its owner only if that is its own.
+    /// The bits of a mode to set. The bits that let a file act for its owner are set only if the
+    /// owner was set.
     fn mode(self, mode: u32, kind: Kind) -> u32 {
         match (self, kind) {
             (Self::Set, _) => mode & 0o7777,
@@ -96,7 +97,7 @@ impl Owner {
     }
 }
 
-/// Sets owner and group by `chown`, or, where this account may not, the group alone if it may.
+/// Sets owner and group with `chown`; without the permission only the group, if that is allowed.
 fn set_owner(
     wanted: Option<(u32, u32)>,
     stat: impl FnOnce() -> Result<Stat, Errno>,
@@ -109,7 +110,7 @@ fn set_owner(
     }
     match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
         Ok(()) => Ok(Owner::Set),
-        // INVAL: the user namespace has no such user.
+        // INVAL: the user namespace does not map this user.
         Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
             let _ = chown(None, Some(Gid::from_raw(gid)));
             Ok(Owner::Foreign)
@@ -118,7 +119,8 @@ fn set_owner(
     }
 }
 
-/// Sets everything on an open file; the modification time last, as the others may touch it.
+/// Sets all metadata on an open file; the modification time last, because the other calls may
+/// change it.
 pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Owner, Errno> {
     let fd = fd.as_fd();
     let stat = || rustix::fs::fstat(fd).map(|stat| Stat::from(&stat));
@@ -131,7 +133,7 @@ pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Own
     Ok(owner)
 }
 
-/// The mask that new files get, read once: the call that asks for it also changes it.
+/// The umask, read once from /proc, because umask(2) cannot read it without a change.
 pub(super) fn umask() -> u32 {
     static MASK: OnceLock<u32> = OnceLock::new();
     *MASK.get_or_init(|| {
@@ -141,14 +143,14 @@ pub(super) fn umask() -> u32 {
     })
 }
 
-/// Changes the mode of a name without following a link put there meanwhile. `fchmodat` cannot do
-/// that before Linux 6.6, so it goes by an open handle, which need not be readable.
+/// Changes the mode of a name without following a link that may replace it. `fchmodat` cannot do
+/// that before Linux 6.6, so an `O_PATH` handle is used.
 fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(mode & 0o7777);
     let fd = beneath::open_no_follow(place.dir.as_fd(), place.name, OFlags::PATH)?;
     let by_handle = format!("/proc/self/fd/{}", fd.as_raw_fd());
     match rustix::fs::chmodat(CWD, by_handle.as_str(), mode, AtFlags::empty()) {
-        // No /proc here.
+        // /proc is not mounted.
         Err(Errno::NOENT | Errno::NOTDIR) => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
             rustix::fs::fchmod(beneath::open_no_follow(place.dir.as_fd(), place.name, flags)?, mode)
@@ -157,8 +159,8 @@ fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// A file system without modes (FAT, some network shares) refuses even its owner. The data counts
-/// for more, so that is no failure.
+/// File systems without modes (FAT, some network shares) refuse `chmod` even to the owner. The data
+/// matters more, so that is not an error.
 fn no_modes_is_fine(changed: Result<(), Errno>) -> Result<(), Errno> {
     match changed {
         Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
@@ -171,7 +173,8 @@ fn timestamps(mtime: Mtime) -> Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec {
             tv_sec: mtime.secs,
-            // What a peer says must be a time: the special values beyond mean "now" and "leave".
+            // The value comes from a peer and must be a time: larger values mean "now" and "omit"
+            // to the kernel.
             tv_nsec: i64::from(mtime.nanos.min(999_999_999)),
         },
     }

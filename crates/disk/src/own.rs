@@ -1,8 +1,8 @@
-//! Which existing files are taken for temporaries, journals and locks of this process.
+//! The existing files that may be used as temporaries, journals and locks of this process.
 //!
-//! A destination may be a directory in which other users make files, and these names can be
-//! guessed. So what exists under such a name is used only if this user made it and nobody else
-//! may write it; the open file is asked, never its path.
+//! Other users may be able to create files in a destination, and these names can be guessed.
+//! Therefore an existing file is used only if this user owns it and no other user may write it. The
+//! open file is checked, never its path.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,20 +16,20 @@ use super::stat::{Kind, Stat};
 /// The mode of every temporary, journal and lock.
 pub(super) const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
-/// What exists under a name.
+/// The file under a name.
 pub(super) enum Existing {
-    /// A file of ours, open.
+    /// A file that this process may use, open.
     Own(OwnedFd, Stat),
     /// Nothing.
     Absent,
-    /// Something that is not used: another user's file, one that others may write, a second name
-    /// of some file, a link, a directory, a pipe.
+    /// A file that is not used: another user's file, one that others may write, a hard link, a
+    /// symbolic link, a directory, a pipe.
     Foreign,
 }
 
 impl Stat {
     /// Whether this is a regular file with one name that belongs to the effective user of this
-    /// process and that nobody else may write.
+    /// process and that no other user may write.
     pub fn is_own_file(&self) -> bool {
         self.kind == Kind::File && self.nlink == 1 && self.mode & 0o022 == 0 && self.is_own()
     }
@@ -40,9 +40,9 @@ impl Stat {
     }
 }
 
-/// Opens what exists under `name`.
+/// Opens the file under `name`.
 pub(super) fn open(place: &Place<'_>, name: &[u8], flags: OFlags) -> Result<Existing, Errno> {
-    // NONBLOCK: a pipe of that name must not hold this thread.
+    // NONBLOCK: opening a pipe must not block this thread.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     match beneath::open_no_follow(place.dir.as_fd(), name, flags) {
         Ok(fd) => {
@@ -57,13 +57,13 @@ pub(super) fn open(place: &Place<'_>, name: &[u8], flags: OFlags) -> Result<Exis
     }
 }
 
-/// Makes a file that is not there yet.
+/// Creates a file that does not exist yet.
 pub(super) fn create(place: &Place<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(&place.dir, name, flags, PRIVATE)
 }
 
-/// Makes a file anew; what has the name is removed first. `EXIST` if that cannot be removed.
+/// Creates a file; an existing file of that name is removed first. `EXIST` if that fails.
 pub(super) fn replace(place: &Place<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     match create(place, name) {
         Err(Errno::EXIST) => {
@@ -76,7 +76,7 @@ pub(super) fn replace(place: &Place<'_>, name: &[u8]) -> Result<OwnedFd, Errno> 
     }
 }
 
-/// Removes a name that is not a directory's; says whether it is gone.
+/// Removes a name that is not a directory; returns whether it is gone.
 pub(super) fn remove(place: &Place<'_>, name: &[u8]) -> bool {
     matches!(rustix::fs::unlinkat(&place.dir, name, AtFlags::empty()), Ok(()) | Err(Errno::NOENT))
 }

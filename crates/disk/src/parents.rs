@@ -1,5 +1,5 @@
-//! A bounded cache of open parent directories, so that a hundred thousand files in a few
-//! directories cost a few look-ups.
+//! A bounded cache of open parent directories, so that many files in a few directories need few
+//! path resolutions.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Directories kept open: well below the usual limit of 1024 open files.
-const KEPT: usize = 96;
+/// Maximum number of open directories, well below the usual limit of 1024 open files.
+const MAX_OPEN_DIRS: usize = 96;
 
 #[derive(Default)]
 pub(super) struct Parents {
@@ -27,7 +27,7 @@ struct Kept {
 }
 
 impl Parents {
-    /// The open directory at `path`, from the cache or by `open`.
+    /// The open directory at `path`, from the cache or opened by `open`.
     pub(super) fn get(
         &self,
         path: &[u8],
@@ -44,7 +44,7 @@ impl Parents {
         }
         let fd = Arc::new(open()?);
         let mut inner = self.lock();
-        if inner.open.len() >= KEPT {
+        if inner.open.len() >= MAX_OPEN_DIRS {
             inner.drop_oldest();
         }
         let used = inner.clock;
@@ -52,14 +52,14 @@ impl Parents {
         Ok(fd)
     }
 
-    /// Forgets `path` and everything beneath it.
+    /// Removes `path` and everything beneath it from the cache.
     pub(super) fn forget(&self, path: &[u8]) {
         self.lock().open.retain(|kept, _| {
             !(kept.starts_with(path) && (kept.len() == path.len() || kept[path.len()] == b'/'))
         });
     }
 
-    // The cache holds no invariant that a panic elsewhere could break.
+    // A panic of another thread cannot break an invariant of the cache.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
@@ -75,7 +75,7 @@ impl Inner {
     }
 }
 
-/// An open directory and a name in it: what the `*at` calls want.
+/// An open directory and a name in it, for the `*at` calls.
 pub(super) struct Place<'a> {
     pub(super) dir: Parent<'a>,
     pub(super) name: &'a [u8],

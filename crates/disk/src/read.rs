@@ -1,4 +1,4 @@
-//! Reading a source file that may change under the reader's hands.
+//! Reads source files that may change during the read.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::root::Root;
 use super::stat::Stat;
 
-/// Files up to this size are always read: looking for holes would cost more than it saves.
+/// Files up to this size, in bytes, are read completely: a search for holes would cost more than it
+/// saves.
 const ALWAYS_READ: u64 = 1 << 20;
 
 /// Why a source file could not be read.
@@ -23,12 +24,12 @@ pub enum ReadError {
     /// The file changed while it was read.
     #[error("the file changed while it was read; run the same command again")]
     Changed,
-    /// What the file system says.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A source file, with what it was when it was opened.
+/// A source file with its status at the time when it was opened.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
@@ -39,14 +40,14 @@ impl SourceFile {
     /// Opens a regular file beneath `root`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn open(root: &Root, rel: &RelPath) -> io::Result<Self> {
         let file = root.open_read(rel)?;
         let at_open = Stat::from(&rustix::fs::fstat(&file)?);
         Ok(Self { file, at_open })
     }
 
-    /// What the file was when it was opened.
+    /// The status when it was opened.
     pub fn stat(&self) -> &Stat {
         &self.at_open
     }
@@ -61,12 +62,12 @@ impl SourceFile {
         self.at_open.mtime
     }
 
-    /// The open file itself.
+    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether it is what the manifest says: the same size and time.
+    /// Whether it has the size and time of the manifest.
     pub fn matches(&self, size: u64, mtime: Mtime) -> bool {
         self.at_open.size == size && self.at_open.mtime == mtime
     }
@@ -74,7 +75,7 @@ impl SourceFile {
     /// Fills `out` from `offset`.
     ///
     /// # Errors
-    /// `Changed` when the file ends before; else what the file system says.
+    /// `Changed` if the file is shorter; I/O errors.
     pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
         self.file.read_exact_at(out, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => ReadError::Changed,
@@ -82,27 +83,29 @@ impl SourceFile {
         })
     }
 
-    /// Compares the file with what it was when it was opened: to be asked after reading.
-    /// A file replaced under its name does not matter: the one opened is what was read.
+    /// Checks, after a read, that the file has not changed since it was opened. A file that was
+    /// replaced under its name does not matter, because the opened file was read.
     ///
     /// # Errors
-    /// `Changed` when its size or time differ; else what the file system says.
+    /// `Changed` if its size or time differ; I/O errors.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         let now = Stat::from(&rustix::fs::fstat(&self.file).map_err(io::Error::from)?);
         let same = (now.size, now.mtime) == (self.at_open.size, self.at_open.mtime);
         if same { Ok(()) } else { Err(ReadError::Changed) }
     }
 
-    /// Whether it is worth asking for holes: more than 1 MiB, and less space taken than that.
+    /// Whether a search for holes is useful: the file is longer than 1 MiB and takes less space
+    /// than its length.
     pub fn may_have_holes(&self) -> bool {
         self.at_open.size > ALWAYS_READ && self.at_open.is_sparse()
     }
 
-    /// The first hole the file system reports at or after `from`, or `None` when the rest is data.
-    /// File systems have reported holes wrongly: believe it only after [`SourceFile::verify_zero`].
+    /// The first hole at or after `from` according to the file system; `None` if the rest is data.
+    /// Some file systems have reported wrong holes, so check the range with
+    /// [`SourceFile::verify_zero`].
     ///
     /// # Errors
-    /// What the file system says; one that knows no holes is no error.
+    /// I/O errors; missing support for holes is not an error.
     pub fn next_hole(&self, from: u64) -> io::Result<Option<Range<u64>>> {
         let size = self.at_open.size;
         if !self.may_have_holes() || from >= size {
@@ -111,16 +114,16 @@ impl SourceFile {
         let Some(start) = self.seek(SeekFrom::Hole(from))?.filter(|start| *start < size) else {
             return Ok(None);
         };
-        // NXIO: no data after it, so the hole goes to the end.
+        // NXIO: no data follows, so the hole extends to the end.
         let end = self.seek(SeekFrom::Data(start))?.unwrap_or(size).min(size);
         Ok((start < end).then_some(start..end))
     }
 
-    /// The ranges of `within` that hold data as far as the file system says; the gaps are holes to
-    /// verify.
+    /// The ranges of `within` that contain data according to the file system; the gaps are holes,
+    /// to be verified.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn data_ranges(&self, within: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         let end = within.end.min(self.at_open.size);
         let mut at = within.start;
@@ -136,11 +139,11 @@ impl SourceFile {
         Ok(data)
     }
 
-    /// Whether every byte of `range` is zero, read in steps of at most 1 MiB. Reading a true hole
-    /// touches no disk.
+    /// Whether every byte of `range` is zero, read in steps of at most 1 MiB. Reading a real hole
+    /// needs no disk access.
     ///
     /// # Errors
-    /// `Changed` when the file ends before; else what the file system says.
+    /// `Changed` if the file is shorter; I/O errors.
     pub fn verify_zero(&self, range: Range<u64>) -> Result<bool, ReadError> {
         let longest = range.end.saturating_sub(range.start).min(ALWAYS_READ);
         let mut buffer = vec![0; longest as usize];
@@ -156,20 +159,20 @@ impl SourceFile {
         Ok(true)
     }
 
-    /// Tells the kernel that the whole file will be read in order.
+    /// Advises the kernel that the whole file will be read sequentially.
     pub fn advise_sequential(&self) {
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Sequential);
     }
 
-    /// Starts reading `len` bytes at `offset` into the page cache without waiting for them.
+    /// Starts reading `len` bytes at `offset` into the page cache, without waiting.
     pub fn read_ahead(&self, offset: u64, len: ByteCount) {
         if let Some(len) = NonZeroU64::new(len.get()) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
         }
     }
 
-    /// Tells the kernel that these bytes are not needed again, so that a file larger than memory
-    /// does not push everything else out of it.
+    /// Advises the kernel that these bytes are not needed again, so that a file larger than memory
+    /// does not evict everything else from the page cache.
     pub fn done_with(&self, offset: u64, len: ByteCount) {
         if let Some(len) = NonZeroU64::new(len.get()) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::DontNeed);
@@ -185,7 +188,7 @@ impl SourceFile {
     }
 }
 
-/// Whether all bytes are zero, a machine word and more at a time.
+/// Whether all bytes are zero; compares at least a machine word at a time.
 pub fn is_zero(bytes: &[u8]) -> bool {
     let mut chunks = bytes.chunks_exact(64);
     let zeros = chunks.by_ref().all(|chunk| chunk.iter().fold(0, |any, b| any | b) == 0);

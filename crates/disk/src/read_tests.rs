@@ -26,7 +26,7 @@ fn a_file_that_shrinks_or_is_written_has_changed() {
     writer.set_len(5).unwrap();
     assert!(matches!(source.read_exact_at(3, &mut out), Err(ReadError::Changed)));
     assert!(matches!(source.check_unchanged(), Err(ReadError::Changed)));
-    // Same length again, another time.
+    // The same length again, with another time.
     writer.set_len(10).unwrap();
     writer.set_modified(std::time::UNIX_EPOCH).unwrap();
     assert!(matches!(source.check_unchanged(), Err(ReadError::Changed)));

@@ -1,4 +1,4 @@
-//! Removing names, never beyond a link.
+//! Removes names without following links.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,9 +11,8 @@ use super::beneath;
 use super::root::{DirItem, Root, read_items, split};
 use super::stat::Kind;
 
-/// A directory beneath a [`Root`], opened for listing and removing what is in it. Paths given to it
-/// are relative to it and go over no symbolic link at all, not even over one that stays beneath the
-/// root.
+/// A directory beneath a [`Root`], opened to list and remove its content. Paths are relative to it
+/// and follow no symbolic link at all, not even one that stays beneath the root.
 pub struct RemovalDir<'a> {
     root: &'a Root,
     rel: Vec<u8>,
@@ -26,7 +25,7 @@ impl Root {
     /// Removes a file, a link or an empty directory.
     ///
     /// # Errors
-    /// What the file system says, `NotFound` among it.
+    /// I/O errors, including `NotFound`.
     pub fn remove(&self, rel: &RelPath) -> io::Result<()> {
         let rel = rel.as_bytes();
         if rel.is_empty() {
@@ -35,21 +34,21 @@ impl Root {
         let removed = self.with_place(rel, |place| {
             rustix::fs::unlinkat(&place.dir, place.name, AtFlags::empty())
         });
-        // A link that is gone may have been the way to a directory that is kept open.
+        // A removed link may have been part of the path of a cached directory.
         self.forget(rel);
         match removed.as_ref().map_err(Errno::from_io_error) {
             Err(Some(Errno::ISDIR)) => self.remove_dir(rel),
-            // What POSIX and some file systems say of a directory.
+            // The error of POSIX and some file systems for a directory.
             Err(Some(Errno::PERM)) if self.is_dir(rel) => self.remove_dir(rel),
             _ => removed,
         }
     }
 
-    /// Removes `rel` and everything beneath it; links are removed, not followed.
-    /// The root itself cannot be removed.
+    /// Removes `rel` and everything beneath it; links are removed, not followed. The root itself
+    /// cannot be removed.
     ///
     /// # Errors
-    /// The first error; what was removed before it stays removed.
+    /// The first error; entries removed before it stay removed.
     pub fn remove_tree(&self, rel: &RelPath) -> io::Result<()> {
         match self.stat(rel)? {
             _ if rel.is_root() => return Err(Errno::BUSY.into()),
@@ -58,7 +57,7 @@ impl Root {
             Some(_) => {}
         }
         let mut open = self.removal_dir(rel)?;
-        // Paths wait here instead of open directories, so that depth costs no file handles.
+        // Paths are queued instead of open directories, so that depth uses no file descriptors.
         let mut waiting = vec![(Vec::new(), false)];
         while let Some((dir, is_empty)) = waiting.pop() {
             if is_empty && dir.is_empty() {
@@ -84,10 +83,10 @@ impl Root {
         Ok(())
     }
 
-    /// Opens `rel` for removing what is in it.
+    /// Opens `rel` to remove its content.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn removal_dir(&self, rel: &RelPath) -> io::Result<RemovalDir<'_>> {
         let path = if rel.is_root() { b"." } else { rel.as_bytes() };
         let base = beneath::open(self.fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -106,18 +105,18 @@ impl Root {
 }
 
 impl RemovalDir<'_> {
-    /// The names in the directory `dir`, in no order.
+    /// The names in the directory `dir`, unordered.
     ///
     /// # Errors
-    /// What the file system says; `NotADirectory` or `FilesystemLoop` for a link.
+    /// I/O errors; `NotADirectory` or `FilesystemLoop` for a link.
     pub fn list(&mut self, dir: &[u8]) -> io::Result<Vec<DirItem>> {
         read_items(self.open(dir)?, usize::MAX)
     }
 
-    /// Removes the file, link or empty directory at `path`, by what `kind` says it is.
+    /// Removes the file, link or empty directory at `path`, according to `kind`.
     ///
     /// # Errors
-    /// What the file system says, `DirectoryNotEmpty` among it.
+    /// I/O errors, including `DirectoryNotEmpty`.
     pub fn remove(&mut self, path: &[u8], kind: Kind) -> io::Result<()> {
         if path.is_empty() {
             return Err(Errno::BUSY.into());

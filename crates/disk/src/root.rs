@@ -1,4 +1,4 @@
-//! A directory held open, and everything done beneath it.
+//! A directory that is held open, and the operations beneath it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,32 +20,32 @@ use super::own;
 use super::parents::{Parent, Parents, Place};
 use super::stat::{Kind, Stat};
 use super::temp_name;
-use super::temp_state::Made;
+use super::temp_state::TempTable;
 use super::trouble::{Trouble, classify};
 
-/// What most file systems take as a name, in bytes.
+/// The usual maximum length of a name, in bytes.
 const NAME_MAX: usize = 255;
-/// Less than any file system in use takes: eCryptfs, the shortest, takes 143.
+/// Below the limit of every file system in use: eCryptfs has the lowest, 143 bytes.
 const NAME_MIN: usize = 128;
-/// The tag of a symbolic link on its way to its name.
-const LINK: &str = "link";
+/// The tag of a symbolic link's temporary.
+const LINK_TAG: &str = "link";
 
-/// A source or destination directory held open. Paths given to it are resolved by the kernel
-/// beneath it (`openat2` with `RESOLVE_BENEATH`), so neither `..` nor a symbolic link escapes.
+/// A source or destination directory that is held open. The kernel resolves paths beneath it
+/// (`openat2` with `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leads out.
 ///
-/// The last component of a path is never followed when it is a link. Safe to share between threads.
+/// The last component of a path is never followed if it is a link. Safe to share between threads.
 pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
     parents: Parents,
     /// The temporaries of this run.
-    pub(super) made: Made,
-    /// The files that this run has opened to write them in place, by device and inode.
+    pub(super) made: TempTable,
+    /// The files that this run has opened in place, by device and inode.
     pub(super) in_place: Mutex<HashSet<(u64, u64)>>,
     pub(super) file_systems: FileSystems,
-    /// The longest name its file system takes, in bytes.
+    /// Maximum length of a name on its file system, in bytes.
     pub(super) name_max: usize,
-    /// How often an owner could not be set.
+    /// How many times an owner could not be set.
     pub(super) not_owned: AtomicU64,
 }
 
@@ -54,19 +54,19 @@ pub struct Root {
 pub struct DirItem {
     /// The name, as bytes.
     pub name: Vec<u8>,
-    /// What it stands for, a link not followed.
+    /// Its kind; a link is not followed.
     pub kind: Kind,
 }
 
 impl Root {
-    /// Opens an existing directory. Links in `path` itself are followed: the user named it.
+    /// Opens an existing directory. Links in `path` are followed, because the user named it.
     ///
     /// # Errors
-    /// What the file system says, `NotADirectory` among it.
+    /// I/O errors, including `NotADirectory`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |flags| rustix::fs::open(path, flags, Mode::empty());
-        // A directory we may enter but not list can still be written into.
+        // A directory that can be entered but not listed can still be written to.
         let fd = match open(flags | OFlags::RDONLY) {
             Err(Errno::ACCESS) => open(flags | OFlags::PATH)?,
             opened => opened?,
@@ -75,10 +75,11 @@ impl Root {
     }
 
     /// Opens a directory beneath this one as a root of its own. Links and `..` in `path` are
-    /// followed as long as they do not lead out; an empty path and leading slashes mean this root.
+    /// followed as long as they stay beneath this root. An empty path and leading slashes mean this
+    /// root.
     ///
     /// # Errors
-    /// What the file system says; `EXDEV` for a path that leads out.
+    /// I/O errors; `EXDEV` for a path that leads out.
     pub fn open_beneath(&self, path: &[u8]) -> io::Result<Self> {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         let beneath = if start == path.len() { b"." } else { &path[start..] };
@@ -97,20 +98,20 @@ impl Root {
         Ok(Self {
             file_systems: FileSystems::of(&fd)?,
             fd,
-            // Some say more than they take; less than this none has.
+            // Some file systems report more than they accept; all accept this minimum.
             name_max: name_max.clamp(NAME_MIN, NAME_MAX),
             path,
             parents: Parents::default(),
-            made: Made::default(),
+            made: TempTable::default(),
             in_place: Mutex::default(),
             not_owned: AtomicU64::new(0),
         })
     }
 
-    /// Opens a directory, making it and its parents first where they do not exist.
+    /// Opens a directory; it and its parents are created if they do not exist.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn create(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(error) if classify(&error) == Trouble::NotFound => {
@@ -121,15 +122,15 @@ impl Root {
         }
     }
 
-    /// The path it was opened by, for messages.
+    /// The path with which it was opened, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `rel` is, a link not followed; `None` when there is nothing of that name.
+    /// The status of `rel`, without following a link; `None` if it does not exist.
     ///
     /// # Errors
-    /// Anything but the name's absence.
+    /// I/O errors other than a missing name.
     pub fn stat(&self, rel: &RelPath) -> io::Result<Option<Stat>> {
         self.stat_bytes(rel.as_bytes())
     }
@@ -151,7 +152,7 @@ impl Root {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` when `rel` is no link.
+    /// I/O errors; `EINVAL` if `rel` is not a link.
     pub fn read_link(&self, rel: &RelPath) -> io::Result<Vec<u8>> {
         self.with_place(rel.as_bytes(), |place| {
             rustix::fs::readlinkat(&place.dir, place.name, Vec::new())
@@ -159,12 +160,12 @@ impl Root {
         .map(std::ffi::CString::into_bytes)
     }
 
-    /// Opens a regular file for reading, never through a link in its last component.
+    /// Opens a regular file for reading; a link in the last component is not followed.
     ///
     /// # Errors
-    /// What the file system says; `Unsupported` for a pipe, socket or device.
+    /// I/O errors; `Unsupported` for a pipe, socket or device.
     pub fn open_read(&self, rel: &RelPath) -> io::Result<File> {
-        // NONBLOCK: a pipe put in the file's place must not hold this thread.
+        // NONBLOCK: a pipe in the file's place must not block this thread.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.with_place(rel.as_bytes(), |p| {
             beneath::open_no_follow(p.dir.as_fd(), p.name, flags)
@@ -176,11 +177,11 @@ impl Root {
         }
     }
 
-    /// Makes a directory. One that exists is made writable for its owner where it was not, as the
-    /// files to come need it; [`Root::settle`] gives it its own mode at the end.
+    /// Creates a directory. An existing directory is made writable for its owner, because files
+    /// will be written into it; [`Root::settle`] sets its final mode.
     ///
     /// # Errors
-    /// What the file system says; `NotADirectory` when something else has the name.
+    /// I/O errors; `NotADirectory` if another kind of file has the name.
     pub fn make_dir(&self, rel: &RelPath, mode: u32) -> io::Result<()> {
         if rel.as_bytes().is_empty() {
             return Ok(());
@@ -193,17 +194,18 @@ impl Root {
         }
     }
 
-    /// Checks that what exists at `rel` is a directory we can work in.
+    /// Checks that `rel` is a usable directory.
     fn keep_dir(&self, rel: &RelPath) -> io::Result<()> {
         let stat = self.stat(rel)?.ok_or(Errno::NOENT)?;
         match stat.kind {
             Kind::Directory if stat.mode & 0o700 != 0o700 => {
-                // Not ours to change, perhaps: then the files in it say so themselves.
+                // If the directory belongs to another user this fails, and the writes of its files
+                // report the error.
                 let _ = self.change_mode(rel, stat.mode | 0o700);
                 Ok(())
             }
             Kind::Directory => Ok(()),
-            // A link to a directory beneath the root does as well as the directory.
+            // A link to a directory beneath the root is used like a directory.
             Kind::Symlink => {
                 beneath::open(self.fd.as_fd(), rel.as_bytes(), OFlags::PATH | OFlags::DIRECTORY)
                     .map(drop)
@@ -212,21 +214,21 @@ impl Root {
         }
     }
 
-    /// Makes a symbolic link, atomically taking the place of a file or link of that name.
-    /// The target is stored as it is and means nothing to us: links are never followed out.
+    /// Creates a symbolic link; atomically replaces a file or link of that name. The target is
+    /// stored unchanged and not interpreted.
     ///
     /// # Errors
-    /// What the file system says; `IsADirectory` when a directory has the name.
+    /// I/O errors; `IsADirectory` if a directory has the name.
     pub fn make_symlink(&self, rel: &RelPath, target: &[u8]) -> io::Result<()> {
         self.with_place(rel.as_bytes(), |place| {
             let made = rustix::fs::symlinkat(target, &place.dir, place.name);
             if made != Err(Errno::EXIST) {
                 return made;
             }
-            let mut temp = temp_name::name(place.name, LINK, self.name_max);
+            let mut temp = temp_name::name(place.name, LINK_TAG, self.name_max);
             if !own::remove(place, &temp) {
                 // Another user's file has the name and cannot be removed.
-                let tag = temp_name::random_tag(LINK, entropy::seed());
+                let tag = temp_name::random_tag(LINK_TAG, entropy::seed());
                 temp = temp_name::name(place.name, &tag, self.name_max);
             }
             rustix::fs::symlinkat(target, &place.dir, &temp)?;
@@ -236,19 +238,18 @@ impl Root {
         })
     }
 
-    /// The names in a directory, in no order, `.` and `..` left out.
+    /// The names in a directory, unordered, without `.` and `..`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn list(&self, dir: &RelPath) -> io::Result<Vec<DirItem>> {
         self.list_bytes(dir.as_bytes())
     }
 
-    /// Like [`Root::list`], but of a directory with more names only the first `most` that the file
-    /// system gives.
+    /// Like [`Root::list`], but at most the first `most` names in the order of the file system.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn list_at_most(&self, dir: &RelPath, most: usize) -> io::Result<Vec<DirItem>> {
         self.list_first(dir.as_bytes(), most)
     }
@@ -276,7 +277,7 @@ impl Root {
         self.parents.forget(rel);
     }
 
-    /// Runs `work` on the open parent directory of `rel` and its last name.
+    /// Calls `work` with the open parent directory of `rel` and its last name.
     pub(super) fn with_place<T>(
         &self,
         rel: &[u8],
@@ -284,7 +285,7 @@ impl Root {
     ) -> io::Result<T> {
         let place = self.place(rel)?;
         match rustix::io::retry_on_intr(|| work(&place)) {
-            // The directory we kept open was deleted by someone, and perhaps made anew.
+            // The cached directory was deleted, and perhaps created again, by another process.
             Err(Errno::NOENT) if place.is_deleted() => {
                 self.parents.forget(split(rel).0);
                 Ok(rustix::io::retry_on_intr(|| work(&self.place(rel)?))?)
@@ -328,7 +329,7 @@ impl std::fmt::Debug for Root {
     }
 }
 
-/// The first `most` names in an open directory, in no order, `.` and `..` left out.
+/// The first `most` names in an open directory, unordered, without `.` and `..`.
 pub(super) fn read_items(fd: BorrowedFd<'_>, most: usize) -> io::Result<Vec<DirItem>> {
     let mut items = Vec::new();
     for item in Dir::read_from(fd)? {
@@ -341,7 +342,7 @@ pub(super) fn read_items(fd: BorrowedFd<'_>, most: usize) -> io::Result<Vec<DirI
             rustix::fs::FileType::Unknown => {
                 match rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => Stat::from(&stat).kind,
-                    // Gone already.
+                    // The entry was removed meanwhile.
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(error.into()),
                 }
@@ -368,13 +369,14 @@ pub(super) fn absent_is_fine(error: Errno) -> Result<(), Errno> {
     if error == Errno::NOENT { Ok(()) } else { Err(error) }
 }
 
-/// The error for what is neither file, directory nor link.
+/// The error for a file that is no regular file, directory or link.
 pub(super) fn not_moved() -> io::Error {
     let why = "is a pipe, socket or device, which is not moved";
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Opening a link as a directory without following it says LOOP or NOTDIR; the latter is meant.
+/// Opening a link as a directory without following it fails with LOOP or NOTDIR; both become
+/// NOTDIR.
 fn link_is_no_directory(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => Errno::NOTDIR.into(),

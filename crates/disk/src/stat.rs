@@ -1,10 +1,10 @@
-//! What the file system says about one name.
+//! The status of a name.
 
 use packtrain_object::Mtime;
 use packtrain_units::ByteCount;
 use rustix::fs::FileType;
 
-/// What a name stands for.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -13,22 +13,22 @@ pub enum Kind {
     Directory,
     /// A symbolic link, never followed.
     Symlink,
-    /// A pipe, socket or device: not moved.
+    /// A pipe, socket or device; these are not transferred.
     Special,
 }
 
-/// The answer of `lstat`.
+/// The result of `lstat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What the name stands for.
+    /// The kind of the file.
     pub kind: Kind,
     /// Length in bytes.
     pub size: u64,
-    /// Time of the last modification.
+    /// Modification time.
     pub mtime: Mtime,
     /// Permission bits, 07777.
     pub mode: u32,
-    /// Number of names the file has.
+    /// Number of hard links.
     pub nlink: u64,
     /// Owner.
     pub uid: u32,
@@ -36,9 +36,9 @@ pub struct Stat {
     pub gid: u32,
     /// Space taken, in units of 512 bytes.
     pub blocks: u64,
-    /// The file system it lives on.
+    /// Device number of the file system.
     pub dev: u64,
-    /// Its number there.
+    /// Inode number.
     pub ino: u64,
 }
 
@@ -48,12 +48,12 @@ impl Stat {
         (self.dev, self.ino) == (other.dev, other.ino)
     }
 
-    /// The space it takes.
+    /// Allocated space.
     pub fn space(&self) -> ByteCount {
         ByteCount(self.blocks.saturating_mul(512))
     }
 
-    /// Whether less space is taken than the length asks for.
+    /// Whether less space is allocated than the length needs.
     pub fn is_sparse(&self) -> bool {
         self.blocks.saturating_mul(512) < self.size
     }

@@ -1,4 +1,4 @@
-//! Making things durable, and what room there is for them.
+//! Syncs, and free space.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,27 +12,29 @@ use super::beneath;
 use super::root::Root;
 use super::trouble::{Trouble, classify};
 
-/// What a file system can still take.
+/// Free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Space left for us.
+    /// Space that is available to this user.
     pub available: ByteCount,
-    /// Files it can still make; `None` where the file system has no such limit.
+    /// Files that can still be created; `None` if the file system has no such limit.
     pub inodes: Option<u64>,
 }
 
 impl Root {
     /// Makes everything written beneath the root durable (`syncfs`): data, names and metadata, on
-    /// every file system that writes went to. It waits for whatever else is being written there.
+    /// every file system that was written to. It also waits for the writes of other programs to
+    /// these file systems.
     ///
     /// # Errors
-    /// An error of writing back, a full disk among it, as the kernel reports it since Linux 5.8.
+    /// A write-back error, including a full disk, as the kernel reports it since Linux 5.8.
     pub fn sync(&self) -> io::Result<()> {
-        // Syncing takes long, and others open directories meanwhile: the list is not kept locked.
+        // A sync takes long, and other threads open directories meanwhile, so the list is not kept
+        // locked.
         let handles = self.file_systems.handles();
         for fd in handles {
             match rustix::io::retry_on_intr(|| rustix::fs::syncfs(&fd)) {
-                // BADF: a directory we may enter but not open, so the handle is for paths alone.
+                // BADF: an `O_PATH` handle of a directory that cannot be opened otherwise.
                 Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::BADF) => {
                     rustix::fs::sync();
                 }
@@ -42,11 +44,11 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the data of one temporary durable (`fdatasync`): cheaper than [`Root::sync`] where few
-    /// files grow on a disk that others write to.
+    /// Makes the data of one temporary durable (`fdatasync`). This is cheaper than [`Root::sync`]
+    /// if few files grow on a disk that other programs write to.
     ///
     /// # Errors
-    /// An error of writing back; `NotFound` when there is no such temporary.
+    /// A write-back error; `NotFound` if there is no such temporary.
     pub fn sync_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         self.with_temp(target, tag, |place, temp| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -54,20 +56,21 @@ impl Root {
         })
     }
 
-    /// What the root's file system can still take.
+    /// The free space of the root's file system.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn free_space(&self) -> io::Result<Space> {
         let vfs = rustix::fs::fstatvfs(self.fd())?;
         Ok(Space {
             available: ByteCount(vfs.f_bavail.saturating_mul(vfs.f_frsize)),
-            // Zero in all: made as needed, as on btrfs.
+            // A total of zero means that inodes are allocated on demand, as on btrfs.
             inodes: (vfs.f_files > 0).then_some(vfs.f_favail),
         })
     }
 
-    /// Like [`classify`], and tells space from inodes by asking the file system.
+    /// Like [`classify`], and distinguishes missing space from missing inodes by the free space of
+    /// the file system.
     pub fn trouble(&self, error: &io::Error) -> Trouble {
         match (classify(error), self.free_space()) {
             (Trouble::Full, Ok(Space { inodes: Some(0), .. })) => Trouble::FullInodes,

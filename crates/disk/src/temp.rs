@@ -1,9 +1,9 @@
-//! Temporaries: a file grows under a hidden name beside its target and takes its name when it is
-//! complete, so that the old version stays whole until then.
+//! Temporaries: a file is written under a hidden name in the directory of its target and renamed
+//! when it is complete, so that the old version stays whole until then.
 //!
-//! The name is the same in every run, so that a later run finds what an earlier one left. What
-//! has that name and is not ours ([`super::own`]) is removed and made anew; where it cannot be
-//! removed, as in a directory with the sticky bit, a name that nobody can guess is used.
+//! The name is the same in every run, so that a later run finds the temporary. A file of that name
+//! that fails the checks of [`super::own`] is removed and created again. If it cannot be removed,
+//! for example in a directory with the sticky bit, a random name is used.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,21 +20,21 @@ use super::parents::Place;
 use super::root::Root;
 use super::stat::{Kind, Stat};
 use super::temp_name::{RANDOM, TAG_MAX, name, random_tag};
-use super::temp_state::Known;
+use super::temp_state::TempIdentity;
 use super::{beneath, root};
 
-/// How many names that nobody can guess are tried: one does, unless entropy is broken.
-const TRIES: usize = 8;
+/// Number of random names to try; one suffices unless entropy is broken.
+const MAX_TRIES: usize = 8;
 
 impl Root {
-    /// Opens the temporary of `target` for reading and writing, `len` bytes long and sparse where
-    /// nothing was written. `tag` tells one transfer's temporaries from another's.
-    /// With `keep_existing`, one of this run or one that an earlier run of this user left is
-    /// reopened with what it holds; else it is made anew.
+    /// Opens the temporary of `target` for reading and writing, with length `len` and holes where
+    /// nothing was written. `tag` identifies the transfer. With `keep_existing`, a temporary of
+    /// this run, or one that an earlier run of this user left, is reopened with its content;
+    /// otherwise it is created anew.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` for a tag that cannot be part of a name; an error
-    /// without a code if the temporary of this run was replaced by another file.
+    /// I/O errors; `EINVAL` for a tag that cannot be part of a name; an error without a code if the
+    /// temporary of this run was replaced by another file.
     pub fn open_temp(
         &self,
         target: &RelPath,
@@ -55,7 +55,7 @@ impl Root {
         Ok(fd.into())
     }
 
-    /// The temporary of this run, or else of an earlier one, or else a new one.
+    /// The temporary of this run, or of an earlier one, or a new one.
     fn reopen_temp(&self, target: &RelPath, tag: &str) -> io::Result<(OwnedFd, Option<u64>)> {
         if let Some(file) = self.made.file(target) {
             let (fd, stat) = self.with_temp(target, tag, |place, temp| {
@@ -87,7 +87,7 @@ impl Root {
             Existing::Absent => return Ok(None),
             Existing::Foreign => {}
         }
-        // An earlier run could not use the name either.
+        // The earlier run had to use a random name.
         let (dir, last) = root::split(target.as_bytes());
         let sample = name(last, &random_tag(tag, 0), self.name_max);
         let start = &sample[..sample.len() - RANDOM];
@@ -110,11 +110,11 @@ impl Root {
         Ok(None)
     }
 
-    /// Makes the temporary anew.
+    /// Creates a new temporary.
     fn make_temp(&self, target: &RelPath, tag: &str) -> io::Result<OwnedFd> {
         let made = self.with_temp(target, tag, own::replace);
         if made.as_ref().is_err_and(|e| Errno::from_io_error(e) == Some(Errno::EXIST)) {
-            for _ in 0..TRIES {
+            for _ in 0..MAX_TRIES {
                 let other = random_tag(tag, entropy::seed());
                 match self.with_name(target, &other, own::create) {
                     Err(e) if Errno::from_io_error(&e) == Some(Errno::EXIST) => {}
@@ -131,14 +131,14 @@ impl Root {
         Ok(fd)
     }
 
-    /// Opens the target itself for writing, made if it is not there, and cut or grown to `len`
-    /// where that is known: for `--inplace`, which gives up that the old version stays whole.
-    /// While it is open, nobody else has it open by this function. A new file is private, or
-    /// has what the user's mask leaves if it is `public`.
+    /// Opens the target itself for writing, for `--inplace`, and gives up that the old version
+    /// stays whole. Creates it if it does not exist, and sets its length to `len` if that is known.
+    /// While it is open, no other call of this function can open it. A new file is private, or has
+    /// the mode of the user's umask if it is `public`.
     ///
     /// # Errors
-    /// What the file system says; `EINVAL` for what is no regular file; `ResourceBusy` while
-    /// another transfer writes it.
+    /// I/O errors; `EINVAL` for a file that is not regular; `ResourceBusy` while another transfer
+    /// writes it.
     pub fn open_in_place(
         &self,
         target: &RelPath,
@@ -156,8 +156,8 @@ impl Root {
         if stat.kind != Kind::File {
             return Err(Errno::INVAL.into());
         }
-        // A file system without locks: better unlocked than not at all. Another name of a file that
-        // this run has open already is locked by this run.
+        // On a file system without locks the transfer runs without one. Another name of a file that
+        // this run has open is locked by this run already.
         let inode = (raw.st_dev, raw.st_ino);
         let locked = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive);
         if locked != Err(Errno::WOULDBLOCK) {
@@ -172,11 +172,11 @@ impl Root {
         Ok(fd.into())
     }
 
-    /// What is known of the temporary of `target`; `None` when there is none that is ours. The
-    /// file that was looked at is the one that this run reopens, or no other.
+    /// The status of the temporary of `target`; `None` if there is none of this user. This run
+    /// reopens only the file whose status was returned.
     ///
     /// # Errors
-    /// Anything but its absence.
+    /// I/O errors other than a missing file.
     pub fn temp_stat(&self, target: &RelPath, tag: &str) -> io::Result<Option<Stat>> {
         match self.find_temp(target, tag, OFlags::RDONLY) {
             Ok(Some((_, stat))) => {
@@ -191,20 +191,20 @@ impl Root {
         }
     }
 
-    /// Whether this run made or opened the temporary of `target` and did not finish with it.
+    /// Whether this run has opened the temporary of `target` and not finished it.
     pub fn has_temp(&self, target: &RelPath) -> bool {
         self.made.is_open(target)
     }
 
-    /// Whether temporaries of this run exist that a later one goes on from.
+    /// Whether this run has temporaries that a later run can resume.
     pub fn has_temps(&self) -> bool {
         !self.made.is_empty()
     }
 
-    /// Removes the temporary of `target`; that there is none is fine.
+    /// Removes the temporary of `target`; a missing one is not an error.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn remove_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         self.with_temp(target, tag, |place, temp| {
             rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(root::absent_is_fine)
@@ -213,18 +213,18 @@ impl Root {
         Ok(())
     }
 
-    /// Removes the temporaries that this run made and that no later run goes on from: all but
-    /// those opened with `keep_existing`. Call it when nobody writes any more.
+    /// Removes the temporaries of this run that no later run can resume: all except those opened
+    /// with `keep_existing`. Call it after all writes have ended.
     pub fn remove_unfinished_temps(&self, tag: &str) {
         for target in self.made.unfinished() {
             let _ = self.remove_temp(&target, tag);
         }
     }
 
-    /// Writes a whole small file into its temporary: open, write, close, and nothing else.
+    /// Writes a whole small file to its temporary: open, write, close.
     ///
     /// # Errors
-    /// What the file system says; the temporary is gone then.
+    /// I/O errors; the temporary is removed then.
     pub fn write_small(&self, target: &RelPath, tag: &str, bytes: &[u8]) -> io::Result<()> {
         let fd = self.make_temp(target, tag)?;
         File::from(fd).write_all(bytes).inspect_err(|_| {
@@ -233,10 +233,10 @@ impl Root {
     }
 
     /// Like [`Root::write_small`], with the metadata set while the file is open, so that
-    /// [`Root::commit_ready`] has nothing left to do but the renaming.
+    /// [`Root::commit_ready`] only renames.
     ///
     /// # Errors
-    /// What the file system says; the temporary is gone then.
+    /// I/O errors; the temporary is removed then.
     pub fn write_ready(
         &self,
         target: &RelPath,
@@ -255,10 +255,10 @@ impl Root {
         Ok(())
     }
 
-    /// Gives a temporary made by [`Root::write_ready`] the target's name.
+    /// Renames a temporary of [`Root::write_ready`] to the target's name.
     ///
     /// # Errors
-    /// What the file system says. The temporary stays then.
+    /// I/O errors; the temporary stays then.
     pub fn commit_ready(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         self.with_temp(target, tag, |place, temp| {
             rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)
@@ -267,12 +267,11 @@ impl Root {
         Ok(())
     }
 
-    /// Gives the temporary its metadata and the target's name, in place of what had it.
-    /// Nothing is synced: the caller has done so, or will.
+    /// Sets the temporary's metadata and renames it to the target's name, replacing an existing
+    /// file. Nothing is synced; the caller does that before or after.
     ///
     /// # Errors
-    /// What the file system says; `IsADirectory` when a directory has the name. The temporary
-    /// stays then.
+    /// I/O errors; `IsADirectory` if a directory has the name. The temporary stays then.
     pub fn commit(&self, target: &RelPath, tag: &str, meta: &Meta) -> io::Result<()> {
         let known = self.made.known(target);
         let owner = self.with_temp(target, tag, |place, temp| {
@@ -280,10 +279,10 @@ impl Root {
             let fd = beneath::open_no_follow(place.dir.as_fd(), temp, flags)?;
             let stat = Stat::from(&rustix::fs::fstat(&fd)?);
             let is_ours = match known {
-                Known::File(dev, ino) => (stat.dev, stat.ino) == (dev, ino),
-                // Made by this run, and not asked for what it is.
-                Known::Name => stat.nlink == 1,
-                Known::Nothing => stat.is_own_file(),
+                TempIdentity::File(dev, ino) => (stat.dev, stat.ino) == (dev, ino),
+                // Created by this run, and its device and inode were not read.
+                TempIdentity::Name => stat.nlink == 1,
+                TempIdentity::Nothing => stat.is_own_file(),
             };
             if !is_ours || stat.kind != Kind::File {
                 return Err(Errno::NOENT);
@@ -301,7 +300,7 @@ impl Root {
         Ok(())
     }
 
-    /// Runs `work` on the place of `target` and the name that its temporary has in this run.
+    /// Calls `work` with the place of `target` and the name of its temporary in this run.
     pub(super) fn with_temp<T>(
         &self,
         target: &RelPath,
@@ -331,7 +330,7 @@ impl Root {
     }
 }
 
-/// Without a mode from the source: the old file's, or what the user's mask leaves.
+/// The mode if the source gives none: that of the old file, or that of the user's umask.
 fn mode_of_target(place: &Place<'_>) -> u32 {
     match rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if Stat::from(&stat).kind == Kind::File => Stat::from(&stat).mode & 0o777,

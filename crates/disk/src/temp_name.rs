@@ -1,27 +1,27 @@
 //! The names of temporaries.
 
-/// What a tag may take of a name, in bytes.
+/// Maximum length of a tag, in bytes.
 pub(crate) const TAG_MAX: usize = 64;
-/// What stands before the tag.
+/// The text before the tag.
 pub(crate) const MARK: &str = ".packtrain-";
-/// Digits of the part of a name that nobody can guess.
+/// Number of digits of the random part of a name.
 pub(crate) const RANDOM: usize = 16;
 
-/// A tag that nobody can guess.
+/// A tag with a random part.
 pub(crate) fn random_tag(tag: &str, random: u64) -> String {
     format!("{tag}-{random:0RANDOM$x}")
 }
 
-/// Whether a name is one of ours, made for a file on its way: so that a caller
-/// need not move or delete it as if it were the user's.
+/// Whether a name is that of a temporary of this program, so that callers do not transfer or delete
+/// it like a user's file.
 pub fn is_temp_name(name: &[u8]) -> bool {
     let mark = MARK.as_bytes();
     let after = name.windows(mark.len()).rposition(|part| part == mark).map(|at| at + mark.len());
     name.first() == Some(&b'.') && after.is_some_and(|at| at > mark.len() + 1 && at < name.len())
 }
 
-/// The temporary's name: `.NAME.packtrain-TAG`, and for a name too long for that, its beginning
-/// with a hash of the whole.
+/// The name of a temporary: `.NAME.packtrain-TAG`. If that is too long, NAME is truncated and a
+/// hash of the whole name added.
 pub(crate) fn name(target: &[u8], tag: &str, max: usize) -> Vec<u8> {
     let fixed = 1 + MARK.len() + tag.len();
     let mut out = Vec::with_capacity(fixed + target.len());
@@ -40,7 +40,8 @@ pub(crate) fn name(target: &[u8], tag: &str, max: usize) -> Vec<u8> {
     out
 }
 
-/// At most `len` bytes, and no part of a UTF-8 character, which some file systems refuse.
+/// The first bytes of a name, at most `len`, without a part of a UTF-8 character, which some file
+/// systems refuse.
 fn whole_characters(name: &[u8], len: usize) -> &[u8] {
     let mut end = len.min(name.len());
     while end > 0 && end < name.len() && name[end] & 0xC0 == 0x80 {
@@ -62,7 +63,7 @@ mod tests {
                 assert!(made.len() <= max && is_temp_name(&made), "{len} {max}");
             }
         }
-        // Two long names that begin alike.
+        // Two long names with the same beginning.
         let long = |end: u8| name(&[&[b'x'; 254][..], &[end]].concat(), "t", 255);
         assert_ne!(long(b'1'), long(b'2'));
     }

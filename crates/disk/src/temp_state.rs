@@ -1,5 +1,5 @@
-//! The temporaries of this run: their names, where these are not the usual ones, and which files
-//! they are, so that no other file is ever taken for one of them.
+//! The temporaries of this run: their names if they are not the default ones, and their device and
+//! inode numbers, so that no other file is taken for one of them.
 
 use std::collections::HashMap;
 
@@ -10,53 +10,54 @@ use crate::stat::Stat;
 
 /// What is known of the temporaries of this run, by target.
 #[derive(Default)]
-pub(crate) struct Made(Mutex<HashMap<Box<[u8]>, Temp>>);
+pub(crate) struct TempTable(Mutex<HashMap<Box<[u8]>, Temp>>);
 
 #[derive(Default)]
 struct Temp {
-    /// The tag that its name has instead of the transfer's.
+    /// The tag in its name, if it is not the transfer's.
     tag: Option<String>,
-    /// File system and number.
+    /// Device and inode.
     file: Option<(u64, u64)>,
-    /// Made or opened for writing by this run, not only looked at.
+    /// Opened for writing by this run; otherwise only its status was read.
     open: bool,
-    /// A later run goes on from it.
+    /// A later run can resume it.
     kept: bool,
 }
 
 /// What is known of one temporary.
 #[derive(Clone, Copy)]
-pub(crate) enum Known {
-    /// Nothing: this run did not make it.
+pub(crate) enum TempIdentity {
+    /// This run did not create it.
     Nothing,
-    /// This run made it.
+    /// This run created it.
     Name,
-    /// It is this file: file system and number.
+    /// Its device and inode.
     File(u64, u64),
 }
 
-impl Made {
-    /// This run made it, by a tag of its own if the transfer's could not be used.
+impl TempTable {
+    /// Adds a temporary that this run created, with its own tag if the transfer's could not be
+    /// used.
     pub(crate) fn insert(&self, target: &RelPath, tag: Option<String>) {
         let key = target.as_bytes();
         let mut made = self.0.lock();
-        // The name that it has already, if it is made once more.
+        // If it is created again, it keeps its tag.
         let tag = tag.or_else(|| made.get_mut(key).and_then(|temp| temp.tag.take()));
         made.insert(key.into(), Temp { tag, file: None, open: true, kept: false });
     }
 
-    /// One that an earlier run left has a tag of its own.
+    /// Adds the tag of a temporary of an earlier run.
     pub(crate) fn named(&self, target: &RelPath, tag: String) {
         self.0.lock().entry(target.as_bytes().into()).or_default().tag = Some(tag);
     }
 
-    /// One that an earlier run left was looked at.
+    /// Adds the file of a temporary of an earlier run whose status was read.
     pub(crate) fn seen(&self, target: &RelPath, stat: &Stat) {
         let mut made = self.0.lock();
         made.entry(target.as_bytes().into()).or_default().file = Some((stat.dev, stat.ino));
     }
 
-    /// It is open for writing; `kept` if a later run goes on from it.
+    /// Marks it as open for writing; `kept` if a later run can resume it.
     pub(crate) fn opened(&self, target: &RelPath, stat: &Stat, kept: bool) {
         let mut made = self.0.lock();
         let temp = made.entry(target.as_bytes().into()).or_default();
@@ -77,25 +78,25 @@ impl Made {
         self.0.lock().get(target.as_bytes()).is_some_and(|temp| temp.open)
     }
 
-    pub(crate) fn known(&self, target: &RelPath) -> Known {
+    pub(crate) fn known(&self, target: &RelPath) -> TempIdentity {
         match self.0.lock().get(target.as_bytes()) {
-            Some(Temp { file: Some((dev, ino)), .. }) => Known::File(*dev, *ino),
-            Some(Temp { open: true, .. }) => Known::Name,
-            _ => Known::Nothing,
+            Some(Temp { file: Some((dev, ino)), .. }) => TempIdentity::File(*dev, *ino),
+            Some(Temp { open: true, .. }) => TempIdentity::Name,
+            _ => TempIdentity::Nothing,
         }
     }
 
-    /// It has its target's name, or is gone.
+    /// Removes a temporary that was renamed to its target or removed.
     pub(crate) fn forget(&self, target: &RelPath) {
         self.0.lock().remove(target.as_bytes());
     }
 
-    /// Whether this run has a temporary that has not its target's name.
+    /// Whether this run has no temporary left.
     pub(crate) fn is_empty(&self) -> bool {
         !self.0.lock().values().any(|temp| temp.open)
     }
 
-    /// Those that no later run goes on from.
+    /// The temporaries that no later run can resume.
     pub(crate) fn unfinished(&self) -> Vec<RelPath> {
         let made = self.0.lock();
         let left = made.iter().filter(|(_, temp)| temp.open && !temp.kept);

@@ -1,11 +1,11 @@
-//! Errors of the file system put into plain words that say what to do.
+//! Errors of the file system as messages that say what to do.
 
 use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 
-/// Why an operation on a file failed, as far as it matters to what happens next.
+/// The reason of a failed file operation, as far as it matters for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
     /// No space is left on the file system.
@@ -16,42 +16,42 @@ pub enum Trouble {
     Quota,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// The permissions forbid it.
+    /// Permission is denied.
     Denied,
-    /// A name is longer than the file system takes.
+    /// A name is longer than the file system allows.
     NameTooLong,
-    /// There is nothing of that name.
+    /// The name does not exist.
     NotFound,
-    /// A directory is where something else should be.
+    /// A directory has the name of a file.
     IsDirectory,
-    /// Something that is no directory is where one should be.
+    /// Another file has the name of a directory.
     NotDirectory,
-    /// The name is taken.
+    /// The name exists already.
     Exists,
     /// The directory is not empty.
     NotEmpty,
     /// The path leads out of the directory it must stay in, by `..` or by a symbolic link.
     Escapes,
-    /// The file is longer than the file system takes.
+    /// The file is longer than the file system allows.
     TooLarge,
-    /// The file system refuses the name, its characters for instance.
+    /// The file system refuses the name, for example because of its characters.
     BadName,
     /// The process or the system has too many files open.
     TooManyOpen,
-    /// The file changed on a server while it was in use.
+    /// The file changed on a file server while it was in use.
     Stale,
     /// The file is in use and cannot be changed.
     Busy,
-    /// The file system cannot do this at all.
+    /// The file system does not support the operation.
     Unsupported,
     /// The device failed.
     Io,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// Sorts an error by what happens next. `FullInodes` needs a look at the file system:
-/// see [`Root::trouble`](super::Root::trouble).
+/// Classifies an error. `FullInodes` needs a query of the file system: see
+/// [`Root::trouble`](super::Root::trouble).
 pub fn classify(error: &io::Error) -> Trouble {
     let Some(errno) = error.raw_os_error().map(Errno::from_raw_os_error) else {
         return match error.kind() {
@@ -74,7 +74,8 @@ pub fn classify(error: &io::Error) -> Trouble {
         Errno::NOTDIR => Trouble::NotDirectory,
         Errno::EXIST => Trouble::Exists,
         Errno::NOTEMPTY => Trouble::NotEmpty,
-        // openat2 says XDEV for a path that leaves the root, LOOP for a link it may not follow.
+        // openat2 returns XDEV for a path that leaves the root, and LOOP for a link that it may not
+        // follow.
         Errno::XDEV | Errno::LOOP => Trouble::Escapes,
         Errno::FBIG | Errno::OVERFLOW => Trouble::TooLarge,
         Errno::INVAL | Errno::ILSEQ => Trouble::BadName,
@@ -88,17 +89,17 @@ pub fn classify(error: &io::Error) -> Trouble {
 }
 
 impl Trouble {
-    /// Whether the whole target takes nothing more, so that going on with other files is vain.
+    /// Whether the target accepts no more data, so that other files would fail too.
     pub const fn is_full(self) -> bool {
         matches!(self, Self::Full | Self::FullInodes | Self::Quota)
     }
 
-    /// Whether every file of the target will meet the same trouble.
+    /// Whether every file of the target will fail for this reason.
     pub const fn is_whole_target(self) -> bool {
         self.is_full() || matches!(self, Self::ReadOnly)
     }
 
-    /// One sentence that says what is wrong and what to do.
+    /// A message with the reason and a remedy.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Full => {

@@ -1,9 +1,9 @@
-//! The walk over the sources: a stream of entries, parents before children, in memory bounded by
-//! depth times directory size.
+//! The walk over the sources: a stream of entries, parents before children. Its memory is bounded
+//! by depth times directory size.
 //!
-//! rsync's rule for directories holds: `dir/` (and `dir/.`, `.`, `..`) stands for what is in it,
-//! `dir` for the directory itself by its name. What cannot be read is a failure of that path, and
-//! the walk goes on. Hard links are files of their own.
+//! Directories follow rsync's rule: `dir/` (and `dir/.`, `.`, `..`) means the contents of the
+//! directory, `dir` the directory with its name. An unreadable path is a failure of that path, and
+//! the walk continues. Hard links are separate files.
 
 mod list;
 mod listed;
@@ -24,42 +24,42 @@ use super::stat::{Kind, Stat};
 use list::Listed;
 use source::Sources;
 
-/// How the walk goes.
+/// Options of the walk.
 #[derive(Clone, Debug, Default)]
 pub struct WalkOptions {
-    /// Enter directories; without it a directory among the sources is a failure.
+    /// Enter directories; otherwise a directory among the sources is a failure.
     pub recursive: bool,
-    /// What is left out.
+    /// The filter rules.
     pub filters: Filters,
-    /// Only these names beneath the one source, with the directories on the way to them
+    /// Walk only these names beneath the single source, with their parent directories
     /// (`--files-from`); see [`names`](packtrain_object::filter::names).
     pub files_from: Option<Vec<Vec<u8>>>,
 }
 
-/// Something to move.
+/// An entry of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkItem {
-    /// What it is and what it is called at the target.
+    /// The entry, with its name at the target.
     pub entry: Entry,
-    /// Which of [`Walker::roots`] it lies beneath.
+    /// The index of its root in [`Walker::roots`].
     pub root: usize,
-    /// Its path there.
+    /// Its path beneath the root.
     pub source: RelPath,
-    /// Which of the sources named it belongs to.
+    /// The index of its source among the arguments.
     pub argument: usize,
 }
 
-/// A path that cannot be moved.
+/// A path that cannot be transferred.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", String::from_utf8_lossy(path))]
 pub struct WalkFailure {
-    /// The path as the user knows it.
+    /// The path as the user names it.
     pub path: Vec<u8>,
-    /// Whether it is one of the sources itself rather than something found in one.
+    /// Whether it is one of the sources itself, not an entry in one.
     pub is_source: bool,
-    /// Whether it was named: a source, or a name of the list of files.
+    /// Whether the user named it: a source, or a name of the list of files.
     pub is_named: bool,
-    /// Why.
+    /// The reason.
     pub error: io::Error,
 }
 
@@ -70,23 +70,23 @@ pub struct Walker {
     recursive: bool,
     filters: Filters,
     listed: Option<Listed>,
-    /// The last thing on the way to a listed name that was no directory.
+    /// The last parent of a listed name that was not a directory.
     no_parent: Option<Vec<u8>>,
     next_source: usize,
     levels: Vec<Level>,
-    /// Found and not yet given out: at most a directory and its failure.
+    /// Results that were not returned yet: at most a directory and its failure.
     ready: VecDeque<Result<WalkItem, WalkFailure>>,
     failed: bool,
 }
 
-/// A directory being walked.
+/// A directory that is being walked.
 #[derive(Debug)]
 struct Level {
     at: Place,
     items: std::vec::IntoIter<DirItem>,
 }
 
-/// Where something is at the source and at the target.
+/// The paths of an entry at the source and at the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     source: usize,
@@ -97,17 +97,17 @@ struct Place {
 }
 
 impl Walker {
-    /// Prepares a walk over `sources` in their order. What cannot be opened fails when its turn
-    /// comes.
+    /// Prepares a walk over `sources` in their order. A source that cannot be opened fails at its
+    /// turn.
     pub fn new(sources: &[PathBuf], options: WalkOptions) -> Self {
         let named = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
         let open = |dir: &[u8]| Root::open(Path::new(OsStr::from_bytes(dir)));
         Self::over(named.collect(), open, options)
     }
 
-    /// Prepares a walk over sources beneath `root`, out of which neither `..` nor a link leads, a
-    /// source that is itself a link with a trailing slash included: for paths that a peer names.
-    /// A leading slash means the root.
+    /// Prepares a walk over sources beneath `root`, for paths from a peer. Neither `..` nor a link
+    /// leads out of the root, not even a source that is a link with a trailing slash. A leading
+    /// slash means the root.
     pub fn beneath(root: &Root, sources: Vec<Vec<u8>>, options: WalkOptions) -> Self {
         Self::over(sources, |dir| root.open_beneath(dir), options)
     }
@@ -132,22 +132,22 @@ impl Walker {
         }
     }
 
-    /// The directories held open that [`WalkItem::root`] counts.
+    /// The open directories that [`WalkItem::root`] refers to.
     pub fn roots(&self) -> &[Arc<Root>] {
         self.sources.roots()
     }
 
-    /// What each source is called at the target; those that stand for their contents nothing.
+    /// The name of each source at the target; empty for a source that means its contents.
     pub fn target_names(&self) -> Vec<Vec<u8>> {
         self.sources.target_names()
     }
 
-    /// Whether anything failed so far: then nothing must be deleted at the target.
+    /// Whether anything has failed so far. Nothing may be deleted at the target then.
     pub fn had_failures(&self) -> bool {
         self.failed
     }
 
-    /// Does one step of work; false when there is none left.
+    /// Does one step; false after the last.
     fn step(&mut self) -> bool {
         if let Some(level) = self.levels.last_mut() {
             match level.items.next() {
@@ -201,7 +201,7 @@ impl Walker {
         self.visit(place, Some(kind), self.recursive);
     }
 
-    /// Looks at one path: gives it out, enters it, leaves it out or fails it.
+    /// Handles one path: returns it, enters it, skips it or fails it.
     fn visit(&mut self, place: Place, kind: Option<Kind>, enter: bool) {
         if let Some(kind) = kind
             && self.filters.excludes(&place.to, kind == Kind::Directory)
@@ -270,7 +270,7 @@ impl Walker {
         self.fail(WalkFailure { path, is_source, is_named: is_source, error });
     }
 
-    /// A name of the list of files cannot be moved.
+    /// Fails a name of the list of files.
     fn fail_listed(&mut self, path: Vec<u8>, error: io::Error) {
         self.fail(WalkFailure { path, is_source: false, is_named: true, error });
     }

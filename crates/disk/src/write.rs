@@ -1,4 +1,4 @@
-//! Writing at offsets, and making holes.
+//! Writes at offsets, and holes.
 
 use std::fs::File;
 use std::io;
@@ -8,23 +8,22 @@ use packtrain_units::ByteCount;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Zeros written where a hole cannot be punched.
+/// Zeros for file systems that cannot punch holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Writes all of `bytes` at `offset` bytes from the file's start. A short write is carried on.
+/// Writes all of `bytes` at `offset`, and continues after short writes.
 ///
 /// # Errors
-/// What the file system says; how much was written before is not known.
+/// I/O errors; the number of written bytes is unknown then.
 pub fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, offset)
 }
 
-/// Makes `len` bytes at `offset` read as zeros without taking space where the file system can do
-/// that, and writes zeros where it cannot. The file's length does not change, and what lies beyond
-/// it needs nothing.
+/// Makes `len` bytes at `offset` read as zeros: punches a hole, or writes zeros if the file system
+/// cannot. The file's length does not change, and the part beyond it is ignored.
 ///
 /// # Errors
-/// What the file system says.
+/// I/O errors.
 pub fn punch(file: &File, offset: u64, len: ByteCount) -> io::Result<()> {
     let size = file.metadata()?.len();
     let len = len.get().min(size.saturating_sub(offset));
@@ -49,20 +48,20 @@ fn write_zeros(file: &File, mut offset: u64, mut len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file's data durable, and of its metadata what is needed to read it back (`fdatasync`).
+/// Makes a file's data durable, with the metadata needed to read it (`fdatasync`).
 ///
 /// # Errors
-/// An error of writing back, a full disk among it.
+/// A write-back error, including a full disk.
 pub fn sync_data(file: &File) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
 
-/// Starts writing `len` bytes at `offset` back to the disk without waiting for it, so that the next
-/// sync is short. Only advice: nothing is durable by it.
+/// Starts the write-back of `len` bytes at `offset` without waiting, so that the next sync is
+/// short. This is only advice: it makes nothing durable.
 pub fn start_writeback(file: &File, offset: u64, len: ByteCount) {
     let Some(len) = std::num::NonZeroU64::new(len.get()) else { return };
-    // There is no safe wrapper of sync_file_range; DONTNEED starts write-back of dirty pages on
-    // Linux as a side effect and keeps those that are still dirty.
+    // sync_file_range has no safe wrapper. On Linux DONTNEED starts the write-back of dirty pages
+    // as a side effect, and keeps pages that are still dirty.
     let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::DontNeed);
 }
 

@@ -1,4 +1,4 @@
-//! Permissions, as an ordinary user: root runs these again without its privileges over files.
+//! Permissions of an ordinary user. Root runs these tests again without its privileges over files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -15,8 +15,8 @@ fn rel(path: &str) -> RelPath {
     RelPath::new(path.as_bytes().to_vec()).unwrap()
 }
 
-/// Whether permissions bind us here. Root runs the test `name` again in a user namespace that maps
-/// nobody, where its files are still its own and nothing more.
+/// Whether permissions apply to this process. As root it runs the test `name` again in a user
+/// namespace that maps no other user; its own files are still its own there.
 fn bound(name: &str) -> bool {
     if !rustix::process::geteuid().is_root() || std::env::var_os(INSIDE).is_some() {
         return true;
@@ -82,7 +82,8 @@ fn a_directory_without_write_permission_still_takes_its_files() {
     root.make_dir(&rel("d"), 0o500).unwrap();
     root.write_small(&rel("d/f"), "t", b"").unwrap();
     root.commit(&rel("d/f"), "t", &Meta { mode: Some(0o400), ..Meta::default() }).unwrap();
-    // Even one that cannot be read or entered is made ours again, and a read-only file replaced.
+    // Even a directory that cannot be read or entered is made accessible, and a read-only file is
+    // replaced.
     for shut in [0o000, 0o300, 0o400] {
         root.settle(&rel("d"), &Meta { mode: Some(shut), ..Meta::default() }).unwrap();
         root.make_dir(&rel("d"), 0o500).unwrap();
@@ -133,7 +134,7 @@ fn an_owner_we_may_not_give_is_left_and_counted_and_no_file_acts_for_it() {
         assert_ne!(stat.uid, 0, "{name}");
         assert_eq!(stat.mode, mode, "{name}");
     }
-    // Its own owner is no foreign one.
+    // A file of its own owner is not foreign.
     let own = root.stat(&rel("f")).unwrap().unwrap();
     let meta = Meta { owner: Some((own.uid, own.gid)), mode: Some(0o4755), ..Meta::default() };
     root.settle(&rel("f"), &meta).unwrap();

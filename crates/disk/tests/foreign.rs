@@ -22,12 +22,12 @@ fn place() -> (tempfile::TempDir, Arc<Root>) {
     (dir, root)
 }
 
-/// The same directory, as a later run opens it.
+/// The same directory, opened by a later run.
 fn later(dir: &tempfile::TempDir) -> Arc<Root> {
     Arc::new(Root::open(dir.path()).unwrap())
 }
 
-/// Says that a test did not run because it needs root.
+/// Whether this process is root; otherwise reports the test as skipped.
 fn is_root() -> bool {
     if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
         return true;
@@ -103,8 +103,8 @@ fn a_pipe_does_not_hold_and_a_second_name_does_not_mislead() {
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
-/// What cannot be removed, a directory here, another user's file in a directory with the sticky
-/// bit elsewhere, does not stop a transfer, and a later one finds what the first left.
+/// A name that cannot be removed (here a directory; otherwise another user's file in a directory
+/// with the sticky bit) does not stop a transfer, and a later transfer finds what the first left.
 #[test]
 fn a_name_that_cannot_be_had_is_no_denial_of_service() {
     let (dir, root) = place();
@@ -129,14 +129,14 @@ fn a_name_that_cannot_be_had_is_no_denial_of_service() {
     assert_eq!(left, 3, "no temporary stays");
 }
 
-/// Between two writes of one run the temporary is replaced: nothing is written to the other file,
-/// and nothing incomplete gets the target's name.
+/// The temporary is replaced between two writes of one run: the other file is not written, and no
+/// incomplete file gets the target's name.
 #[test]
 fn a_temporary_that_is_replaced_in_the_middle_of_a_run_fails() {
     let (dir, root) = place();
     let temp = dir.path().join(format!(".f.packtrain-{TAG}"));
     drop(root.open_temp(&rel("f"), TAG, 4, true).unwrap());
-    // Under the old number still, as long as the first one exists.
+    // The inode number is not reused as long as the first file exists.
     fs::rename(&temp, dir.path().join("aside")).unwrap();
     plant(&temp, "else", 0o600, None);
     assert!(root.open_temp(&rel("f"), TAG, 4, true).is_err());
@@ -216,7 +216,7 @@ fn another_users_journal_vouches_for_nothing() {
     assert_eq!(fs::metadata(dir.path().join(".packtrain-x.journal")).unwrap().uid(), 0);
 }
 
-/// Two writers of one file in place exclude each other, by whatever name they reach it.
+/// Two writers of one file in place exclude each other, by whatever name they open it.
 #[test]
 fn one_writer_in_place_at_a_time() {
     let (dir, root) = place();
@@ -225,7 +225,7 @@ fn one_writer_in_place_at_a_time() {
     let other = Root::open(dir.path()).unwrap();
     let error = other.open_in_place(&rel("g"), None, false).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
-    // One transfer may have both names of it in its tree.
+    // One transfer may have both names of the file in its tree.
     root.open_in_place(&rel("g"), None, false).unwrap();
     drop(first);
     other.open_in_place(&rel("g"), None, false).unwrap();

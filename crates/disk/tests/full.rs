@@ -1,4 +1,4 @@
-//! A full and a read-only disk: a small tmpfs in a mount namespace of its own.
+//! A full and a read-only disk: a small tmpfs in a mount namespace.
 
 use std::fs;
 use std::io::Write;
@@ -16,8 +16,8 @@ fn rel(path: &str) -> RelPath {
     RelPath::new(path.as_bytes().to_vec()).unwrap()
 }
 
-/// Runs the test `name` again in a namespace where it may mount, and says where. `None` outside:
-/// the work is done, or cannot be and says so.
+/// Runs the test `name` again in a namespace with mounts, and returns the directory for them there.
+/// `None` outside: the test has run, or was skipped.
 fn in_namespace(name: &str) -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os(INSIDE) {
         return Some(dir.into());
@@ -53,7 +53,7 @@ fn mount(dir: &Path, options: &str) {
     assert!(mounted.unwrap().success());
 }
 
-/// Takes all space that is left.
+/// Uses all free space.
 fn fill(dir: &Path) {
     let mut file = fs::File::create(dir.join("filler")).unwrap();
     for size in [1 << 16, 1 << 12] {
@@ -79,7 +79,7 @@ fn a_full_disk_is_told_and_the_journal_still_has_room() {
     assert_eq!(classify(&error), Trouble::Full);
     assert_eq!(root.temp_stat(&rel("small"), "t").unwrap(), None, "nothing half written stays");
 
-    // A TiB file's last minutes fit in what is held ahead.
+    // The records of the last minutes of a TiB file fit into the reserved space.
     for _ in 0..100 {
         journal.append(&[7; 1000]).unwrap();
     }
@@ -88,7 +88,7 @@ fn a_full_disk_is_told_and_the_journal_still_has_room() {
     let (_, held) = JournalFile::open(&root, &rel(".journal")).unwrap();
     assert_eq!(held.len(), 100_000);
 
-    // With space again, the same temporary goes on.
+    // With free space, the same temporary is continued.
     fs::remove_file(dir.join("filler")).unwrap();
     write::write_all_at(&temp, 0, &[1; 1 << 16]).unwrap();
     root.sync().unwrap();

@@ -1,4 +1,4 @@
-//! A root and what is done beneath it.
+//! A root and the operations beneath it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -39,7 +39,7 @@ fn a_file_takes_its_name_when_it_is_complete() {
     assert_eq!((stat.size, stat.mode, stat.kind), (1 << 20, 0o600, Kind::File));
     assert!(root.path().join("d/.file.packtrain-t1").exists());
 
-    // Reopened, it keeps what it holds, and takes another length.
+    // Reopened, it keeps its content and gets another length.
     let mut again = root.open_temp(&target, "t1", 4099, true).unwrap();
     let mut held = Vec::new();
     again.read_to_end(&mut held).unwrap();
@@ -145,7 +145,7 @@ fn no_link_leads_out() {
             root.remove(&beneath),
             root.removal_dir(&beneath).map(drop),
             root.list(&beneath).map(drop),
-            // A directory expected where the link is.
+            // A directory where the link is.
             root.make_dir(&rel(name), 0o755),
         ];
         for (at, attempt) in attempts.into_iter().enumerate() {
@@ -173,7 +173,7 @@ fn a_link_put_where_a_temporary_goes_is_not_written_through() {
     symlink(&victim, &trap).unwrap();
     root.write_small(&rel("f"), "t", b"x").unwrap();
     fs::remove_file(&trap).unwrap();
-    // A second name of another file is no temporary of ours either.
+    // A hard link to another file is not accepted as a temporary either.
     fs::hard_link(&victim, &trap).unwrap();
     root.open_temp(&rel("f"), "t", 1, true).unwrap().write_all(b"x").unwrap();
     fs::remove_file(&trap).unwrap();
@@ -208,7 +208,7 @@ fn links_are_made_replaced_and_settled() {
     assert_eq!(Some(root.stat(&link).unwrap().unwrap().mtime), NEW.mtime);
     assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
     assert_ne!(fs::metadata(&victim).unwrap().mtime(), 1_000_000_000);
-    // In place of a file, and not of a directory.
+    // It replaces a file, but not a directory.
     fs::write(root.path().join("f"), "").unwrap();
     root.make_symlink(&rel("f"), b"x").unwrap();
     root.make_dir(&rel("d"), 0o755).unwrap();
@@ -260,7 +260,7 @@ fn names_are_removed_over_no_link_and_directories_only_when_empty() {
     fs::write(root.path().join("t/other/f"), "").unwrap();
     symlink(&outside, root.path().join("t/out")).unwrap();
     symlink("other", root.path().join("t/link")).unwrap();
-    // Known to the cache, so that it must forget.
+    // In the cache, which must drop it.
     root.write_small(&rel("t/a/b/x"), "t", b"").unwrap();
     let mut open = root.removal_dir(&rel("t")).unwrap();
     for link in ["out", "link"] {
@@ -277,7 +277,7 @@ fn names_are_removed_over_no_link_and_directories_only_when_empty() {
     open.remove(b"link", Kind::Symlink).unwrap();
     assert_eq!(open.list(b"a").unwrap(), []);
     assert!(outside.join("f").exists() && root.path().join("t/other/f").exists());
-    // Made again under the same name, the new directory is the one written to.
+    // Created again under the same name, the new directory is written to.
     fs::create_dir(root.path().join("t/a/b")).unwrap();
     root.write_small(&rel("t/a/b/x"), "t", b"").unwrap();
     assert!(root.path().join("t/a/b/.x.packtrain-t").exists());

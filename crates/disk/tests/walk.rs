@@ -1,4 +1,4 @@
-//! The walk over sources, with rsync as the oracle for its filters where it is installed.
+//! The walk over sources. If rsync is installed, its filters are the reference.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -33,7 +33,7 @@ fn walk(sources: &[PathBuf], options: WalkOptions) -> (Vec<String>, Vec<WalkFail
     while let Some(item) = walker.next() {
         match item {
             Ok(item) => {
-                // What it names can be opened.
+                // The returned path can be opened.
                 let root = &walker.roots()[item.root];
                 assert!(root.stat(&item.source).unwrap().is_some());
                 let slash = if item.entry.kind == EntryKind::Directory { "/" } else { "" };
@@ -175,7 +175,7 @@ fn a_peers_sources_stay_beneath_the_root() {
         ("sub/../y", &["y"]),
         ("in/", &[".", "x"]),
         ("in/x", &["x"]),
-        // A link is moved as a link.
+        // A link is transferred as a link.
         ("up", &["up"]),
         ("abs", &["abs"]),
         ("", &[".", "abs", "in", "sub", "sub/x", "up", "y"]),
@@ -234,7 +234,7 @@ fn a_list_of_names_brings_the_directories_on_the_way() {
     assert!(!failed.is_empty() && failed.iter().all(|f| f.is_source));
 }
 
-/// What rsync would move, sorted.
+/// The names that rsync would transfer, sorted.
 fn rsync(source: &Path, rules: &[&str]) -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
     let mut command = Command::new("rsync");

@@ -1,5 +1,5 @@
 //! The emulator in thirty lines: `cargo run --example emulate -- 1gbit 100ms COMMAND...` runs a
-//! command on one of two hosts with such a path between them; `iperf3 -s` runs on the other.
+//! command on one of two hosts connected by such a path; `iperf3 -s` runs on the other.
 
 use packtrain_emu::{Plan, Topology, child, supervise};
 use packtrain_link::{Limit, LinkConfig, LossConfig, QueueConfig};

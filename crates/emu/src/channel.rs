@@ -1,4 +1,4 @@
-//! What the two processes of an emulation tell each other: a line of JSON a message.
+//! The messages between the two processes of an emulation: one line of JSON each.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,35 +11,35 @@ use serde::{Deserialize, Serialize};
 use crate::error::EmuError;
 use crate::report::Report;
 
-/// From the caller's process to the emulation's.
+/// From the caller's process to the emulator's.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// The first: who asks, and what he wants kept for the child.
+    /// The first message: the caller's process id and its payload for the child.
     Hello {
         /// Process id of the caller.
         pid: u32,
-        /// Whatever the caller needs to know again.
+        /// Opaque data of the caller.
         payload: String,
     },
     /// A signal for the program.
     Signal(i32),
 }
 
-/// From the emulation's process to the caller's.
+/// From the emulator's process to the caller's.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The program ended.
     Ended {
         /// Its exit code, 128 + n after signal n.
         code: i32,
-        /// How the emulation went.
+        /// The report of the emulation.
         report: Box<Report>,
     },
-    /// There is no emulation.
+    /// The emulation failed.
     Failed(Failure),
 }
 
-/// An [`EmuError`] on its way.
+/// An [`EmuError`] in transfer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Failure {
     /// See [`EmuError::Forbidden`].
@@ -78,26 +78,26 @@ impl From<Failure> for EmuError {
     }
 }
 
-/// One end.
+/// One end of the channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     reader: BufReader<UnixStream>,
 }
 
 impl Channel {
-    /// An end of a pair of sockets.
+    /// One end of a socket pair.
     pub(crate) fn new(stream: UnixStream) -> Self {
         Self { reader: BufReader::new(stream) }
     }
 
-    /// Sends a message. A dead peer is found out by reading.
+    /// Sends a message. A closed peer is detected when reading.
     pub(crate) fn send(&mut self, message: &impl Serialize) {
         let mut line = serde_json::to_vec(message).unwrap_or_default();
         line.push(b'\n');
         let _ = self.reader.get_mut().write_all(&line);
     }
 
-    /// Waits for the next message; none when the other end is gone.
+    /// Waits for the next message; none when the peer has closed.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> Option<M> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line).ok()?;
@@ -111,7 +111,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Waits until one of these can be read (or has ended), at most for `millis`; says which.
+/// Waits at most `millis` until one of these is readable or closed, and returns which are.
 pub(crate) fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], millis: Option<u32>) -> [bool; N] {
     let mut polls = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let limit = millis.map(|ms| Timespec {

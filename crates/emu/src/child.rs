@@ -1,5 +1,5 @@
-//! The emulation's own process: sets up while it has one thread, runs the engine in a second,
-//! looks after the programs, and leaves nothing behind.
+//! The emulator's process: sets up namespaces and devices while it has one thread, runs the engine
+//! in a second, supervises the programs, and cleans up.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use crate::channel::{Channel, Reply, Request, wait};
 use crate::control_socket::ControlSocket;
 use crate::engine::{Counts, Engine};
 use crate::error::{EmuError, Tried};
-use crate::hosts::{self, Host, Made, Wishes};
+use crate::hosts::{self, CreatedHosts, Host, HostOptions};
 use crate::namespace::{self, Away};
 use crate::parent::VARIABLE;
 use crate::plan::Plan;
@@ -24,10 +24,10 @@ use crate::summary;
 use crate::sys::{self, Signals};
 use crate::topology::Topology;
 
-/// How long the far program may take until something listens there.
+/// Maximum time until the background programs listen.
 const LISTENER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The emulation's process, before it has set up anything.
+/// The emulator's process before any set-up.
 #[derive(Debug)]
 pub struct Child {
     channel: Channel,
@@ -35,11 +35,11 @@ pub struct Child {
     payload: String,
 }
 
-/// This process as an emulation's, if [`crate::supervise`] started it.
+/// Returns this process as an emulator if [`crate::supervise`] started it.
 ///
 /// # Errors
 ///
-/// When it seems so but is not true.
+/// If the environment names a channel that is not one.
 pub fn child() -> Result<Option<Child>, EmuError> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let number = text.to_str().and_then(|text| text.parse().ok());
@@ -53,12 +53,12 @@ pub fn child() -> Result<Option<Child>, EmuError> {
 }
 
 impl Child {
-    /// What the caller gave [`crate::supervise`].
+    /// The payload passed to [`crate::supervise`].
     pub fn payload(&self) -> &str {
         &self.payload
     }
 
-    /// Runs an emulation and tells the caller how it went. This process must have one thread.
+    /// Runs an emulation and reports to the caller. This process must have one thread.
     pub fn run(mut self, plan: &Plan) {
         let reply = match self.emulate(plan) {
             Ok(reply) => reply,
@@ -82,17 +82,25 @@ impl Child {
         ])
         .tried("signals")?;
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).tried("prctl")?;
-        // Its address belongs to the namespace in which callers look for it.
+        // The address belongs to the network namespace in which callers connect.
         let control_socket = ControlSocket::open(self.caller)?;
         let away = namespace::leave()?;
-        let wishes =
-            Wishes { kind: plan.device, per_packet: plan.per_packet, buffers: plan.buffers };
-        let Made { mut hosts, devices, kind } = hosts::make(&plan.topology, &away, wishes)?;
+        let options =
+            HostOptions { kind: plan.device, per_packet: plan.per_packet, buffers: plan.buffers };
+        let CreatedHosts { mut hosts, devices, kind } =
+            hosts::make(&plan.topology, &away, options)?;
         let environment = Environment::new(&plan.topology);
         let runner = Runner::start(plan, devices)?;
         let mut programs = Programs::new(environment, away.user.is_some());
-        let code =
-            self.look_after(plan, on, &hosts, &away, &signals, &control_socket, &mut programs);
+        let code = self.supervise_programs(
+            plan,
+            on,
+            &hosts,
+            &away,
+            &signals,
+            &control_socket,
+            &mut programs,
+        );
         programs.end_all();
         let counts = runner.stop();
         let code = code?;
@@ -100,9 +108,9 @@ impl Child {
         Ok(Reply::Ended { code, report: Box::new(report) })
     }
 
-    /// Starts the programs and waits for the one that counts.
+    /// Starts the programs and waits for the main program.
     #[allow(clippy::too_many_arguments)]
-    fn look_after(
+    fn supervise_programs(
         &mut self,
         plan: &Plan,
         on: usize,
@@ -127,26 +135,26 @@ impl Child {
             if let Some(code) = programs.reap() {
                 return Ok(code);
             }
-            let [told, signalled, knocked] =
+            let [caller_ready, signal_ready, visitor_ready] =
                 wait([self.channel.as_fd(), signals.fd.as_fd(), control_socket.as_fd()], None);
-            while signalled && signals.next().is_some() {}
-            if told {
+            while signal_ready && signals.next().is_some() {}
+            if caller_ready {
                 match self.channel.receive() {
                     Some(Request::Signal(number)) => programs.signal(number),
                     Some(Request::Hello { .. }) => {}
-                    // The caller is dead: so is everything here.
+                    // The caller has ended: end the emulation.
                     None => return Ok(128 + libc::SIGKILL),
                 }
             }
-            if knocked {
+            if visitor_ready {
                 control_socket.answer(hosts, away, programs.environment());
             }
         }
     }
 }
 
-/// Waits until something listens on every host where a program was started for others to reach,
-/// or the program has ended, or patience has.
+/// Waits until a socket listens on every host with a background program, the program has ended, or
+/// the time limit has passed.
 fn await_listeners(programs: &mut Programs, started: &[u32]) {
     let start = clock::now();
     while clock::now().since(start) < LISTENER_TIMEOUT {
@@ -182,24 +190,25 @@ impl Runner {
         let (topology, record) = (plan.topology.clone(), plan.record.clone());
         let tick = plan.tick.unwrap_or_else(|| topology.tick());
         let (stopped, woken) = (Arc::clone(&stop), Arc::clone(&wake));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let work = move || {
             let engine = Engine::new(&topology, devices, record.as_deref());
             let engine = match engine {
                 Ok(engine) => engine,
                 Err(error) => {
-                    let _ = tell.send(Err(error));
+                    let _ = sender.send(Err(error));
                     return Err(EmuError::Died("it never started".to_owned()));
                 }
             };
-            let _ = tell.send(Ok(()));
-            // Without it the hosts have no network and COMMAND might wait for ever: a panic ends all.
+            let _ = sender.send(Ok(()));
+            // Without the engine the hosts have no network and the program might wait forever: a
+            // panic ends the process.
             let _guard = AbortOnPanic;
             Ok(engine.run(tick, &stopped, &woken))
         };
         let thread =
             std::thread::Builder::new().name("emulator".into()).spawn(work).tried("a thread")?;
-        match told.recv() {
+        match receiver.recv() {
             Ok(Ok(())) => Ok(Self { stop, wake, thread }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(EmuError::Died("its thread".to_owned())),

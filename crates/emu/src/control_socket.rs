@@ -1,5 +1,5 @@
-//! The control socket of a running emulation: a socket whose address no file has and that ends with
-//! the process. Its name tells users and processes apart.
+//! The control socket of a running emulation: an abstract socket address, which no file holds and
+//! which ends with the process. Its name contains the user id and process id.
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -21,18 +21,19 @@ use crate::hosts::Host;
 use crate::namespace::Away;
 use crate::programs::Environment;
 
-/// How long either side waits for the other's few bytes.
+/// Timeout of either side for the other's message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the emulation waits for a visitor's words: signals and ends of programs wait with it.
-const LISTEN: Duration = Duration::from_millis(100);
-/// The longest answer.
+/// Timeout of the emulator for a visitor's request. Signals and ends of programs wait meanwhile.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(100);
+/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// Where other processes ask to be let in.
+/// The socket on which other processes ask to enter.
 #[derive(Debug)]
 pub(crate) struct ControlSocket(UnixListener);
 
-/// What a visitor is told; with it go the namespaces, the user's first if there is one.
+/// The reply to a visitor. The namespaces are sent with it, the user namespace first if there is
+/// one.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     hosts: Vec<String>,
@@ -42,7 +43,7 @@ struct Answer {
 }
 
 impl ControlSocket {
-    /// Opens it for the emulation that process `caller` asked for.
+    /// Opens the socket for the emulation that process `caller` started.
     pub(crate) fn open(caller: u32) -> Result<Self, EmuError> {
         let name = format!("{}{caller}", prefix());
         let address = SocketAddr::from_abstract_name(name).tried("a socket's name")?;
@@ -51,11 +52,11 @@ impl ControlSocket {
         Ok(Self(listener))
     }
 
-    /// Lets one visitor in.
+    /// Serves one visitor.
     pub(crate) fn answer(&self, hosts: &[Host], away: &Away, environment: &Environment) {
         if let Ok((stream, _)) = self.0.accept() {
-            // Whoever asks badly gets nothing.
-            let _ = greet(stream, hosts, away, environment);
+            // An invalid request gets no reply.
+            let _ = serve_visitor(stream, hosts, away, environment);
         }
     }
 }
@@ -66,20 +67,20 @@ impl AsFd for ControlSocket {
     }
 }
 
-fn greet(
+fn serve_visitor(
     mut stream: UnixStream,
     hosts: &[Host],
     away: &Away,
     environment: &Environment,
 ) -> std::io::Result<()> {
-    // An abstract name is open to everybody.
+    // Every user can connect to an abstract name.
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
     if peer.uid != rustix::process::geteuid() {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LISTEN))?;
-    stream.set_write_timeout(Some(LISTEN))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut name = [0; 256];
     let len = stream.read(&mut name)?;
     let host = hosts.iter().find(|host| host.name.as_bytes() == &name[..len]);
@@ -104,14 +105,14 @@ fn greet(
     Ok(())
 }
 
-/// Goes into a running emulation: the calling process, which must have one thread, is on `host`
-/// afterwards, and has what programs there find in their environment. `pid` is the process that
-/// asked for the emulation; none: the only one that runs.
+/// Enters a running emulation: moves the calling process, which must have one thread, to `host` and
+/// returns the environment of the programs there. `pid` is the process that started the emulation;
+/// none: the only one that runs.
 ///
 /// # Errors
 ///
-/// [`EmuError::NotFound`] when there is none, or none of this id, or several, or no such host;
-/// [`EmuError::System`] when the kernel does not let us in.
+/// [`EmuError::NotFound`] if there is none, none with this id, several, or no such host;
+/// [`EmuError::System`] if the kernel refuses.
 pub fn enter(host: &str, pid: Option<u32>) -> Result<Vec<(String, String)>, EmuError> {
     let pid = pid.map_or_else(only, Ok)?;
     let name = format!("{}{pid}", prefix());
@@ -125,7 +126,7 @@ pub fn enter(host: &str, pid: Option<u32>) -> Result<Vec<(String, String)>, EmuE
     }
     stream.set_read_timeout(Some(REPLY_TIMEOUT)).tried("a socket")?;
     stream.write_all(host.as_bytes()).tried("a socket")?;
-    let (answer, namespaces) = hear(&stream).tried(format!("the emulation of {pid}"))?;
+    let (answer, namespaces) = read_reply(&stream).tried(format!("the emulation of {pid}"))?;
     if !answer.found {
         let hosts = answer.hosts.join(", ");
         return Err(EmuError::NotFound(format!("there is no host {host:?}; there are {hosts}")));
@@ -138,13 +139,13 @@ pub fn enter(host: &str, pid: Option<u32>) -> Result<Vec<(String, String)>, EmuE
         rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(kind)).tried("setns")?;
     }
     if answer.user {
-        // As programs of the emulation itself have them; most need none.
+        // The programs of the emulation have these capabilities too; most need none.
         let _ = crate::sys::lend_capabilities();
     }
     Ok(answer.environment)
 }
 
-/// Processes of this user that asked for an emulation that runs now.
+/// Processes of this user that started an emulation that still runs.
 pub fn running() -> Vec<u32> {
     let table = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
     let start = format!("@{}", prefix());
@@ -157,7 +158,7 @@ pub fn running() -> Vec<u32> {
     pids
 }
 
-fn hear(stream: &UnixStream) -> std::io::Result<(Answer, Vec<OwnedFd>)> {
+fn read_reply(stream: &UnixStream) -> std::io::Result<(Answer, Vec<OwnedFd>)> {
     let mut text = vec![0; MAX_REPLY_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

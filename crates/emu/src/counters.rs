@@ -1,4 +1,4 @@
-//! What went over a wire and what became of it.
+//! Counters of the packets of a wire.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 /// Counters of one wire.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WireCounters {
-    /// Packets that arrived at it.
+    /// Packets offered.
     pub(crate) offered: u64,
-    /// Their bytes.
+    /// Bytes offered.
     pub(crate) offered_bytes: u64,
-    /// Packets that left it.
+    /// Packets delivered.
     pub(crate) delivered: u64,
-    /// Their bytes.
+    /// Bytes delivered.
     pub(crate) delivered_bytes: u64,
-    /// Packets that died, by cause.
+    /// Packets dropped, by cause.
     dropped: [u64; CAUSES.len()],
-    /// The longest wait in the queue.
+    /// Maximum wait in the queue.
     pub(crate) longest_queue: Duration,
     span: Option<(Time, Time)>,
     second: (u64, u64),
@@ -35,31 +35,31 @@ const CAUSES: [(DropCause, &str); 6] = [
     (DropCause::Down, "down"),
 ];
 
-/// The word for a cause in records and reports.
+/// The name of a cause in records and reports.
 pub(crate) fn word(cause: DropCause) -> &'static str {
     CAUSES.iter().find(|(other, _)| *other == cause).map_or("other", |(_, word)| word)
 }
 
-/// The word, if it is one for a cause.
+/// The name, if it is that of a cause.
 pub(crate) fn known(text: &str) -> Option<&'static str> {
     CAUSES.iter().find(|(_, word)| *word == text).map(|(_, word)| *word)
 }
 
 impl WireCounters {
-    /// Packets arrive at the wire.
+    /// Counts packets offered.
     pub(crate) fn offer(&mut self, packets: u32, bytes: u64) {
         self.offered += u64::from(packets);
         self.offered_bytes += bytes;
     }
 
-    /// Packets died on it.
+    /// Counts packets dropped.
     pub(crate) fn drop(&mut self, cause: DropCause, packets: u32) {
         if let Some(i) = CAUSES.iter().position(|(other, _)| *other == cause) {
             self.dropped[i] += u64::from(packets);
         }
     }
 
-    /// Packets leave it, the last of them at `last`.
+    /// Counts packets delivered, the last at `last`.
     pub(crate) fn deliver(&mut self, first: Time, last: Time, packets: u32, bytes: u64) {
         self.delivered += u64::from(packets);
         self.delivered_bytes += bytes;
@@ -73,7 +73,7 @@ impl WireCounters {
         self.busiest = self.busiest.max(self.second.1);
     }
 
-    /// Packets that died, by cause; all causes that a link has.
+    /// Packets dropped, for each cause that a link has.
     pub(crate) fn drops(&self) -> BTreeMap<String, u64> {
         let named = CAUSES.iter().zip(self.dropped).filter(|((c, _), _)| *c != DropCause::Host);
         named.map(|((_, word), count)| ((*word).to_owned(), count)).collect()
@@ -87,7 +87,7 @@ impl WireCounters {
         DataRate::from_bytes_over(ByteCount(self.delivered_bytes), end.since(start))
     }
 
-    /// The rate of the busiest second, or the mean where all took less than one.
+    /// The rate of the busiest second, or the mean if all packets took less than a second.
     pub(crate) fn busiest_rate(&self) -> DataRate {
         let busiest = DataRate::from_bytes_over(ByteCount(self.busiest), Duration::from_secs(1));
         busiest.max(self.mean_rate())

@@ -1,4 +1,4 @@
-//! Where packets of a host come out of its kernel and go in again.
+//! The device on which packets leave a host's kernel and return to it.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,22 +12,22 @@ use crate::merge::Batch;
 use crate::packet::Packet;
 use crate::store::Store;
 
-/// One end of a device, or a packet socket at the other end of a pair.
+/// A TUN device, or a packet socket at the outer end of a veth pair.
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: OwnedFd,
-    /// Ethernet addresses to put before what is written, none for a TUN.
+    /// The Ethernet header of written packets, none for a TUN device.
     frame: Option<[u8; ETHERNET]>,
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) enum Read {
     /// A packet.
     Packet(Rc<Packet>),
-    /// Something that is not for us: not IPv4.
+    /// A packet that is not IPv4.
     Other,
-    /// Nothing now.
+    /// No packet is waiting.
     Empty,
 }
 
@@ -37,7 +37,7 @@ impl Device {
         Self { fd, frame: None }
     }
 
-    /// A packet socket on one end of a pair whose other end has the address `host`.
+    /// A packet socket on one end of a veth pair whose other end has the address `host`.
     pub(crate) fn packet(fd: OwnedFd, own: [u8; 6], host: [u8; 6]) -> Self {
         let mut frame = [0; ETHERNET];
         frame[..6].copy_from_slice(&host);
@@ -60,7 +60,7 @@ impl Device {
         })
     }
 
-    /// Writes what is in a batch as one packet.
+    /// Writes the packets of a batch as one packet.
     pub(crate) fn write(&self, batch: &Batch) -> io::Result<()> {
         let mut head = [0; MAX_HEADER_BYTES];
         let len = batch.compose(&mut head);
@@ -71,8 +71,8 @@ impl Device {
         slices.push(IoSlice::new(&head[..len]));
         for Run { piece, .. } in batch.runs() {
             let packet = &piece.packet;
-            let (start, end) = packet.layout.places(piece.from, piece.from + piece.count);
-            // One that is alone has its headers up to TCP in `head`, one of several all of them.
+            let (start, end) = packet.layout.offsets(piece.from, piece.from + piece.count);
+            // For a single run `head` has the headers up to TCP; for several it has all headers.
             let start = if batch.runs().len() > 1 { len } else { start };
             slices.extend(packet.slices(start, end));
         }

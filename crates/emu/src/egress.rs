@@ -1,8 +1,7 @@
-//! What has left a link for a host and waits for its time.
+//! The packets that have left a link for a host and wait for their delivery time.
 //!
-//! Segments of one super-packet that follow each other stay together, so that the host gets them
-//! with one write, at the nominal time of the last; but none waits longer for that than a given
-//! span.
+//! Consecutive segments of one super-packet are kept together, so that the host gets them with one
+//! write, at the nominal time of the last. No segment waits longer for this than a given time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,22 +14,22 @@ use crate::packet::Piece;
 /// Segments to be written as one packet.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// What they are.
+    /// The segments.
     pub(crate) piece: Piece,
-    /// When the first arrives.
+    /// Arrival of the first.
     pub(crate) first: Time,
-    /// When the last arrives.
+    /// Arrival of the last.
     pub(crate) last: Time,
 }
 
-/// Something in the order of its time, and among equals of its coming.
+/// An entry ordered by time, and among equal times by insertion.
 #[derive(Debug)]
 pub(crate) struct Timed<T> {
     /// The time.
     pub(crate) at: Time,
-    /// The order of coming.
+    /// The order of insertion.
     pub(crate) order: u64,
-    /// What.
+    /// The entry.
     pub(crate) what: T,
 }
 
@@ -54,25 +53,25 @@ impl<T> Ord for Timed<T> {
     }
 }
 
-/// Arrivals of one host.
+/// The pending arrivals of one host.
 #[derive(Debug)]
 pub(crate) struct Egress {
     hold: Duration,
     open: Option<Run>,
-    /// Those that came in the order of their times: nearly all.
+    /// Entries that were added in the order of their times: nearly all.
     ready: VecDeque<Timed<Run>>,
-    /// Those that overtook others.
+    /// Entries that overtook others.
     early: BinaryHeap<Reverse<Timed<Run>>>,
     order: u64,
 }
 
 impl Egress {
-    /// Nothing yet; no segment waits longer than `hold` for others.
+    /// Empty; no segment waits longer than `hold` for others.
     pub(crate) fn new(hold: Duration) -> Self {
         Self { hold, open: None, ready: VecDeque::new(), early: BinaryHeap::new(), order: 0 }
     }
 
-    /// Segments arrive at these times.
+    /// Adds segments that arrive at these times.
     pub(crate) fn push(&mut self, mut pace: Pace, mut piece: Piece) {
         loop {
             let joined = self.join(pace, &piece);
@@ -93,8 +92,8 @@ impl Egress {
         }
     }
 
-    /// Tells when the next arrival is at the earliest, none if it is not known: what cannot be
-    /// joined with it stops waiting for it.
+    /// Sets the earliest time of the next arrival, none if unknown. The open run closes if the next
+    /// arrival cannot join it.
     pub(crate) fn expect(&mut self, next: Option<Time>) {
         let hold = self.hold;
         let done = |run: &Run| {
@@ -106,7 +105,7 @@ impl Egress {
         }
     }
 
-    /// The next that is due.
+    /// Removes the next run that is due.
     pub(crate) fn due(&mut self, now: Time) -> Option<Run> {
         if self.open.as_ref().is_some_and(|run| run.first + self.hold <= now) {
             self.close();
@@ -128,13 +127,13 @@ impl Egress {
         self.ready.front().map(|run| run.at).into_iter().chain(early).min()
     }
 
-    /// When the next is due.
+    /// The time at which the next run is due.
     pub(crate) fn next(&self) -> Option<Time> {
         let open = self.open.as_ref().map(|run| run.first + self.hold);
         open.into_iter().chain(self.soonest()).min()
     }
 
-    /// Joins the first segments of `piece` to the open run; says how many.
+    /// Joins the first segments of `piece` to the open run and returns how many.
     fn join(&mut self, pace: Pace, piece: &Piece) -> u32 {
         let Some(run) = &mut self.open else { return 0 };
         let (until, own) = (run.first + self.hold, &run.piece);
@@ -163,7 +162,7 @@ impl Egress {
     }
 }
 
-/// How many of `count` segments arrive until a time that is not before the first.
+/// How many of `count` segments arrive up to `until`, which must not be before the first.
 pub(crate) fn fit(pace: Pace, until: Time, count: u32) -> u32 {
     if pace.gap.is_zero() {
         return count;

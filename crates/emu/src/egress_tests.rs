@@ -32,7 +32,7 @@ fn pace(first: u64, gap: u64) -> Pace {
     Pace { first: at(first), gap: Duration::from_micros(gap) }
 }
 
-/// Everything in the order in which it is due: first segment, one after the last, time.
+/// All runs in the order in which they are due: first segment, end, time.
 fn all(egress: &mut Egress) -> Vec<(u32, u32, u64)> {
     let mut runs = Vec::new();
     while let Some(time) = egress.next() {

@@ -1,7 +1,7 @@
-//! The loop that moves packets: from the hosts into the links, from the links into the hosts.
+//! The loop that moves packets from the hosts into the links and from the links into the hosts.
 //!
-//! Arrival is when a packet was read, departure what the link's arithmetic gives; being late
-//! with a delivery changes no other. One thread does it all, without locks.
+//! The arrival time is the time of the read, the departure time is the result of the link's
+//! arithmetic. A late delivery therefore shifts no other. One thread does it all, without locks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,14 +24,14 @@ use crate::store::Store;
 use crate::ticker::Ticker;
 use crate::topology::Topology;
 
-/// Packets read of one host before the others and what is due get their turn.
-const TURN: usize = 64;
-/// How long a segment may wait for those behind it in the same super-packet.
-const HOLD: Duration = Duration::from_micros(200);
-/// When to look again at a link that had something due and gave nothing.
-const AGAIN: Duration = Duration::from_micros(1);
+/// Maximum packets read from one host before the other hosts and due deliveries are served.
+const MAX_READS_PER_TURN: usize = 64;
+/// Maximum time that a segment waits for those behind it in the same super-packet.
+const MAX_HOLD: Duration = Duration::from_micros(200);
+/// Delay before a link is polled again that had a decision due and released nothing.
+const RETRY_DELAY: Duration = Duration::from_micros(1);
 
-/// What runs an emulation.
+/// The state of a running emulation.
 pub(crate) struct Engine {
     epoch: Time,
     lanes: Vec<Lane>,
@@ -39,19 +39,19 @@ pub(crate) struct Engine {
     routes: Vec<Vec<Option<usize>>>,
     /// Node of each address in 10.77.0.0/24.
     owners: Vec<Option<usize>>,
-    /// What is about to be written.
+    /// The batch being written.
     batch: Batch,
     store: Store,
     recorder: Option<Recorder>,
-    /// Counts what came to routers, for the order among equal times.
+    /// Counts the packets that arrived at routers: the order among equal times.
     order: u64,
 }
 
-/// What reading gave.
-struct Took {
-    /// Packets, super-packets counted once.
+/// The result of reading all hosts once.
+struct ReadResult {
+    /// Packets; a super-packet counts once.
     packets: u64,
-    /// Whether nothing was left.
+    /// Whether no packet was left waiting.
     all: bool,
 }
 
@@ -59,10 +59,10 @@ struct Took {
 struct Lane {
     link: Link<Piece>,
     to: usize,
-    /// When it wants to decide something: only queues that decide later than at the offer.
+    /// The time of the next decision, only for queues that decide after the offer.
     decides: Option<Time>,
-    /// Whether it is such a queue.
-    late_decider: bool,
+    /// Whether the queue decides after the offer.
+    decides_after_offer: bool,
     counters: WireCounters,
     lateness: Lateness,
 }
@@ -70,31 +70,31 @@ struct Lane {
 /// A node.
 struct Port {
     device: Option<Device>,
-    /// What it takes for itself.
+    /// Packets for this host.
     egress: Egress,
-    /// What goes on from here.
+    /// Packets to be forwarded.
     transit: BinaryHeap<Reverse<Timed<(Pace, Piece)>>>,
     write_failures: u64,
     unroutable: u64,
 }
 
-/// What it counted.
+/// The counters of an engine.
 pub(crate) struct Counts {
-    /// Of each wire: what went over it, and how late its deliveries to hosts were.
+    /// For each wire its counters and the lateness of its deliveries to hosts.
     pub(crate) wires: Vec<(WireCounters, Lateness)>,
-    /// Of each node: packets that could not be written, and packets for nobody.
+    /// For each node the packets whose write failed and the unroutable packets.
     pub(crate) nodes: Vec<(u64, u64)>,
-    /// How long it ran.
+    /// Running time.
     pub(crate) ran: Duration,
-    /// Processor time of the thread that did it.
+    /// Processor time of the engine's thread.
     pub(crate) cpu: Duration,
-    /// Why there is no record, or only a part.
+    /// Why the record is missing or incomplete.
     pub(crate) record_error: Option<std::io::Error>,
 }
 
 impl Engine {
-    /// An engine for this network; `devices` has one for each host. `record` is where to keep
-    /// what happens.
+    /// An engine for this network, with the device of each host in `devices`. `record` is the path
+    /// prefix of the record.
     pub(crate) fn new(
         topology: &Topology,
         devices: Vec<Option<Device>>,
@@ -104,13 +104,13 @@ impl Engine {
             link: Link::new(wire.config.clone()),
             to: wire.to,
             decides: None,
-            late_decider: matches!(wire.config.queue, QueueConfig::CoDel(_)),
+            decides_after_offer: matches!(wire.config.queue, QueueConfig::CoDel(_)),
             counters: WireCounters::default(),
             lateness: Lateness::new(),
         };
         let port = |device| Port {
             device,
-            egress: Egress::new(HOLD),
+            egress: Egress::new(MAX_HOLD),
             transit: BinaryHeap::new(),
             write_failures: 0,
             unroutable: 0,
@@ -136,8 +136,8 @@ impl Engine {
         })
     }
 
-    /// Runs until `stop` is set (and `wake` is readable).
-    /// `tick` apart are its wake-ups where there is much to do.
+    /// Runs until `stop` is set (and `wake` is readable). Under load its wake-ups are one `tick`
+    /// apart.
     pub(crate) fn run(
         mut self,
         tick: Duration,
@@ -149,7 +149,7 @@ impl Engine {
         while !stop.load(Ordering::Acquire) {
             self.depart();
             done += self.deliver();
-            let Took { packets, all } = self.read();
+            let ReadResult { packets, all } = self.read();
             done += packets;
             if !all {
                 continue;
@@ -174,12 +174,12 @@ impl Engine {
         }
     }
 
-    /// Time since the start: what links count.
+    /// Time since the start, the clock of the links.
     fn now(&self) -> Time {
         Time::ZERO + clock::now().since(self.epoch)
     }
 
-    /// Lets links decide what they decide by the clock, and routers pass on what is there.
+    /// Runs the due decisions of links and forwards the packets that have arrived at routers.
     fn depart(&mut self) {
         let now = self.now();
         loop {
@@ -204,11 +204,11 @@ impl Engine {
         }
         self.drain(wire);
         let decides = &mut self.lanes[wire].decides;
-        *decides = decides.map(|due| due.max(now + AGAIN));
+        *decides = decides.map(|due| due.max(now + RETRY_DELAY));
     }
 
-    /// Offers what a router has next to the next link: those of its segments that are there, and
-    /// that come before what else it has.
+    /// Offers the first packet in transit at a router to its next link: the segments that have
+    /// arrived and that come before the router's other packets.
     fn pass_on(&mut self, node: usize, now: Time) {
         let Some(Reverse(Timed { what: (pace, mut piece), order, .. })) =
             self.ports[node].transit.pop()
@@ -227,13 +227,13 @@ impl Engine {
         self.forward(node, target, pace, piece);
     }
 
-    /// Takes what a link has decided.
+    /// Takes the packets that a link has released.
     fn drain(&mut self, wire: usize) {
         while let Some((pace, piece)) = self.poll(wire, Time::MAX) {
             self.arrive(wire, pace, piece);
         }
         let lane = &mut self.lanes[wire];
-        lane.decides = lane.late_decider.then(|| lane.link.poll_timeout()).flatten();
+        lane.decides = lane.decides_after_offer.then(|| lane.link.poll_timeout()).flatten();
         self.ports[lane.to].egress.expect(lane.decides);
     }
 
@@ -244,7 +244,7 @@ impl Engine {
         lane.link.poll_departure(until, &mut watch)
     }
 
-    /// Packets will be at the end of a wire: for its host, or to go on.
+    /// Queues packets that arrive at the end of a wire, for delivery or for forwarding.
     fn arrive(&mut self, wire: usize, pace: Pace, piece: Piece) {
         let node = self.lanes[wire].to;
         if self.owner(&piece) == Some(node) {
@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Offers packets to the next wire on their way.
+    /// Offers packets to the next wire of their route.
     fn forward(&mut self, node: usize, target: Option<usize>, pace: Pace, mut piece: Piece) {
         let Some(wire) = target.and_then(|target| self.routes[node][target]) else {
             self.ports[node].unroutable += u64::from(piece.count());
@@ -274,7 +274,7 @@ impl Engine {
         self.drain(wire);
     }
 
-    /// Hands to the hosts what is due; says how many packets, super-packets counted once.
+    /// Delivers the due packets to the hosts and returns how many; a super-packet counts once.
     fn deliver(&mut self) -> u64 {
         let mut packets = 0;
         let mut now = self.now();
@@ -283,7 +283,7 @@ impl Engine {
                 packets += 1;
                 if let Err(run) = self.batch.add(run) {
                     now = self.write(node);
-                    // An empty batch takes whatever comes.
+                    // An empty batch accepts any run.
                     let _ = self.batch.add(run);
                 }
             }
@@ -294,7 +294,7 @@ impl Engine {
         packets
     }
 
-    /// Writes the batch and says what time it is then.
+    /// Writes the batch and returns the time after the write.
     fn write(&mut self, node: usize) -> Time {
         let port = &mut self.ports[node];
         let written = port.device.as_ref().is_none_or(|device| device.write(&self.batch).is_ok());
@@ -313,18 +313,18 @@ impl Engine {
         now
     }
 
-    /// Counts what has left its wire.
+    /// Counts packets delivered by their wire.
     fn account(&mut self, piece: &Piece, pace: Pace) {
         let last = pace.time(piece.count - 1);
         let counters = &mut self.lanes[piece.wire].counters;
         counters.deliver(pace.first, last, piece.count, piece.bytes());
     }
 
-    /// Reads what hosts send.
-    fn read(&mut self) -> Took {
-        let mut took = Took { packets: 0, all: true };
+    /// Reads the packets that hosts send.
+    fn read(&mut self) -> ReadResult {
+        let mut result = ReadResult { packets: 0, all: true };
         for node in 0..self.ports.len() {
-            for turn in 0..TURN {
+            for turn in 0..MAX_READS_PER_TURN {
                 let Some(device) = &self.ports[node].device else { break };
                 match device.read(&mut self.store) {
                     Ok(Read::Packet(packet)) => {
@@ -339,14 +339,14 @@ impl Engine {
                     Ok(Read::Other) => self.ports[node].unroutable += 1,
                     Ok(Read::Empty) | Err(_) => break,
                 }
-                took.packets += 1;
-                took.all &= turn + 1 < TURN;
+                result.packets += 1;
+                result.all &= turn + 1 < MAX_READS_PER_TURN;
             }
         }
-        took
+        result
     }
 
-    /// When there is something to do without anybody sending.
+    /// The time of the next event that does not depend on a read.
     fn next(&self) -> Option<Time> {
         let decisions = self.lanes.iter().filter_map(|lane| lane.decides);
         let ports = self.ports.iter();
@@ -364,7 +364,7 @@ impl Engine {
     }
 }
 
-/// Notes what a link does to packets.
+/// Records what a link does with its packets.
 struct Watch<'a> {
     wire: usize,
     counters: &'a mut WireCounters,

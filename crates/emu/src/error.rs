@@ -1,47 +1,47 @@
-//! What can go wrong before and while an emulation runs.
+//! Errors before and during an emulation.
 
 use std::io;
 
-/// Why there is no emulation.
+/// Why an emulation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EmuError {
-    /// The system does not let this user make network namespaces.
+    /// The system does not let this user create network namespaces.
     #[error(
         "this system does not let this user make network namespaces ({0}): run as root, or allow \
          unprivileged user namespaces (sysctl user.max_user_namespaces, \
          kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
     )]
     Forbidden(String),
-    /// The values make no network.
+    /// The values do not describe a valid network.
     #[error("{0}")]
     Topology(String),
-    /// No running emulation, or none that fits, or several.
+    /// No emulation runs, none matches, or several do.
     #[error("{0}")]
     NotFound(String),
-    /// A program that was to run could not be started.
+    /// A program could not be started.
     #[error("{program}: {source}")]
     Start {
         /// Its name.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The emulation's own process ended without a word.
+    /// The emulator's process ended without a message.
     #[error("the emulation ended without a report: {0}")]
     Died(String),
-    /// Something else that the system refused.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Names what was tried.
+/// Adds what was attempted to an error.
 pub(crate) trait Tried<T> {
-    /// The same result, with what was tried in its error.
+    /// The same result with `what` in its error.
     fn tried(self, what: impl Into<String>) -> Result<T, EmuError>;
 }
 

@@ -1,18 +1,17 @@
 //! Headers of packets from a device: the virtio header, perhaps Ethernet, IPv4, TCP or UDP.
 //!
-//! A super-packet has the headers of its first segment and says how large segments are. What is
-//! left of one after a drop gets headers of its own, by the rules by which the kernel cuts: IP
-//! length and identification, TCP sequence number and flags, UDP length, and the checksum, of
-//! which the pseudo-header's part stands in the packet until the receiving side (or nobody) fills
-//! in the rest.
+//! A super-packet has the headers of its first segment and the size of its segments. The rest after
+//! a drop gets its own headers by the kernel's rules for segmentation: IP length and
+//! identification, TCP sequence number and flags, UDP length, and the checksum. Of the checksum the
+//! packet contains only the pseudo-header's part until the receiving side completes it, if it does.
 
 use std::net::Ipv4Addr;
 
-/// `struct virtio_net_hdr` before every packet.
+/// Length of `struct virtio_net_hdr`, which precedes every packet.
 pub(crate) const VIRTIO: usize = 10;
-/// An Ethernet header.
+/// Length of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
-/// The most that all headers take.
+/// Maximum length of all headers.
 pub(crate) const MAX_HEADER_BYTES: usize = VIRTIO + ETHERNET + 60 + 60;
 
 const NEEDS_CSUM: u8 = 1;
@@ -22,14 +21,14 @@ const GSO_ECN: u8 = 0x80;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// A packet that is none of ours.
+/// A packet that the emulator does not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Strange;
+pub(crate) struct UnsupportedPacket;
 
-/// What carries the segments.
+/// The kind of segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One packet, whatever it is.
+    /// One packet of any protocol.
     Single,
     /// A TCP super-packet.
     Tcp,
@@ -37,47 +36,47 @@ enum Kind {
     Udp,
 }
 
-/// Where everything in a packet is.
+/// The positions of the parts of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     kind: Kind,
-    /// Where the IP header starts in what was read.
+    /// Offset of the IP header in the read data.
     ip: usize,
-    /// Where TCP or UDP starts.
+    /// Offset of the TCP or UDP header.
     l4: usize,
     /// Bytes of headers of each segment, from IP on.
     pub(crate) headers: u32,
-    /// Bytes of payload in all.
+    /// Bytes of payload of all segments.
     payload: u32,
     /// Bytes of payload of each segment but the last.
     segment: u32,
-    /// How many segments.
+    /// Number of segments.
     pub(crate) count: u32,
-    /// To whom.
+    /// Destination address.
     pub(crate) target: Ipv4Addr,
 }
 
 impl Layout {
-    /// Reads the headers of a packet of `len` bytes that begins with `head`, with a link header
-    /// of `l2` bytes.
-    pub(crate) fn of(head: &[u8], len: usize, l2: usize) -> Result<Self, Strange> {
+    /// Parses the headers of a packet of `len` bytes that begins with `head`, with a link header of
+    /// `l2` bytes.
+    pub(crate) fn of(head: &[u8], len: usize, l2: usize) -> Result<Self, UnsupportedPacket> {
         let ip = VIRTIO + l2;
         let head = &head[..head.len().min(len)];
         if len < ip + 20 || head.len() < ip + 20 || head[ip] >> 4 != 4 {
-            return Err(Strange);
+            return Err(UnsupportedPacket);
         }
         if l2 == ETHERNET && head[VIRTIO + 12..VIRTIO + 14] != [8, 0] {
-            return Err(Strange);
+            return Err(UnsupportedPacket);
         }
         let ip_header = usize::from(head[ip] & 15) * 4;
         let l4 = ip + ip_header;
-        // Short frames may be padded: what counts is what IP says, unless it says nothing.
+        // Short frames may be padded, so the length is that of IP, unless that is zero.
         let total = match usize::from(read16(head, ip + 2)) {
             0 => len - ip,
             total => total,
         };
         if ip_header < 20 || total < ip_header || ip + total > len {
-            return Err(Strange);
+            return Err(UnsupportedPacket);
         }
         let target = Ipv4Addr::new(head[ip + 16], head[ip + 17], head[ip + 18], head[ip + 19]);
         let single = Self {
@@ -97,12 +96,12 @@ impl Layout {
                 (Kind::Tcp, usize::from(head[l4 + 12] >> 4) * 4)
             }
             (GSO_UDP_L4, UDP) if head.len() >= l4 + 8 => (Kind::Udp, 8),
-            _ => return Err(Strange),
+            _ => return Err(UnsupportedPacket),
         };
         let headers = ip_header + l4_header;
-        let least = if kind == Kind::Tcp { 20 } else { 8 };
-        if segment == 0 || l4_header < least || total <= headers || head.len() < ip + headers {
-            return Err(Strange);
+        let min_header = if kind == Kind::Tcp { 20 } else { 8 };
+        if segment == 0 || l4_header < min_header || total <= headers || head.len() < ip + headers {
+            return Err(UnsupportedPacket);
         }
         let payload = (total - headers) as u32;
         let count = payload.div_ceil(segment);
@@ -112,26 +111,26 @@ impl Layout {
         Ok(Self { kind, headers: headers as u32, payload, segment, count, ..single })
     }
 
-    /// Bytes of payload before segment `from` and before segment `to`.
+    /// The offsets in the payload of segments `from` and `to`.
     pub(crate) fn payload(&self, from: u32, to: u32) -> (u32, u32) {
         let at = |i: u32| if i >= self.count { self.payload } else { i * self.segment };
         (at(from), at(to))
     }
 
-    /// The same, as places in what was read.
-    pub(crate) fn places(&self, from: u32, to: u32) -> (usize, usize) {
+    /// The same, as offsets in the read data.
+    pub(crate) fn offsets(&self, from: u32, to: u32) -> (usize, usize) {
         let (a, b) = self.payload(from, to);
         let start = self.ip + self.headers as usize;
         (start + a as usize, start + b as usize)
     }
 
-    /// Where the IP header starts.
+    /// Offset of the IP header.
     pub(crate) const fn ip(&self) -> usize {
         self.ip
     }
 
-    /// Writes the headers of segments `from` to `to` as one packet, from those that were read,
-    /// to `out`; returns their length.
+    /// Writes to `out` the headers of segments `from` to `to` as one packet, derived from the
+    /// headers that were read, and returns their length.
     pub(crate) fn compose(
         &self,
         head: &[u8],
@@ -187,18 +186,18 @@ impl Layout {
     }
 }
 
-/// A single TCP packet with data that others of its connection may follow in one write.
+/// A single TCP packet with data, to which others of its connection may be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tcp {
     ip: usize,
     l4: usize,
-    /// Where the data starts.
+    /// Offset of the data.
     data: usize,
-    /// The number of its first byte.
+    /// Sequence number of its first byte.
     pub(crate) sequence: u32,
     /// Bytes of data.
     pub(crate) payload: u32,
-    /// Whether the sender wants it handed on at once.
+    /// Whether PSH is set.
     pub(crate) pushed: bool,
 }
 
@@ -206,8 +205,8 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
 impl Tcp {
-    /// The packet with this head, if it is one: data, no flags but ACK and PSH, its checksum
-    /// still open, no fragment.
+    /// The packet with this head, if it qualifies: data, no flags but ACK and PSH, an incomplete
+    /// checksum, no fragment.
     pub(crate) fn of(layout: &Layout, head: &[u8]) -> Option<Self> {
         let Layout { kind, ip, l4, payload, .. } = *layout;
         let plain = kind == Kind::Single && head.len() >= l4 + 20 && head[ip + 9] == TCP;
@@ -230,11 +229,11 @@ impl Tcp {
         })
     }
 
-    /// Whether all headers are as those of another packet, but for lengths, numbers, checksums
+    /// Whether all headers equal those of another packet, except for lengths, numbers, checksums
     /// and PSH.
-    pub(crate) fn alike(&self, head: &[u8], other: &Self, theirs: &[u8]) -> bool {
+    pub(crate) fn alike(&self, head: &[u8], other: &Self, other_head: &[u8]) -> bool {
         let Self { ip, l4, data, .. } = *self;
-        let same = |from: usize, to: usize| head[from..to] == theirs[from..to];
+        let same = |from: usize, to: usize| head[from..to] == other_head[from..to];
         (ip, l4, data) == (other.ip, other.l4, other.data)
             // Version, length and service; flags, time to live and protocol; addresses, IP's
             // options and ports; acknowledgement and data offset; window; TCP's options.
@@ -247,9 +246,9 @@ impl Tcp {
     }
 }
 
-/// Writes to `out` the headers of one packet with the data of several that follow each other, in
-/// all `payload` bytes: those of the first, and whether to push from the last. Both are
-/// [`Tcp`]. Returns their length.
+/// Writes to `out` the headers of one packet that has the data of several consecutive ones,
+/// `payload` bytes in all: the headers of the first, with PSH of the last. Both are [`Tcp`].
+/// Returns their length.
 pub(crate) fn join(
     first: &Layout,
     head: &[u8],
@@ -275,8 +274,7 @@ pub(crate) fn join(
     data
 }
 
-/// Fills in the checksum that was left open, for records. `packet` is one segment with all its
-/// headers.
+/// Completes an incomplete checksum, for records. `packet` is one segment with all its headers.
 pub(crate) fn seal(packet: &mut [u8]) {
     let field = |at: usize| usize::from(u16::from_ne_bytes([packet[at], packet[at + 1]]));
     if packet.len() < VIRTIO || packet[0] & NEEDS_CSUM == 0 {
@@ -287,7 +285,7 @@ pub(crate) fn seal(packet: &mut [u8]) {
     if place + 2 > packet.len() {
         return;
     }
-    // A sum of zero would say that there is none in UDP (RFC 768); in TCP both mean the same.
+    // In UDP a checksum of zero means none (RFC 768); in TCP both values are equivalent.
     let sum = match !fold(add(0, &packet[start..])) {
         0 => 0xffff,
         sum => sum,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A TCP super-packet as a TUN device gives it: a virtio header, IP, TCP with options, payload.
+/// A TCP super-packet as read from a TUN device: a virtio header, IP, TCP with options, payload.
 fn tcp(payload: usize, segment: u16, flags: u8, options: usize) -> Vec<u8> {
     let l4 = 20 + options;
     let mut packet = vec![0; VIRTIO + 20 + l4 + payload];
@@ -34,11 +34,11 @@ fn tcp(payload: usize, segment: u16, flags: u8, options: usize) -> Vec<u8> {
     packet
 }
 
-/// The segments `from` to `to` of `packet` as they would be written.
+/// Segments `from` to `to` of `packet` as they would be written.
 fn cut(packet: &[u8], layout: &Layout, from: u32, to: u32) -> Vec<u8> {
     let mut head = [0; MAX_HEADER_BYTES];
     let len = layout.compose(packet, from, to, &mut head);
-    let (a, b) = layout.places(from, to);
+    let (a, b) = layout.offsets(from, to);
     [&head[..len], &packet[a..b]].concat()
 }
 
@@ -166,7 +166,7 @@ proptest! {
             let mut out = [0; MAX_HEADER_BYTES];
             for i in 0..layout.count.min(5) {
                 layout.compose(head, i, i + 1, &mut out);
-                let (a, b) = layout.places(i, i + 1);
+                let (a, b) = layout.offsets(i, i + 1);
                 prop_assert!(a <= b && b <= len);
             }
         }

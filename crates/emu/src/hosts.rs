@@ -1,4 +1,4 @@
-//! Hosts: a namespace each, with a device, an address, and the ways to all the others.
+//! Hosts: each has a namespace, a device, an address, and routes to all others.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -15,15 +15,15 @@ use crate::topology::Topology;
 
 /// Name of every host's device.
 pub(crate) const DEVICE: &str = "wan0";
-/// Packets that wait in the kernel until the emulator reads them: enough for its worst sleep.
+/// Length of the device's queue, in packets: enough for the emulator's longest sleep under load.
 const QUEUE: u32 = 20_000;
 
-/// What joins a host with the links.
+/// The kind of device between a host and the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A TUN device.
     Tun,
-    /// A pair of Ethernet devices with a packet socket at one end.
+    /// A veth pair with a packet socket at one end.
     Packet,
 }
 
@@ -47,36 +47,40 @@ pub(crate) struct Host {
     pub(crate) address: Ipv4Addr,
     /// Its network namespace.
     pub(crate) namespace: OwnedFd,
-    /// To ask about its devices.
+    /// A netlink socket for queries about its devices.
     netlink: Netlink,
-    /// The packet socket, to ask what it lost.
+    /// The packet socket, to query its drops.
     socket: Option<OwnedFd>,
 }
 
-/// How hosts are made.
+/// Options for hosts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
-    /// What joins them, or what works.
+pub(crate) struct HostOptions {
+    /// The kind of device; none: the first that works.
     pub(crate) kind: Option<DeviceKind>,
-    /// No super-packets.
+    /// Without super-packets.
     pub(crate) per_packet: bool,
-    /// The most that TCP's buffers must hold, if they are to be made larger.
+    /// Bytes that TCP's buffers must be able to hold, if their limits are to be raised.
     pub(crate) buffers: Option<ByteCount>,
 }
 
-/// What [`make`] made.
-pub(crate) struct Made {
+/// The result of [`make`].
+pub(crate) struct CreatedHosts {
     /// The hosts.
     pub(crate) hosts: Vec<Host>,
     /// The device of each node.
     pub(crate) devices: Vec<Option<Device>>,
-    /// What kind they are.
+    /// Their kind.
     pub(crate) kind: DeviceKind,
 }
 
-/// Makes all hosts of a network. The caller has one thread, and is back in `away.net` afterwards.
-pub(crate) fn make(topology: &Topology, away: &Away, wishes: Wishes) -> Result<Made, EmuError> {
-    let kind = wishes.kind.unwrap_or_else(|| {
+/// Creates all hosts of a network. The caller has one thread, and is back in `away.net` afterwards.
+pub(crate) fn make(
+    topology: &Topology,
+    away: &Away,
+    options: HostOptions,
+) -> Result<CreatedHosts, EmuError> {
+    let kind = options.kind.unwrap_or_else(|| {
         let open = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
         if open.is_ok() { DeviceKind::Tun } else { DeviceKind::Packet }
     });
@@ -91,7 +95,7 @@ pub(crate) fn make(topology: &Topology, away: &Away, wishes: Wishes) -> Result<M
         let mut socket = None;
         let device = match kind {
             DeviceKind::Tun => {
-                Device::tun(sys::tun(DEVICE, !wishes.per_packet).tried("/dev/net/tun")?)
+                Device::tun(sys::tun(DEVICE, !options.per_packet).tried("/dev/net/tun")?)
             }
             DeviceKind::Packet => {
                 let (inner, outer) = ([2, 0x70, 0x74, 0, 0, number], [2, 0x70, 0x74, 0, 1, number]);
@@ -109,21 +113,22 @@ pub(crate) fn make(topology: &Topology, away: &Away, wishes: Wishes) -> Result<M
             }
         };
         devices[node] = Some(device);
-        // Without it TCP would still build super-packets, to be cut before the device: bursts.
-        let segments = wishes.per_packet.then_some(1);
+        // Otherwise TCP would still build super-packets, which are segmented before the device:
+        // bursts.
+        let segments = options.per_packet.then_some(1);
         connect(topology, node, &mut netlink, segments).tried("addresses and routes")?;
-        if let Some(room) = wishes.buffers {
+        if let Some(room) = options.buffers {
             enlarge(room);
         }
         let name = topology.nodes[node].name.clone();
         hosts.push(Host { node, name, address, namespace, netlink, socket });
     }
     namespace::enter(&away.net)?;
-    Ok(Made { hosts, devices, kind })
+    Ok(CreatedHosts { hosts, devices, kind })
 }
 
 impl Host {
-    /// Packets that its device lost because nobody took them in time.
+    /// Packets that its device dropped because they were not read in time.
     pub(crate) fn device_drops(&mut self) -> u64 {
         let counts = self.netlink.counts(DEVICE).unwrap_or_default();
         let socket = self.socket.as_ref().map_or(0, sys::packet_drops);
@@ -131,7 +136,7 @@ impl Host {
     }
 }
 
-/// Gives a host its address and the ways to all the others.
+/// Gives a host its address and its routes.
 fn connect(
     topology: &Topology,
     node: usize,
@@ -146,10 +151,10 @@ fn connect(
         .filter_map(|other| Some((topology.address(other)?, topology.path_mtu(node, other)?)))
         .collect();
     let mtu = ways.iter().map(|(_, mtu)| *mtu).max().unwrap_or(ByteCount(1_500));
-    // TUN devices carry at most 65,521 bytes.
+    // A TUN device carries at most 65,521 bytes.
     let mtu = mtu.clamp(ByteCount(68), ByteCount(65_521));
     if let Some(segments) = segments {
-        netlink.most_segments(index, segments)?;
+        netlink.set_max_segments(index, segments)?;
     }
     netlink.ready(index, mtu, QUEUE)?;
     if let Some(own) = topology.address(node) {
@@ -163,16 +168,16 @@ fn connect(
     Ok(())
 }
 
-/// Raises the limits of TCP's buffers in the caller's namespace so that they hold `room`. Where
-/// the system does not allow it, programs get what they would get anyway.
+/// Raises the limits of TCP's buffers in the caller's namespace so that they hold `room`. If the
+/// system refuses, the limits stay.
 fn enlarge(room: ByteCount) {
     for name in ["tcp_rmem", "tcp_wmem"] {
         let path = format!("/proc/sys/net/ipv4/{name}");
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let values: Vec<u64> = text.split_whitespace().filter_map(|v| v.parse().ok()).collect();
-        if let [least, usual, most] = values[..] {
-            let most = most.max(room.get().min(i32::MAX as u64));
-            let _ = fs::write(&path, format!("{least} {usual} {most}"));
+        if let [min, usual, max] = values[..] {
+            let max = max.max(room.get().min(i32::MAX as u64));
+            let _ = fs::write(&path, format!("{min} {usual} {max}"));
         }
     }
 }

@@ -1,42 +1,42 @@
-//! How far deliveries are from the times that the links gave them.
+//! The difference between actual deliveries and the times that the links computed.
 
 use packtrain_units::Duration;
 
-/// Steps of each power of two: an answer is at most 1/16 too large.
+/// Buckets per power of two: a quantile is at most 1/16 too large.
 const STEPS: u64 = 16;
 
-/// A histogram of durations, fine where they are small.
+/// A histogram of durations with constant relative resolution.
 #[derive(Clone, Debug)]
 pub(crate) struct Lateness {
     buckets: Vec<u64>,
     count: u64,
     sum: u128,
-    most: u64,
+    max: u64,
 }
 
 impl Lateness {
-    /// Nothing yet.
+    /// Empty.
     pub(crate) fn new() -> Self {
-        Self { buckets: vec![0; 64 * STEPS as usize], count: 0, sum: 0, most: 0 }
+        Self { buckets: vec![0; 64 * STEPS as usize], count: 0, sum: 0, max: 0 }
     }
 
-    /// So many were so late.
+    /// Adds `count` deliveries that were `late` late.
     pub(crate) fn add(&mut self, late: Duration, count: u64) {
         let nanos = late.as_nanos();
         self.buckets[bucket(nanos)] += count;
         self.count += count;
         self.sum += u128::from(nanos) * u128::from(count);
-        self.most = self.most.max(nanos);
+        self.max = self.max.max(nanos);
     }
 
-    /// These were late too.
+    /// Adds the samples of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (own, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *own += more;
         }
         self.count += other.count;
         self.sum += other.sum;
-        self.most = self.most.max(other.most);
+        self.max = self.max.max(other.max);
     }
 
     /// The mean.
@@ -44,26 +44,26 @@ impl Lateness {
         Duration::from_nanos((self.sum / u128::from(self.count.max(1))) as u64)
     }
 
-    /// The largest.
-    pub(crate) fn most(&self) -> Duration {
-        Duration::from_nanos(self.most)
+    /// The maximum.
+    pub(crate) fn max(&self) -> Duration {
+        Duration::from_nanos(self.max)
     }
 
-    /// What this share of all is not above.
+    /// The quantile of this share.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let rank = (self.count as f64 * share).ceil() as u64;
-        let mut seen = 0;
+        let mut covered = 0;
         for (i, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank && seen > 0 {
-                return Duration::from_nanos(top(i as u64).min(self.most));
+            covered += count;
+            if covered >= rank && covered > 0 {
+                return Duration::from_nanos(top(i as u64).min(self.max));
             }
         }
         Duration::ZERO
     }
 }
 
-/// Below `2 * STEPS` a bucket each, above that `STEPS` for each power of two.
+/// The bucket of a value: below `2 * STEPS` one each, above that `STEPS` per power of two.
 fn bucket(nanos: u64) -> usize {
     if nanos < 2 * STEPS {
         return nanos as usize;
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(lateness.mean().as_nanos(), 500_500);
         let p99 = lateness.quantile(0.99).as_nanos() as f64;
         assert!((p99 / 990_000.0 - 1.0).abs() < 0.07, "{p99}");
-        assert_eq!(lateness.most().as_nanos(), 1_000_000);
+        assert_eq!(lateness.max().as_nanos(), 1_000_000);
         assert_eq!(Lateness::new().quantile(0.99), Duration::ZERO);
     }
 }

@@ -1,19 +1,19 @@
-//! The links of `packtrain-link` in real time, between network namespaces: a network for any
-//! program, under the real kernel, without changing anything of the system.
+//! Emulation of networks: the links of `packtrain-link` in real time between network namespaces.
+//! Any program can run in it, with the real kernel, and the system's configuration stays unchanged.
 //!
-//! A [`Plan`] says which hosts and links there are ([`Topology`]) and what runs on them. It is
-//! carried out by a process of its own: [`supervise`] starts it, usually as the caller's own
-//! program once more, which finds itself to be a [`child`] before it does anything else and calls
-//! [`Child::run`]. There it sets up namespaces and devices while it has one thread, moves packets
-//! in a second, starts the programs, and ends them and itself when the caller is gone, whatever
-//! the reason. `examples/emulate.rs` is all that it takes.
+//! A [`Plan`] describes the hosts and links ([`Topology`]) and the programs that run on them. It is
+//! carried out by a separate process, which [`supervise`] starts. Usually that is the caller's own
+//! executable: before anything else it finds that it is a [`child`] and calls [`Child::run`]. The
+//! process sets up namespaces and devices while it has one thread, moves packets in a second,
+//! starts the programs, and ends them and itself when the caller ends for whatever reason.
+//! `examples/emulate.rs` is a complete example.
 //!
-//! The way of a packet: a host's kernel -> its [device](DeviceKind) -> the first link
+//! The path of a packet: a host's kernel -> its [device](DeviceKind) -> the first link
 //! (`packtrain_link::Link`) -> further links -> the target's device -> its kernel. Super-packets of
-//! segmentation offload are offered as trains of their segments, without being copied; what links
-//! make of them is decided segment by segment. Arrival is the time of reading, departure the
-//! link's arithmetic; how late deliveries were is counted and [reported](Report), and so is what
-//! the devices lost.
+//! segmentation offload are offered as trains of their segments, without a copy; links decide on
+//! each segment. The arrival time is the time of the read, the departure time is the result of the
+//! link's arithmetic. The lateness of deliveries and the drops of the devices are counted and
+//! [reported](Report).
 //!
 //! Only Linux has network namespaces.
 #![cfg(target_os = "linux")]

@@ -1,31 +1,32 @@
-//! Packets of one TCP connection that are due together, written as one: what a receiving
-//! network card or its driver does when it has several (GRO in the kernel).
+//! Joins packets of one TCP connection that are due together into one write, as a receiving network
+//! card or its driver does (GRO in the kernel).
 //!
-//! The rules are those of the kernel: same headers but for what counts on, no gap, only the last
-//! may be shorter or want to be pushed. Nothing else is ever joined.
+//! The rules are those of the kernel: the headers are equal except for the fields that count, the
+//! data has no gap, and only the last packet may be shorter or have PSH. No other packets are
+//! joined.
 
 use crate::egress::Run;
 use crate::header::{self, MAX_HEADER_BYTES, Tcp};
 
-/// Bytes of payload in one write, well below what IP can say.
+/// Maximum bytes of payload in one write, well below the limit of IP's length.
 const MAX_WRITE_PAYLOAD_BYTES: u32 = 60_000;
 
-/// What the next write takes.
+/// The contents of the next write.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     runs: Vec<Run>,
-    /// The first packet as TCP, if others may follow it.
+    /// The first packet as TCP, if others may be joined.
     first: Option<Tcp>,
     payload: u32,
 }
 
 impl Batch {
-    /// What is in it.
+    /// The runs in it.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Adds `run` if it can go with the rest, gives it back otherwise.
+    /// Adds `run`, or returns it if it cannot be joined.
     pub(crate) fn add(&mut self, run: Run) -> Result<(), Run> {
         let packet = &run.piece.packet;
         let tcp = Tcp::of(&packet.layout, packet.head());
@@ -58,7 +59,7 @@ impl Batch {
         self.runs.drain(..)
     }
 
-    /// Writes the headers of all as one packet to `out`; returns their length.
+    /// Writes the headers of all runs as one packet to `out` and returns their length.
     pub(crate) fn compose(&self, out: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return 0 };
         let piece = &first.piece;

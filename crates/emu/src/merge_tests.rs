@@ -8,7 +8,7 @@ use crate::store::Store;
 
 const HEADERS: usize = 10 + 20 + 32;
 
-/// What distinguishes the packets of these tests.
+/// The parameters of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
     port: u8,
@@ -55,7 +55,7 @@ fn run(sent: Sent) -> Run {
     Run { piece, first: Time::ZERO, last: Time::ZERO }
 }
 
-/// How many of these one batch takes.
+/// How many of these packets one batch accepts.
 fn taken(sent: &[Sent]) -> usize {
     let mut batch = Batch::default();
     sent.iter().take_while(|sent| batch.add(run(**sent)).is_ok()).count()
@@ -96,7 +96,7 @@ fn what_differs_goes_alone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Cut again, the whole gives the packets of which it was made.
+    /// Segmenting the joined packet gives the original packets.
     #[test]
     fn together_they_are_what_they_were(
         count in 2_u32..30,
@@ -129,11 +129,11 @@ proptest! {
         for (i, one) in sent.iter().enumerate() {
             let i = i as u32;
             let len = layout.compose(&whole, i, i + 1, &mut head);
-            let (from, to) = layout.places(i, i + 1);
+            let (from, to) = layout.offsets(i, i + 1);
             let mut packet = head[..len].to_vec();
             packet.extend_from_slice(&whole[from..to]);
             let alone = bytes(*one);
-            // All but IP's identification and checksum, and the open checksum of TCP.
+            // All but IP's identification and checksum, and TCP's incomplete checksum.
             prop_assert_eq!(&packet[10..14], &alone[10..14]);
             prop_assert_eq!(&packet[22..46], &alone[22..46]);
             prop_assert_eq!(&packet[48..], &alone[48..]);

@@ -9,17 +9,17 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use crate::error::{EmuError, Tried};
 use crate::sys;
 
-/// Where the caller is after [`leave`].
+/// The caller's namespaces after [`leave`].
 #[derive(Debug)]
 pub(crate) struct Away {
-    /// The user namespace, if one had to be made to be allowed the rest.
+    /// The user namespace, if one was needed for the privileges.
     pub(crate) user: Option<OwnedFd>,
-    /// The network namespace of the emulator itself.
+    /// The network namespace of the emulator.
     pub(crate) net: OwnedFd,
 }
 
-/// Leaves the network namespace for a new one, if need be with a user namespace around it. The
-/// caller has one thread.
+/// Moves the caller, which has one thread, to a new network namespace, if necessary within a new
+/// user namespace.
 pub(crate) fn leave() -> Result<Away, EmuError> {
     let user = match sys::unshare(UnshareFlags::NEWNET) {
         Ok(()) => None,
@@ -35,24 +35,25 @@ pub(crate) fn leave() -> Result<Away, EmuError> {
     Ok(Away { user, net: own("net").tried("/proc/self/ns/net")? })
 }
 
-/// A further network namespace; the caller is in it afterwards.
+/// Creates a further network namespace and moves the caller there.
 pub(crate) fn another() -> Result<OwnedFd, EmuError> {
     sys::unshare(UnshareFlags::NEWNET).map_err(|error| forbidden("network namespaces", &error))?;
     own("net").tried("/proc/self/ns/net")
 }
 
-/// Goes (back) to a network namespace.
+/// Moves the caller to a network namespace.
 pub(crate) fn enter(namespace: &impl AsFd) -> Result<(), EmuError> {
     let kind = Some(LinkNameSpaceType::Network);
     rustix::thread::move_into_link_name_space(namespace.as_fd(), kind).tried("setns")
 }
 
-/// A user namespace in which we are who we are outside, with every capability: programs that we
-/// start see their own files as their own.
+/// Creates a user namespace in which this process keeps its user id and has every capability:
+/// programs started in it own the user's files.
 fn leave_user() -> io::Result<OwnedFd> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER)?;
-    // Without this nobody may map groups (user_namespaces(7)); old kernels do not know it.
+    // Unprivileged processes may map groups only after this (user_namespaces(7)); old kernels lack
+    // it.
     let _ = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;

@@ -1,4 +1,4 @@
-//! Devices, addresses and routes, asked of the kernel over rtnetlink.
+//! Devices, addresses and routes, by rtnetlink.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,23 +23,23 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use packtrain_units::ByteCount;
 
-/// A socket to the kernel, for the network namespace in which it was opened.
+/// A netlink socket for the network namespace in which it was opened.
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
-/// What a device lost, as the kernel counts it.
+/// Drops of a device, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceCounts {
-    /// Packets of the host that the device could not take.
+    /// Packets from the host that the device dropped.
     pub(crate) sent_dropped: u64,
-    /// Packets for the host that the device could not pass on.
+    /// Packets to the host that the device dropped.
     pub(crate) received_dropped: u64,
 }
 
 impl Netlink {
-    /// For the namespace of the caller.
+    /// A socket for the caller's namespace.
     pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -52,7 +52,7 @@ impl Netlink {
         Ok(self.link(name)?.header.index)
     }
 
-    /// What a device lost.
+    /// The drops of a device.
     pub(crate) fn counts(&mut self, name: &str) -> io::Result<DeviceCounts> {
         let link = self.link(name)?;
         let stats = link.attributes.iter().find_map(|attribute| match attribute {
@@ -66,7 +66,7 @@ impl Netlink {
         })
     }
 
-    /// A pair of Ethernet devices: one here, one in another namespace.
+    /// Creates a veth pair: one end here, the other in another namespace.
     pub(crate) fn veth(
         &mut self,
         here: (&str, [u8; 6]),
@@ -89,15 +89,15 @@ impl Netlink {
         self.ask(Route::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
     }
 
-    /// Makes a device ready: size of packets, length of its queue; no IPv6 addresses and no
-    /// address resolution, so that nothing is sent but what programs send.
+    /// Configures a device: MTU, queue length, no IPv6 addresses and no ARP, so that only programs
+    /// send packets.
     pub(crate) fn ready(&mut self, index: u32, mtu: ByteCount, queue: u32) -> io::Result<()> {
         let mut quiet = LinkMessage::default();
         quiet.header.index = index;
         quiet.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
             AfSpecInet6::AddrGenMode(In6AddrGenMode::None),
         ])]));
-        // A kernel without IPv6 refuses, which is as good.
+        // A kernel without IPv6 refuses, which has the same effect.
         let _ = self.ask(Route::SetLink(quiet), 0);
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -108,15 +108,15 @@ impl Netlink {
         self.ask(Route::SetLink(link), 0).map(|_| ())
     }
 
-    /// The most segments of a super-packet that the device takes; one: no super-packets.
-    pub(crate) fn most_segments(&mut self, index: u32, most: u32) -> io::Result<()> {
+    /// Sets the maximum number of segments per super-packet; one: no super-packets.
+    pub(crate) fn set_max_segments(&mut self, index: u32, max: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
-        link.attributes.push(LinkAttribute::GsoMaxSegs(most));
+        link.attributes.push(LinkAttribute::GsoMaxSegs(max));
         self.ask(Route::SetLink(link), 0).map(|_| ())
     }
 
-    /// Brings a device up as it is.
+    /// Brings a device up without other changes.
     pub(crate) fn up(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -138,7 +138,7 @@ impl Netlink {
         self.ask(Route::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
     }
 
-    /// Sends what is for one address through a device, in packets of at most `mtu`.
+    /// Adds a route to one address through a device, with packets of at most `mtu`.
     pub(crate) fn route(&mut self, to: Ipv4Addr, index: u32, mtu: ByteCount) -> io::Result<()> {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -169,7 +169,7 @@ impl Netlink {
         }
     }
 
-    /// Asks, and waits for the answer and the acknowledgement.
+    /// Sends a request and waits for the response and the acknowledgement.
     fn ask(&mut self, message: Route, flags: u16) -> io::Result<Option<Route>> {
         self.sequence += 1;
         let mut request = NetlinkMessage::from(message);

@@ -1,4 +1,4 @@
-//! Packets as the kernel hands them over: one, or a super-packet of many segments.
+//! Packets from the kernel: a single packet or a super-packet of many segments.
 
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -8,16 +8,16 @@ use packtrain_link::Segments;
 use crate::header::Layout;
 use crate::parts::Parts;
 
-/// What one read of a device gave.
+/// The packet of one read of a device.
 #[derive(Debug)]
 pub(crate) struct Packet {
     parts: Parts,
-    /// Where everything in it is.
+    /// The positions of its parts.
     pub(crate) layout: Layout,
 }
 
 impl Packet {
-    /// A packet of what was read.
+    /// A packet from the data of a read.
     pub(crate) fn new(parts: Parts, layout: Layout) -> Self {
         Self { parts, layout }
     }
@@ -29,13 +29,12 @@ impl Packet {
         layout.headers + (to - from)
     }
 
-    /// The headers as they were read, link header first.
+    /// The headers as they were read, from the link header on.
     pub(crate) fn head(&self) -> &[u8] {
         self.parts.head()
     }
 
-    /// The bytes from `from` to `to`, counted from the start of what was read, in at most four
-    /// slices.
+    /// The bytes from `from` to `to`, as offsets in the read data, in at most four slices.
     pub(crate) fn slices(&self, from: usize, to: usize) -> impl Iterator<Item = IoSlice<'_>> {
         self.parts.slices(from, to)
     }
@@ -46,29 +45,29 @@ impl Packet {
     }
 }
 
-/// Some segments of a packet.
+/// Consecutive segments of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// What they are segments of.
+    /// The packet.
     pub(crate) packet: Rc<Packet>,
-    /// The first.
+    /// The first segment.
     pub(crate) from: u32,
-    /// How many.
+    /// Number of segments.
     pub(crate) count: u32,
-    /// The wire that they are on.
+    /// The wire that carries them.
     pub(crate) wire: usize,
-    /// The number of the first among all that this wire was offered.
+    /// The number of the first among all packets offered to this wire.
     pub(crate) number: u64,
 }
 
 impl Piece {
-    /// All of a packet that is on no wire yet.
+    /// All segments of a packet that is on no wire yet.
     pub(crate) fn whole(packet: Rc<Packet>) -> Self {
         let count = packet.layout.count;
         Self { packet, from: 0, count, wire: usize::MAX, number: 0 }
     }
 
-    /// Bytes from the network header on, those of each segment counted.
+    /// Bytes from the network header on, for every segment.
     pub(crate) fn bytes(&self) -> u64 {
         let layout = &self.packet.layout;
         let (from, to) = layout.payload(self.from, self.from + self.count);

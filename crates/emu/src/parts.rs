@@ -1,12 +1,13 @@
-//! The memory of one packet, in parts of growing size.
+//! The memory of one packet, in parts of increasing size.
 
 use std::io::IoSlice;
 
-/// Sizes of the parts. The first holds all headers: 10 for virtio, 14 for Ethernet, up to 120 for
-/// IP and TCP. All together hold the largest packet, 65,535 bytes, with these.
+/// Sizes of the parts. The first holds all headers: 10 bytes for virtio, 14 for Ethernet, up to 120
+/// for IP and TCP. All parts together hold the largest packet, 65,535 bytes, and the virtio and
+/// Ethernet headers.
 pub(crate) const SIZES: [usize; 4] = [256, 1_792, 14_336, 49_408];
 
-/// Some memory with a packet in it.
+/// Memory with a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) parts: [Option<Box<[u8]>>; 4],
@@ -14,7 +15,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The beginning of the packet: all its headers.
+    /// The start of the packet, with all its headers.
     pub(crate) fn head(&self) -> &[u8] {
         let head = self.parts[0].as_deref().unwrap_or_default();
         &head[..self.len.min(head.len())]

@@ -1,4 +1,4 @@
-//! What is to be emulated, and what runs there.
+//! The description of an emulation: the network and the programs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use crate::topology::Topology;
 pub struct Plan {
     /// The network.
     pub topology: Topology,
-    /// No super-packets: each packet passes alone, at its own time.
+    /// Without super-packets: each packet passes separately, at its own time.
     pub per_packet: bool,
-    /// What joins hosts and links; none: a TUN device where one can be opened.
+    /// The kind of device between hosts and links; none: a TUN device if one can be opened.
     pub device: Option<DeviceKind>,
-    /// How far apart the emulator's wake-ups are where there is much to do; zero: every packet
-    /// at its own time; none: [`Topology::tick`].
+    /// Interval between the emulator's wake-ups under load; zero: every packet at its own time;
+    /// none: [`Topology::tick`].
     pub tick: Option<Duration>,
-    /// Make TCP's buffers in the hosts hold at least this, if they would hold less.
+    /// Raises the limits of TCP's buffers in the hosts to at least this.
     pub buffers: Option<ByteCount>,
-    /// Keep a capture, arrivals and drops in files that begin so.
+    /// Path prefix of the record: a capture, arrivals and drops.
     pub record: Option<PathBuf>,
-    /// The program, and its arguments.
+    /// The main program and its arguments.
     pub command: Vec<OsString>,
     /// The host on which it runs.
     pub on: String,
-    /// Command lines for a shell on other hosts, started before and killed at the end.
+    /// Shell commands on other hosts, started before the program and killed at the end.
     pub others: Vec<(String, String)>,
 }

@@ -1,4 +1,4 @@
-//! Programs on hosts: started, watched, and ended with all that they started.
+//! Starts programs on hosts, supervises them, and ends them with all their descendants.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,20 +18,20 @@ use crate::parent::VARIABLE;
 use crate::sys::{self, Start};
 use crate::topology::Topology;
 
-/// How long a program may take to end when it is asked to.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// How long the dead may take to be counted.
-const FUNERAL: Duration = Duration::from_secs(2);
+/// Maximum time for programs to end after SIGTERM.
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time to reap the killed programs.
+const REAP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What every program finds in its environment.
+/// The environment of programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     common: Vec<(String, String)>,
 }
 
 impl Environment {
-    /// Addresses of all hosts: `PACKTRAIN_HOST_NAME`, and `PACKTRAIN_NEAR` and `PACKTRAIN_FAR`
-    /// where hosts have these names.
+    /// Addresses of all hosts: `PACKTRAIN_HOST_NAME`, and `PACKTRAIN_NEAR` and `PACKTRAIN_FAR` for
+    /// hosts of these names.
     pub(crate) fn new(topology: &Topology) -> Self {
         let mut common = Vec::new();
         for node in topology.hosts() {
@@ -45,7 +45,7 @@ impl Environment {
         Self { common }
     }
 
-    /// The whole environment of a program on a host, as pairs.
+    /// The complete environment of a program on a host, as pairs.
     pub(crate) fn of(&self, host: &Host) -> Vec<(String, String)> {
         let mut all = self.common.clone();
         all.push(("PACKTRAIN_EMU_HOST".to_owned(), host.name.clone()));
@@ -53,7 +53,7 @@ impl Environment {
     }
 }
 
-/// A host's name as part of a variable's.
+/// A host's name as part of a variable's name.
 fn variable(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     name.chars().map(plain).collect()
@@ -75,17 +75,17 @@ struct Background {
 }
 
 impl Programs {
-    /// None yet. `capable`: they get the network capabilities of our user namespace.
+    /// Empty. `capable`: programs get the network capabilities of the emulator's user namespace.
     pub(crate) fn new(environment: Environment, capable: bool) -> Self {
         Self { environment, capable, foreground: None, background: Vec::new() }
     }
 
-    /// What they find in their environment.
+    /// The environment of programs.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// Starts the program whose end is ours.
+    /// Starts the main program; its end is the end of the emulation.
     pub(crate) fn foreground(&mut self, host: &Host, line: &[OsString]) -> Result<(), EmuError> {
         let [program, arguments @ ..] = line else {
             return Err(EmuError::Topology("there is no command to run".to_owned()));
@@ -96,7 +96,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Starts a command line in a shell; its output goes to stderr. Gives its process id.
+    /// Starts a shell command with its output on stderr and returns its process id.
     pub(crate) fn background(&mut self, host: &Host, line: &str) -> Result<u32, EmuError> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(line).stdin(Stdio::null());
@@ -119,7 +119,7 @@ impl Programs {
             .ok_or_else(|| EmuError::Died("a program without a number".to_owned()))
     }
 
-    /// Counts the dead; gives the exit code of the program that counts, if it is among them.
+    /// Reaps ended processes and returns the exit code of the main program if it is among them.
     pub(crate) fn reap(&mut self) -> Option<i32> {
         let mut code = None;
         while let Ok(Some((pid, status))) = wait_child(WaitOptions::NOHANG) {
@@ -138,7 +138,8 @@ impl Programs {
         code
     }
 
-    /// Whether something listens where the background program `pid` runs, or it has ended.
+    /// Whether a socket listens in the namespace of the background program `pid`, or that program
+    /// has ended.
     pub(crate) fn is_ready(&self, pid: u32) -> bool {
         let ended =
             self.background.iter().any(|b| b.pid.as_raw_nonzero().get() as u32 == pid && b.ended);
@@ -151,14 +152,14 @@ impl Programs {
             })
     }
 
-    /// Sends a signal to the program that counts.
+    /// Sends a signal to the main program.
     pub(crate) fn signal(&self, number: i32) {
         if let (Some(pid), Some(signal)) = (self.foreground, Signal::from_named_raw(number)) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends what still runs: asks, then kills, with everything that they started.
+    /// Ends the running programs: SIGTERM first, then SIGKILL, for all their descendants too.
     pub(crate) fn end_all(&mut self) {
         for other in self.background.iter().filter(|other| !other.ended) {
             let _ = kill_process_group(other.pid, Signal::TERM);
@@ -170,12 +171,13 @@ impl Programs {
                     other.ended = true;
                 }
             }
-            if clock::now().since(start) > GOODBYE {
+            if clock::now().since(start) > TERMINATION_TIMEOUT {
                 break;
             }
             wait([], Some(2));
         }
-        // Orphans are handed to us, so killing children until there are none leaves nobody.
+        // Orphans become children of this process, so killing children until there are none ends
+        // all.
         let start = clock::now();
         loop {
             match wait_child(WaitOptions::NOHANG) {
@@ -186,7 +188,7 @@ impl Programs {
             for pid in children() {
                 let _ = kill_process(pid, Signal::KILL);
             }
-            if clock::now().since(start) > FUNERAL {
+            if clock::now().since(start) > REAP_TIMEOUT {
                 return;
             }
             wait([], Some(2));
@@ -198,21 +200,21 @@ fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or_else(|| status.terminating_signal().map(|s| 128 + s)).unwrap_or(1)
 }
 
-/// Processes whose parent we are.
+/// Child processes of this process.
 fn children() -> Vec<Pid> {
     let own = std::process::id().to_string();
     let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
     let child = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name, in brackets, may hold anything; state and parent follow it.
+        // The name, in parentheses, may contain anything; state and parent follow it.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
         (parent == own).then(|| Pid::from_raw(pid)).flatten()
     };
     all.flatten().filter_map(child).collect()
 }
 
-/// A descriptor of its own for another process.
+/// A duplicate descriptor for another process.
 trait CloneFd {
     fn as_fd_clone(&self) -> std::io::Result<std::os::fd::OwnedFd>;
 }

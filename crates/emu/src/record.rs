@@ -1,10 +1,10 @@
-//! What `record` keeps: a capture, what arrived at each link, and what died.
+//! The files of a record: a capture, the arrivals at each link, and the drops.
 //!
-//! - `PREFIX.pcap`: every packet that arrived at a first link, cut into its segments, with
+//! - `PREFIX.pcap`: every packet that arrived at its first link, split into its segments, with
 //!   nanoseconds, from IP on (LINKTYPE_RAW), the first [`SNAP`] bytes of each.
 //! - `PREFIX.arrivals`: a line for each segment that arrived at a link: nanoseconds since the
 //!   start, index of the link, number of the packet on this link, bytes.
-//! - `PREFIX.drops`: the same of each that died, and why.
+//! - `PREFIX.drops`: for each segment that was dropped the same numbers and the cause.
 //!
 //! The emulator's thread only appends to memory; another thread writes.
 
@@ -22,11 +22,11 @@ use crate::error::{EmuError, Tried};
 use crate::header::{MAX_HEADER_BYTES, VIRTIO, seal};
 use crate::packet::{Packet, Piece};
 
-/// Bytes kept of each packet: its headers, and a little.
+/// Bytes kept of each packet: its headers and a little more.
 const SNAP: usize = 128;
-/// What is gathered before it is handed to the writing thread.
+/// Size of a block, in bytes, that is passed to the writing thread.
 const BLOCK: usize = 256 * 1024;
-/// Blocks on their way to the disk: 64 MiB.
+/// Maximum blocks that wait to be written: 64 MiB.
 const BLOCKS: usize = 256;
 
 const FILES: [&str; 3] = ["pcap", "arrivals", "drops"];
@@ -34,19 +34,19 @@ const PCAP: usize = 0;
 const ARRIVALS: usize = 1;
 const DROPS: usize = 2;
 
-/// Takes down what happens.
+/// Writes a record.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     blocks: [Vec<u8>; 3],
     to_disk: Option<SyncSender<(usize, Vec<u8>)>>,
     writer: Option<JoinHandle<io::Result<()>>>,
-    /// Wall-clock time of the emulation's zero.
+    /// Wall-clock time of the start.
     zero: Duration,
     packet: Vec<u8>,
 }
 
 impl Recorder {
-    /// Opens the three files. `zero` is the wall-clock time at which the emulation's is zero.
+    /// Creates the three files. `zero` is the wall-clock time of the start.
     pub(crate) fn create(prefix: &Path, zero: Duration) -> Result<Self, EmuError> {
         let open = |end: &&str| {
             let mut name = prefix.as_os_str().to_os_string();
@@ -76,7 +76,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// A packet came from a host.
+    /// Records a packet from a host.
     pub(crate) fn sent(&mut self, at: Time, packet: &Packet) {
         let layout = &packet.layout;
         for i in 0..layout.count {
@@ -84,7 +84,7 @@ impl Recorder {
             let len = layout.compose(packet.head(), i, i + 1, &mut head);
             self.packet.clear();
             self.packet.extend_from_slice(&head[..len]);
-            let (from, to) = layout.places(i, i + 1);
+            let (from, to) = layout.offsets(i, i + 1);
             for slice in packet.slices(from, to) {
                 self.packet.extend_from_slice(&slice);
             }
@@ -102,7 +102,7 @@ impl Recorder {
         self.pass_on(PCAP);
     }
 
-    /// Packets arrive at a link.
+    /// Records arrivals at a link.
     pub(crate) fn arrival(&mut self, link: usize, pace: Pace, piece: &Piece) {
         for i in 0..piece.count {
             let (at, number) = (pace.time(i).as_nanos(), piece.number + u64::from(i));
@@ -112,7 +112,7 @@ impl Recorder {
         self.pass_on(ARRIVALS);
     }
 
-    /// Packets died on a link.
+    /// Records drops of a link.
     pub(crate) fn dropped(&mut self, link: usize, pace: Pace, piece: &Piece, cause: DropCause) {
         let word = counters::word(cause);
         for i in 0..piece.count {
@@ -123,7 +123,7 @@ impl Recorder {
         self.pass_on(DROPS);
     }
 
-    /// Writes what is left.
+    /// Writes the remaining data.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         for file in 0..FILES.len() {
             self.flush(file);
@@ -144,7 +144,7 @@ impl Recorder {
     fn flush(&mut self, file: usize) {
         let full = std::mem::replace(&mut self.blocks[file], Vec::with_capacity(BLOCK + 4_096));
         if let Some(to_disk) = &self.to_disk {
-            // A thread that has failed says so when it is joined.
+            // The error of a thread that has failed is returned when it is joined.
             let _ = to_disk.send((file, full));
         }
     }

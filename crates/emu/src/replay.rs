@@ -1,4 +1,4 @@
-//! Records read again: the same arrivals at the same link give the same drops.
+//! Reads records. The same arrivals at the same link give the same drops.
 
 use std::fs;
 use std::io;
@@ -12,24 +12,24 @@ use crate::counters;
 /// A packet that arrived at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, since the start.
+    /// Time since the start.
     pub at: Time,
     /// Index of the link.
     pub link: usize,
-    /// Its number among all that arrived there.
+    /// Its number among all arrivals there.
     pub number: u64,
     /// Its size from the network header on.
     pub bytes: ByteCount,
 }
 
-/// A packet that died on a link.
+/// A packet that a link dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dropped {
     /// Index of the link.
     pub link: usize,
-    /// Its number among all that arrived there.
+    /// Its number among all arrivals there.
     pub number: u64,
-    /// Why, as records write it.
+    /// The cause, by its name in records.
     pub cause: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub struct Dropped {
 ///
 /// # Errors
 ///
-/// What the file system says, and a line that is none of a record.
+/// An error of the file system, or a line that is not of a record.
 pub fn arrivals(path: &Path) -> io::Result<Vec<Arrival>> {
     rows(path, |fields| {
         let [at, link, number, bytes] = fields else { return None };
@@ -54,7 +54,7 @@ pub fn arrivals(path: &Path) -> io::Result<Vec<Arrival>> {
 ///
 /// # Errors
 ///
-/// What the file system says, and a line that is none of a record.
+/// An error of the file system, or a line that is not of a record.
 pub fn drops(path: &Path) -> io::Result<Vec<Dropped>> {
     rows(path, |fields| {
         let [_, link, number, _, cause] = fields else { return None };
@@ -63,7 +63,7 @@ pub fn drops(path: &Path) -> io::Result<Vec<Dropped>> {
     })
 }
 
-/// Offers what arrived at link `link` to a link that is set up so, and tells what dies.
+/// Offers the arrivals of link `link` to a new link with this configuration and returns the drops.
 pub fn replay(config: &LinkConfig, link: usize, arrivals: &[Arrival]) -> Vec<Dropped> {
     struct Dead(usize, Vec<Dropped>);
     impl Observer<Count> for Dead {
@@ -77,7 +77,7 @@ pub fn replay(config: &LinkConfig, link: usize, arrivals: &[Arrival]) -> Vec<Dro
     let mut dead = Dead(link, Vec::new());
     for arrival in arrivals.iter().filter(|arrival| arrival.link == link) {
         let size = u32::try_from(arrival.bytes.get()).unwrap_or(u32::MAX);
-        // Queues that decide later do so up to this packet.
+        // Run the delayed decisions of the queue up to this packet.
         while element.poll_departure(arrival.at, &mut dead).is_some() {}
         let packet = Count { count: 1, size, first: arrival.number };
         element.offer(Pace::at(arrival.at), packet, &mut dead);

@@ -1,29 +1,29 @@
-//! What an emulation says of itself at its end.
+//! The report of an emulation.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How it went. Names end in their units, as in everything that programs read.
+/// The result. Names end in their units, as in all machine-readable output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// How long it ran.
+    /// Running time.
     pub seconds: f64,
-    /// What joined hosts and links: `tun` or `packet` (pairs of devices and packet sockets).
+    /// Kind of device: `tun` or `packet` (veth pairs with packet sockets).
     pub device: String,
-    /// Whether packets passed one by one.
+    /// Whether packets passed separately.
     pub per_packet: bool,
     /// Each direction of each link.
     pub links: Vec<LinkReport>,
     /// Each host.
     pub hosts: Vec<HostReport>,
-    /// How far deliveries were from their nominal times.
+    /// Lateness of the deliveries.
     pub delay_error: DelayError,
     /// Processor time of the thread that moved the packets.
     pub cpu_seconds: f64,
-    /// Why the emulator and not the network set the pace, if it did.
+    /// Why the emulator instead of the network limited the rate, if it did.
     pub bottleneck: Option<String>,
-    /// Why the record is missing or not whole.
+    /// Why the record is missing or incomplete.
     pub record_error: Option<String>,
 }
 
@@ -32,11 +32,11 @@ pub struct Report {
 pub struct LinkReport {
     /// Its name.
     pub name: String,
-    /// Packets that arrived at it, each segment counted.
+    /// Packets offered, each segment counted.
     pub offered: u64,
     /// Their bytes, from the network header on.
     pub offered_bytes: u64,
-    /// Packets that left it.
+    /// Packets delivered.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
@@ -44,11 +44,11 @@ pub struct LinkReport {
     pub throughput_bps: u64,
     /// Rate in the busiest second.
     pub busiest_bps: u64,
-    /// The longest wait in the queue.
+    /// Maximum wait in the queue.
     pub longest_queue_seconds: f64,
-    /// Packets that died, by cause: `overflow`, `early`, `random`, `too_big`, `down`.
+    /// Packets dropped, by cause: `overflow`, `early`, `random`, `too_big`, `down`.
     pub dropped: BTreeMap<String, u64>,
-    /// How late its deliveries to hosts were.
+    /// Lateness of its deliveries to hosts.
     pub delay_error: DelayError,
 }
 
@@ -59,21 +59,21 @@ pub struct HostReport {
     pub name: String,
     /// Its address.
     pub address: String,
-    /// Packets that its device lost because the emulator came too late: they never saw a link.
+    /// Packets that its device dropped because the emulator read too late; no link counted them.
     pub device_drops: u64,
-    /// Packets that could not be handed to it.
+    /// Packets whose write to its device failed.
     pub write_failures: u64,
-    /// Packets for addresses that no host has, and packets that are not IPv4.
+    /// Packets for addresses of no host, and packets that are not IPv4.
     pub unroutable: u64,
 }
 
-/// How far deliveries were from their nominal times, over all packets.
+/// The difference between actual deliveries and their nominal times, over all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayError {
     /// The mean.
     pub mean_seconds: f64,
-    /// What 99 % are not above.
+    /// The 99th percentile.
     pub p99_seconds: f64,
-    /// The worst.
+    /// The maximum.
     pub worst_seconds: f64,
 }

@@ -1,8 +1,8 @@
-//! Memory for packets, used again and again.
+//! A pool of memory for packets.
 //!
-//! What a read will give is not known before, so every read is into four parts of growing size,
-//! and keeps those that it filled: a small packet holds little memory, a super-packet is never
-//! copied.
+//! The size of the next packet is unknown before the read. Every read therefore goes into four
+//! parts of increasing size and keeps those that it filled: a small packet holds little memory, and
+//! a super-packet is never copied.
 
 use std::io::IoSliceMut;
 use std::rc::Rc;
@@ -11,10 +11,10 @@ use crate::header::Layout;
 use crate::packet::Packet;
 use crate::parts::{Parts, SIZES};
 
-/// Spare parts kept of each size; more go back to the system.
+/// Maximum free parts of each size; more are freed.
 const SPARE: [usize; 4] = [8_192, 8_192, 512, 512];
 
-/// Where parts come from and go back to.
+/// The pool.
 #[derive(Debug)]
 pub(crate) struct Store {
     spare: [Vec<Box<[u8]>>; 4],
@@ -29,7 +29,7 @@ impl Store {
         Self { spare: Default::default(), next: SIZES.map(new_part), shells: Vec::new() }
     }
 
-    /// Memory for the next read, as large as the largest packet.
+    /// Memory for the next read, enough for the largest packet.
     pub(crate) fn room(&mut self) -> [IoSliceMut<'_>; 4] {
         self.next.each_mut().map(|part| IoSliceMut::new(part))
     }
@@ -51,7 +51,7 @@ impl Store {
         Rc::new(packet)
     }
 
-    /// Takes a packet back when nobody else needs it.
+    /// Recycles a packet unless it is still referenced.
     pub(crate) fn reclaim(&mut self, mut packet: Rc<Packet>) {
         if let Some(last) = Rc::get_mut(&mut packet) {
             let parts = last.take_parts();

@@ -1,4 +1,4 @@
-//! From what the engine counted to what people and programs read.
+//! Makes the report from the engine's counters.
 
 use packtrain_units::Duration;
 
@@ -8,12 +8,12 @@ use crate::lateness::Lateness;
 use crate::plan::Plan;
 use crate::report::{DelayError, HostReport, LinkReport, Report};
 
-/// No delivery later than this makes the emulator the bottleneck.
+/// Maximum 99th percentile of lateness, unless the shortest link's delay allows more.
 const TOLERATED: Duration = Duration::from_millis(1);
-/// Nor one later than this share of the shortest link's delay.
+/// Maximum share of the shortest link's delay.
 const TOLERATED_SHARE: f64 = 0.05;
 
-/// Puts it together.
+/// Makes the report.
 pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: Counts) -> Report {
     let mut lateness = Lateness::new();
     let mut links = Vec::new();
@@ -60,11 +60,11 @@ fn delay_error(lateness: &Lateness) -> DelayError {
     DelayError {
         mean_seconds: lateness.mean().as_secs_f64(),
         p99_seconds: lateness.quantile(0.99).as_secs_f64(),
-        worst_seconds: lateness.most().as_secs_f64(),
+        worst_seconds: lateness.max().as_secs_f64(),
     }
 }
 
-/// Whether the emulator and not the network set the pace, and what to do about it.
+/// Why the emulator instead of the network limited the rate, with a remedy; none: it did not.
 fn bottleneck(report: &Report, delay: Duration, p99: Duration) -> Option<String> {
     let lost: u64 = report.hosts.iter().map(|h| h.device_drops + h.write_failures).sum();
     let remedy = if report.per_packet {

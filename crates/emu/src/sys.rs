@@ -1,4 +1,4 @@
-//! The system calls that no safe library offers as we need them.
+//! System calls that no safe library offers in the required form.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -9,8 +9,8 @@ use std::process::Command;
 
 use packtrain_units::Duration;
 
-/// A TUN device of this name in the namespace of the caller, with virtio headers, that does not
-/// block. `offload`: super-packets of TCP and, where the kernel knows it, UDP, and open checksums.
+/// Opens a TUN device of this name in the caller's namespace, with virtio headers, non-blocking.
+/// `offload`: super-packets of TCP and, if the kernel supports it, UDP, and incomplete checksums.
 pub(crate) fn tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -24,11 +24,11 @@ pub(crate) fn tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
     const CSUM: u32 = 0x01;
     const TCP: u32 = 0x02 | 0x08;
     const UDP: u32 = 0x20 | 0x40;
-    let wishes = if offload { [CSUM | TCP | UDP, CSUM | TCP] } else { [CSUM, 0] };
+    let attempts = if offload { [CSUM | TCP | UDP, CSUM | TCP] } else { [CSUM, 0] };
     let mut last = Ok(0);
-    for wish in wishes {
+    for flags in attempts {
         // SAFETY: TUNSETOFFLOAD takes its argument by value.
-        last = check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, u64::from(wish)) });
+        last = check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, u64::from(flags)) });
         if last.is_ok() {
             break;
         }
@@ -36,12 +36,12 @@ pub(crate) fn tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
     last.map(|_| fd)
 }
 
-/// A packet socket on device `index` in the namespace of the caller, for IPv4, with virtio
-/// headers, that does not block and does not see what it sends itself.
+/// A packet socket on device `index` in the caller's namespace, for IPv4, with virtio headers,
+/// non-blocking, which does not receive what it sends.
 pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     let protocol = (libc::ETH_P_IP as u16).to_be();
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: socket takes no memory; the descriptor it gives is nobody else's.
+    // SAFETY: socket takes no memory; the returned descriptor has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
     const VNET_HDR: c_int = 15;
     const QDISC_BYPASS: c_int = 20;
@@ -49,7 +49,7 @@ pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     for option in [VNET_HDR, QDISC_BYPASS, IGNORE_OUTGOING] {
         set_option(&fd, libc::SOL_PACKET, option, 1)?;
     }
-    // Beyond the limit of the system where we may, up to it where not.
+    // Beyond the system's limit if allowed, else up to it.
     const ROOM: c_int = 64 << 20;
     set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM)
         .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ROOM))?;
@@ -66,7 +66,7 @@ pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Packets that a packet socket lost for want of room since the last call.
+/// Packets that a packet socket dropped because its buffer was full, since the last call.
 pub(crate) fn packet_drops(fd: &impl AsRawFd) -> u64 {
     const STATISTICS: c_int = 6;
     let mut counts = [0_u32; 2];
@@ -84,15 +84,15 @@ fn set_option(fd: &OwnedFd, level: c_int, option: c_int, value: c_int) -> io::Re
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, place, len) }).map(|_| ())
 }
 
-/// Leaves the shared namespaces for new ones; the caller has one thread.
+/// Moves the caller, which has one thread, from its shared namespaces to new ones.
 pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
-    // SAFETY: only user and network namespaces are asked for, never the table of descriptors.
+    // SAFETY: the flags name user and network namespaces only, never the table of descriptors.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Signals that are told instead of acting, until this is dropped.
+/// Signals that are read from a descriptor instead of delivered, until this is dropped.
 pub(crate) struct Signals {
-    /// Readable when one came.
+    /// Readable when a signal is pending.
     pub(crate) fd: OwnedFd,
     before: libc::sigset_t,
 }
@@ -118,13 +118,13 @@ impl Signals {
         }
     }
 
-    /// The next signal that came, if one did.
+    /// The next pending signal.
     pub(crate) fn next(&self) -> Option<Signal> {
         const SIZE: usize = size_of::<libc::signalfd_siginfo>();
         let mut bytes = [0_u8; SIZE];
         let len = rustix::io::read(&self.fd, &mut bytes).ok()?;
         let field = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        // `ssi_signo` is first, then `ssi_errno`, then `ssi_code`.
+        // The layout starts with `ssi_signo`, `ssi_errno`, `ssi_code`.
         let (number, code) = (field(0) as c_int, field(8) as c_int);
         (len == SIZE).then_some(Signal { number, sent: code <= 0 })
     }
@@ -137,36 +137,36 @@ impl Drop for Signals {
     }
 }
 
-/// A signal that came.
+/// A received signal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
     /// Its number.
     pub(crate) number: c_int,
-    /// Whether a process sent it, rather than the terminal, which sends it to our children too.
+    /// Whether a process sent it; a terminal sends it to the child processes too.
     pub(crate) sent: bool,
 }
 
 /// How a program is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// The network namespace it enters.
+    /// The network namespace that it enters.
     pub(crate) namespace: RawFd,
-    /// Whether it gets the network capabilities of our user namespace.
+    /// Whether it gets the network capabilities of the emulator's user namespace.
     pub(crate) capable: bool,
-    /// Whether it leads a process group of its own.
+    /// Whether it leads its own process group.
     pub(crate) group: bool,
-    /// Whether it dies with us.
+    /// Whether it is killed when this process ends.
     pub(crate) dies: bool,
 }
 
-/// Has `command` started so.
+/// Makes `command` start in this way.
 pub(crate) fn start_so(command: &mut Command, start: Start) {
     let prepare = move || {
         // SAFETY: the set is initialised by sigemptyset; setns, setpgid and prctl are system calls
-        // without memory of ours; the descriptor is open, for the caller keeps it until the
-        // program has started.
+        // that use no memory of this process; the descriptor is open, because the caller keeps it
+        // until the program has started.
         unsafe {
-            // What we block for ourselves is not blocked there.
+            // The program does not inherit the blocked signals of this process.
             let mut none = std::mem::zeroed::<libc::sigset_t>();
             libc::sigemptyset(&mut none);
             libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
@@ -185,17 +185,17 @@ pub(crate) fn start_so(command: &mut Command, start: Start) {
             }
         }
         if start.capable {
-            // Programs that need none of them must not fail for want of one.
+            // Programs that need no capability must not fail for lack of one.
             let _ = lend_capabilities();
         }
         Ok(())
     };
-    // SAFETY: between fork and exec `prepare` makes system calls only: no memory is taken, no
-    // lock is asked for.
+    // SAFETY: between fork and exec `prepare` makes system calls only: it allocates no memory and
+    // takes no lock.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets a descriptor be open in the program that `command` starts.
+/// Keeps a descriptor open in the program that `command` starts.
 pub(crate) fn keep_open(command: &mut Command, fd: RawFd) {
     let keep = move || {
         // SAFETY: fcntl with F_SETFD touches no memory.
@@ -205,11 +205,11 @@ pub(crate) fn keep_open(command: &mut Command, fd: RawFd) {
     unsafe { command.pre_exec(keep) };
 }
 
-/// Takes over a descriptor that the parent left open.
+/// Takes over a descriptor from the parent process.
 pub(crate) fn inherit(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: fcntl with F_SETFD touches no memory, and fails if nothing is open there.
+    // SAFETY: fcntl with F_SETFD touches no memory, and fails if the descriptor is not open.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: it is open, and the parent opened it for nothing but us.
+    // SAFETY: it is open, and the parent opened it for this process alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn lend_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// `struct sched_attr` of sched_setattr(2), as its first version had it.
+/// `struct sched_attr` of sched_setattr(2), in its first version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct SchedAttr {
@@ -244,11 +244,10 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Has the calling thread run as soon as it may: before all that is not urgent where the system
-/// allows it (it sleeps whenever nothing is due), else with time slices of this length, which
-/// bring it to its turn sooner after a wake-up (EEVDF, Linux 6.12) and need no privilege. Where
-/// both are refused nothing is lost.
-pub(crate) fn hurry(slice: Duration) {
+/// Raises the priority of the calling thread: real-time if the system allows it (the thread sleeps
+/// whenever nothing is due), else time slices of this length, which bring it to its turn sooner
+/// after a wake-up (EEVDF, Linux 6.12) and need no privilege. If both are refused, nothing changes.
+pub(crate) fn raise_priority(slice: Duration) {
     const SIZE: u32 = size_of::<SchedAttr>() as u32;
     const RESET_ON_FORK: u64 = 1;
     let plain = SchedAttr { size: SIZE, runtime: slice.as_nanos(), ..Default::default() };

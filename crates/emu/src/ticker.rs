@@ -1,8 +1,8 @@
-//! Sleeping until a packet comes or one is due, but not too often.
+//! Sleeps until a packet arrives or is due, with a limit on the number of wake-ups.
 //!
-//! A wake-up costs more than a packet. So where many would be needed, each waits until a tick has
-//! passed since the one before, and finds more to do, as a network card does that coalesces its
-//! interrupts. Where there are few, what comes or is due is met at once.
+//! A wake-up costs more than a packet. Under load each wake-up therefore waits until a tick has
+//! passed since the one before, and finds more packets, as a network card does that coalesces its
+//! interrupts. Otherwise packets are served at once.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,35 +13,36 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::device::Device;
 use crate::sys;
 
-/// Time slices of the emulator's thread: what is late is late for everybody.
+/// Time slice of the emulator's thread. Its delay is a delay of every packet.
 const SLICE: Duration = Duration::from_micros(100);
-/// Packets read and written in a tick from which on wake-ups are that far apart.
-const CROWD: u64 = 8;
-/// Units of a packet in the sum.
+/// Packets read and written per tick from which on wake-ups are one tick apart.
+const MIN_PACKETS_PER_TICK: u64 = 8;
+/// Units per packet in the sum.
 const SCALE: u64 = 64;
-/// The longest sleep: nothing depends on it.
+/// Maximum sleep; nothing depends on it.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Sleeps for the calling thread.
+/// Sleep of the calling thread.
 pub(crate) struct Ticker {
     tick: Duration,
-    /// When the thread woke last.
+    /// Time of the last wake-up.
     woke: Time,
-    /// Sums that forget an eighth with each wake-up: packets, and nanoseconds between wake-ups.
+    /// Decaying sums that lose an eighth with each wake-up: packets, and nanoseconds between
+    /// wake-ups.
     done: u64,
     apart: u64,
 }
 
 impl Ticker {
-    /// For the calling thread. Where there is much to do, wake-ups are one `tick` apart.
+    /// For the calling thread. Under load, wake-ups are one `tick` apart.
     pub(crate) fn new(tick: Duration) -> Self {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        sys::hurry(SLICE);
+        sys::raise_priority(SLICE);
         Self { tick, woke: clock::now(), done: 0, apart: 0 }
     }
 
-    /// Sleeps until `until`, or until a device or `wake` is readable. `done` packets were read or
-    /// written since the last time.
+    /// Sleeps until `until`, or until a device or `wake` is readable. `done` is the number of
+    /// packets read or written since the last call.
     pub(crate) fn sleep<'a>(
         &mut self,
         devices: impl Iterator<Item = &'a Device>,
@@ -50,10 +51,10 @@ impl Ticker {
         done: u64,
     ) {
         let tick = self.tick.as_nanos();
-        // Fractions of a packet do not get lost.
+        // The scale keeps fractions of a packet.
         self.done = self.done - self.done / 8 + done * SCALE;
         let now = clock::now();
-        if done > 0 && tick > 0 && self.done * tick >= self.apart * (CROWD * SCALE) {
+        if done > 0 && tick > 0 && self.done * tick >= self.apart * (MIN_PACKETS_PER_TICK * SCALE) {
             let rest = self.tick.saturating_sub(now.since(self.woke));
             if !rest.is_zero() {
                 let _ = rustix::thread::nanosleep(&timespec(rest));
@@ -64,12 +65,12 @@ impl Ticker {
                 .map(|device| PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN))
                 .collect();
             fds.push(PollFd::new(wake, PollFlags::IN));
-            // A signal ends it early, which is harmless.
+            // A signal ends the wait early, which is harmless.
             let _ = poll(&mut fds, Some(&timespec(wait)));
         }
         let woke = clock::now();
         let apart = woke.since(self.woke).as_nanos();
-        // After a pause a few wake-ups tell enough.
+        // The limit makes a long pause weigh no more than four ticks.
         self.apart = self.apart - self.apart / 8 + apart.min(4 * tick);
         self.woke = woke;
     }

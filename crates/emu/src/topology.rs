@@ -1,4 +1,4 @@
-//! Hosts, routers and links as values, and the ways between them.
+//! Hosts, routers and links as values, and the routes between them.
 
 use std::net::Ipv4Addr;
 
@@ -7,12 +7,12 @@ use packtrain_units::{ByteCount, Duration};
 
 use crate::error::EmuError;
 
-/// The most hosts: their addresses share 10.77.0.0/24.
+/// Maximum hosts: their addresses share 10.77.0.0/24.
 pub const MAX_HOSTS: usize = 254;
 
-/// The longest [`Topology::tick`].
-const TICK: Duration = Duration::from_micros(200);
-/// Ticks in the shortest delay.
+/// Maximum of [`Topology::tick`].
+const MAX_TICK: Duration = Duration::from_micros(200);
+/// Ticks per shortest delay.
 const TICKS: u64 = 50;
 
 /// A network to emulate.
@@ -20,7 +20,7 @@ const TICKS: u64 = 50;
 pub struct Topology {
     /// Hosts and routers.
     pub nodes: Vec<Node>,
-    /// One direction each.
+    /// Each direction of each link.
     pub wires: Vec<Wire>,
 }
 
@@ -29,7 +29,7 @@ pub struct Topology {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// Whether programs run on it: then it has a namespace, a device and an address.
+    /// Whether it is a host: programs run on it, and it has a namespace, a device and an address.
     pub host: bool,
 }
 
@@ -38,30 +38,30 @@ pub struct Node {
 pub struct Wire {
     /// Its name, for reports.
     pub name: String,
-    /// Index of the node it starts at.
+    /// Index of the node at its start.
     pub from: usize,
-    /// Index of the node it ends at.
+    /// Index of the node at its end.
     pub to: usize,
-    /// What it is.
+    /// Its configuration.
     pub config: LinkConfig,
 }
 
 impl Topology {
-    /// Two hosts, `near` and `far`, and what lies between them.
-    pub fn pair(forth: LinkConfig, back: LinkConfig) -> Self {
+    /// Two hosts, `near` and `far`, and the link between them.
+    pub fn pair(forward: LinkConfig, backward: LinkConfig) -> Self {
         let node = |name: &str| Node { name: name.to_owned(), host: true };
         let wire = |name: &str, from, to, config| Wire { name: name.to_owned(), from, to, config };
         Self {
             nodes: vec![node("near"), node("far")],
-            wires: vec![wire("near>far", 0, 1, forth), wire("far>near", 1, 0, back)],
+            wires: vec![wire("near>far", 0, 1, forward), wire("far>near", 1, 0, backward)],
         }
     }
 
-    /// Whether this can be emulated.
+    /// Checks that this network can be emulated.
     ///
     /// # Errors
     ///
-    /// [`EmuError::Topology`] with what is wrong and what would be right.
+    /// [`EmuError::Topology`] with the invalid value and a valid one.
     pub fn check(&self) -> Result<(), EmuError> {
         let wrong = |text: String| Err(EmuError::Topology(text));
         let hosts = self.nodes.iter().filter(|n| n.host).count();
@@ -105,14 +105,14 @@ impl Topology {
         u8::try_from(number).ok().map(|n| Ipv4Addr::new(10, 77, 0, n))
     }
 
-    /// How far apart the emulator's wake-ups are where there is much to do, unless told
-    /// otherwise: 2 % of the shortest delay, and at most 200 us.
+    /// The default interval between the emulator's wake-ups under load: 2 % of the shortest delay,
+    /// and at most 200 us.
     pub fn tick(&self) -> Duration {
         let shortest = self.wires.iter().map(|wire| wire.config.delay).min();
-        shortest.map_or(TICK, |delay| (delay / TICKS).min(TICK))
+        shortest.map_or(MAX_TICK, |delay| (delay / TICKS).min(MAX_TICK))
     }
 
-    /// The ways: for each node and each node to reach, the wire to take.
+    /// The routing tables: for each node and each target the wire to take.
     pub(crate) fn routes(&self) -> Vec<Vec<Option<usize>>> {
         (0..self.nodes.len()).fold(
             vec![vec![None; self.nodes.len()]; self.nodes.len()],
@@ -125,7 +125,7 @@ impl Topology {
         )
     }
 
-    /// The largest packet on the way from one node to another, if there is a way.
+    /// The path MTU from one node to another, if there is a route.
     pub(crate) fn path_mtu(&self, from: usize, to: usize) -> Option<ByteCount> {
         let routes = self.routes();
         let (mut node, mut mtu) = (from, ByteCount(65_535));
@@ -137,7 +137,7 @@ impl Topology {
         Some(mtu)
     }
 
-    /// For each node the first wire of its best way to `target`, by delay, then hops, then the
+    /// For each node the first wire of its best route to `target`, by delay, then hops, then the
     /// order of the wires. Bellman and Ford: these networks are small.
     fn towards(&self, target: usize) -> Vec<Option<(Duration, usize, usize)>> {
         let mut best: Vec<Option<(Duration, usize, usize)>> = vec![None; self.nodes.len()];

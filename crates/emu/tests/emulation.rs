@@ -1,7 +1,7 @@
-//! Emulations from end to end. This program is also the programs in them, and the emulations.
+//! End-to-end tests of emulations. This executable is also the programs in them and the emulator.
 //!
-//! What this machine does not allow is reported as skipped, or fails with `PACKTRAIN_TEST_STRICT=1`
-//! or `CI=true`.
+//! A test that this machine does not allow is reported as skipped, or fails with
+//! `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 #![allow(clippy::print_stdout, reason = "it has no harness to print for it")]
 
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ fn main() {
         "send" => send(&rest[0], rest[1].parse().expect("a number")),
         "outer" => drop(run("sleeper", None)),
         "inside" => inside(rest[0].parse().expect("a number")),
-        // What test runners ask for.
+        // Requests of test runners.
         "--list" => {}
         _ => tests(),
     }
@@ -74,7 +74,7 @@ fn run(plan: &str, user: Option<u32>) -> Result<Ended, EmuError> {
     supervise(command, plan)
 }
 
-/// The process that emulates.
+/// The emulator's process.
 fn emulation() {
     let child = child().expect("a channel").expect("an emulation");
     let plan = plan(child.payload());
@@ -133,13 +133,13 @@ fn plan(text: &str) -> Plan {
     plan
 }
 
-/// A path that loses by chance and by overflow.
+/// A path with random loss and overflow.
 fn recorded() -> Topology {
-    let mut forth = link(50, 5);
-    forth.loss = LossConfig::Independent(3e-3);
-    forth.queue = QueueConfig::DropTail(Limit::Packets(20));
-    forth.seed = 11;
-    Topology::pair(forth, link(50, 5))
+    let mut forward = link(50, 5);
+    forward.loss = LossConfig::Independent(3e-3);
+    forward.queue = QueueConfig::DropTail(Limit::Packets(20));
+    forward.seed = 11;
+    Topology::pair(forward, link(50, 5))
 }
 
 fn line() -> Topology {
@@ -180,14 +180,14 @@ fn without_root() -> Result<(), EmuError> {
 
 fn check_bytes(ended: &Ended) {
     assert_eq!(ended.code, 0, "{:?}", ended.report);
-    let forth = &ended.report.links[0];
-    assert!(forth.delivered_bytes > 8_000_000, "{forth:?}");
-    let died: u64 = forth.dropped.values().sum();
-    // Last words may be on their way when the program ends.
-    let gone = forth.delivered + died;
-    assert!(gone <= forth.offered && forth.offered - gone < 20, "{forth:?}");
-    assert!(forth.dropped["random"] > 0, "{forth:?}");
-    assert!(forth.offered > 8_000_000 / 1_500, "segments are counted: {forth:?}");
+    let forward = &ended.report.links[0];
+    assert!(forward.delivered_bytes > 8_000_000, "{forward:?}");
+    let died: u64 = forward.dropped.values().sum();
+    // The last packets may still be in flight when the program ends.
+    let gone = forward.delivered + died;
+    assert!(gone <= forward.offered && forward.offered - gone < 20, "{forward:?}");
+    assert!(forward.dropped["random"] > 0, "{forward:?}");
+    assert!(forward.offered > 8_000_000 / 1_500, "segments are counted: {forward:?}");
 }
 
 fn replayed() -> Result<(), EmuError> {
@@ -213,7 +213,7 @@ fn replayed() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// The capture has so many packets, and each length is as it says.
+/// The capture has `packets` packets, and each length is consistent.
 fn check_capture(path: &Path, packets: u64) {
     let bytes = std::fs::read(path).expect("a capture");
     let word = |at: usize| {
@@ -238,10 +238,10 @@ fn over_a_router() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// Starts an emulation in another process, and waits until it can be gone into.
+/// Starts an emulation in another process, and waits until it can be entered.
 #[allow(clippy::zombie_processes, reason = "the callers kill it and wait for it")]
 fn sleeper() -> Result<std::process::Child, EmuError> {
-    // Whether it is allowed at all.
+    // Check that emulation is allowed at all.
     run("code true", None)?;
     let outer = Command::new(me()).arg("outer").spawn().expect("this program");
     for _ in 0..2_000 {
@@ -262,7 +262,7 @@ fn goes_in() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// A process of its own, for only one with a single thread can go in.
+/// A separate process, because only one with a single thread can enter.
 fn inside(pid: u32) {
     assert!(matches!(enter("nowhere", Some(pid)), Err(EmuError::NotFound(_))));
     let environment = enter("far", Some(pid)).expect("a way in");
@@ -292,7 +292,7 @@ fn nothing_stays() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// Takes bytes, checks them, says how many there were.
+/// Receives bytes, checks them, and returns their number.
 fn serve() {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
     let (mut stream, _) = listener.accept().expect("a caller");

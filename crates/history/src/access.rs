@@ -1,13 +1,13 @@
-//! How a database is used, and how long it may take.
+//! The purpose of a database connection, and its timeout.
 
 use std::time::Duration;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum Purpose {
     Read,
     Write,
 }
 
-/// How long a database may take to connect, to let others finish, to answer.
+/// Timeout for connecting to the database, for locks of other clients, and for an answer.
 pub(crate) const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The one table of columns: names, types, and how a row fills them and is made of them.
+//! The table of columns: names, types, and the conversion from and to a row.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
@@ -11,14 +11,14 @@ use crate::value::Value;
 pub(crate) struct Column {
     /// Its name, with the unit.
     pub(crate) name: &'static str,
-    /// Its type, in words that both databases know.
+    /// Its SQL type, which both databases support.
     #[cfg_attr(not(test), allow(dead_code, reason = "tests compare it with the schema"))]
     pub(crate) sql: fn() -> &'static str,
     pub(crate) get: fn(&Row) -> Value,
     pub(crate) set: fn(&mut Row, &Value),
 }
 
-/// A field that can stand in a column.
+/// A type that can be stored in a column.
 trait Field {
     const SQL: &'static str;
     fn value(&self) -> Value;
@@ -32,7 +32,7 @@ const REAL: &str = "DOUBLE PRECISION";
 impl Field for String {
     const SQL: &'static str = TEXT;
     fn value(&self) -> Value {
-        // PostgreSQL's text holds no zero byte.
+        // PostgreSQL's text cannot contain a zero byte.
         Value::Text(self.replace('\0', "\u{fffd}"))
     }
     fn of(value: &Value) -> Self {
@@ -70,7 +70,7 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// Fields that are another field in other clothes.
+/// Implements `Field` for types that are stored like another type.
 macro_rules! like {
     ($($of:ty as $like:ty: $to:expr, $from:expr;)*) => {$(
         impl Field for $of {
@@ -175,17 +175,17 @@ pub(crate) const COLUMNS: &[Column] = columns! {
     evidence = "evidence",
 };
 
-/// The columns that an export has: all but what only `diagnose` reads.
+/// The columns of an export: all except those that only `diagnose` reads.
 fn exported() -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(|column| column.name != "evidence")
 }
 
-/// The names of the columns of an export, in their order.
+/// The column names of an export, in order.
 pub fn column_names() -> impl Iterator<Item = &'static str> {
     exported().map(|column| column.name)
 }
 
-/// A row's values, in the order of [`column_names`].
+/// The values of a row, in the order of [`column_names`].
 pub fn values(row: &Row) -> impl Iterator<Item = (&'static str, Value)> {
     exported().map(|column| (column.name, (column.get)(row)))
 }
@@ -214,7 +214,7 @@ mod tests {
                 .collect();
             let row = Row {
                 key: text.replace('\0', "-"),
-                // Columns hold microseconds.
+                // Columns have a resolution of microseconds.
                 began: Duration::from_micros(n / 1_000),
                 bytes: ByteCount(n),
                 streams: few,

@@ -1,9 +1,9 @@
-//! A connection with either database, for statements that both understand.
+//! A connection to either database, for statements that both support.
 //!
-//! Parameters are written `$1` to `$n`, and `$1` stands first in a statement, `$2` second and so
-//! on: SQLite numbers names in the order in which they appear.
+//! Parameters are `$1` to `$n`, and their first occurrences in a statement are in this order,
+//! because SQLite numbers parameters by first occurrence.
 
-use crate::access::Use;
+use crate::access::Purpose;
 use crate::error::HistoryError;
 use crate::place::Place;
 use crate::postgres::Postgres;
@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, HistoryError>;
 
 impl Db {
     /// Connects.
-    pub(crate) fn open(place: &Place, purpose: Use) -> Result<Self> {
+    pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Self> {
         match place {
             Place::File(path) => Sqlite::open(path, purpose).map(Self::Sqlite),
             Place::Server(server) => {
@@ -29,7 +29,7 @@ impl Db {
         }
     }
 
-    /// Does something; gives the number of rows it touched.
+    /// Executes a statement; returns the number of affected rows.
     pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64> {
         match self {
             Self::Sqlite(db) => db.execute(sql, values),
@@ -37,7 +37,7 @@ impl Db {
         }
     }
 
-    /// Asks for rows.
+    /// Queries rows.
     pub(crate) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>> {
         match self {
             Self::Sqlite(db) => db.query(sql, values),
@@ -45,22 +45,22 @@ impl Db {
         }
     }
 
-    /// Runs statements as a whole: all of them or none.
+    /// Runs `work` in a transaction.
     pub(crate) fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        // SQLite: the right to write comes first, so that nobody has to give up half way.
+        // In SQLite the write lock is taken first, so that no transaction fails in the middle.
         self.batch(match self {
             Self::Sqlite(_) => "BEGIN IMMEDIATE",
             Self::Postgres(_) => "BEGIN",
         })?;
         let done = work(self).and_then(|done| self.batch("COMMIT").map(|()| done));
         if done.is_err() {
-            // The connection may be gone; the error that counts is the first one.
+            // The connection may be closed; the first error is returned.
             let _ = self.batch("ROLLBACK");
         }
         done
     }
 
-    /// Statements without values.
+    /// Executes statements without values.
     pub(crate) fn batch(&mut self, sql: &str) -> Result<()> {
         match self {
             Self::Sqlite(db) => db.batch(sql),
@@ -68,17 +68,17 @@ impl Db {
         }
     }
 
-    /// Lets nobody else migrate until the transaction is over. `BEGIN IMMEDIATE` does that in
-    /// SQLite.
+    /// Blocks concurrent migrations until the end of the transaction. In SQLite `BEGIN IMMEDIATE`
+    /// does that.
     pub(crate) fn lock_schema(&mut self) -> Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
-            // The number means nothing to anybody else: "packtrai" in ASCII.
+            // A lock number that no other program uses: "packtrai" in ASCII.
             Self::Postgres(db) => db.batch("SELECT pg_advisory_xact_lock(8097856238637670761)"),
         }
     }
 
-    /// Whether there is a table of this name.
+    /// Whether a table of this name exists.
     pub(crate) fn has_table(&mut self, name: &str) -> Result<bool> {
         let sql = match self {
             Self::Sqlite(_) => "SELECT name FROM sqlite_master WHERE type = 'table' AND name = $1",

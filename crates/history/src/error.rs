@@ -1,41 +1,41 @@
-//! What keeps rows from being kept or found.
+//! Errors of the history.
 
-/// Why the history did not do what was asked. A transfer never fails of it.
+/// Why an operation on the history failed. Such an error never fails a transfer.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// A version of the program that came later made it.
+    /// A newer version of packtrain created it.
     #[error(
         "the history at {place} has schema {found}, this version knows {known}: use the newer \
          packtrain, or another place"
     )]
     Newer {
-        /// Where it is.
+        /// Its place.
         place: String,
-        /// The schema there.
+        /// Its schema.
         found: i64,
-        /// The newest known here.
+        /// The newest schema that this version supports.
         known: i64,
     },
-    /// The file is no database, or a broken one.
+    /// The file is not a database, or damaged.
     #[error("the history at {place} is damaged ({text}): move the file away, a new one is made")]
     Damaged {
-        /// Where it is.
+        /// Its place.
         place: String,
-        /// In the database's words.
+        /// The message of the database.
         text: String,
     },
-    /// There is no history yet.
+    /// The history does not exist yet.
     #[error("there is no history at {place} yet")]
     Absent {
-        /// Where it would be.
+        /// Its place.
         place: String,
     },
-    /// Anything else: no room, no right to write, no answer.
+    /// Any other error: no space, no permission, no answer.
     #[error("the history at {place}: {text}")]
     Other {
-        /// Where it is.
+        /// Its place.
         place: String,
-        /// In the system's or the database's words.
+        /// The message of the system or the database.
         text: String,
     },
 }

@@ -1,10 +1,10 @@
-//! What became of transfers: one row each, in SQLite below the state directory or, when a URL says
-//! so, in PostgreSQL.
+//! The history of transfers: one row per transfer, in SQLite in the state directory, or in
+//! PostgreSQL if a URL is configured.
 //!
-//! [`Row`] is what is known of one transfer; [`Place`] says where rows are kept; [`Store`] keeps,
-//! finds and forgets them. The statements are the same for both databases: whole numbers, floating
-//! point numbers and text are all that a column holds, and `db` is the one place that knows which
-//! database is at the other end. The crate reads no clock: who calls says what time it is.
+//! [`Row`] describes one transfer, [`Place`] where rows are kept. [`Store`] stores, finds and
+//! removes rows. Both databases use the same statements: columns contain only whole numbers,
+//! floating point numbers and text, and only `db` distinguishes the databases. The crate reads no
+//! clock; callers pass the time.
 
 mod access;
 mod column;

@@ -1,4 +1,4 @@
-//! Where rows are kept, as the configuration says it.
+//! Where rows are kept, as configured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,33 +15,33 @@ pub enum Place {
     Server(Box<Server>),
 }
 
-/// How a PostgreSQL server is reached.
+/// The connection settings of a PostgreSQL server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Server {
     pub(crate) config: Config,
-    /// Certificates that the server's must come from; the system's if none.
+    /// The file of trusted certificates; the system's if `None`.
     pub(crate) roots: Option<PathBuf>,
 }
 
-/// Why a place was not understood.
+/// Why a place is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// Neither a path nor a URL.
+    /// The text is neither a path nor a URL.
     #[error(
         "the history is kept in a file named by its whole path, at a postgresql:// URL, or not at \
          all (none)"
     )]
     Unknown,
-    /// A URL with a mistake.
+    /// A malformed URL.
     #[error("the history's URL: {0}; write postgresql://user@host/database")]
     Url(String),
 }
 
 impl Place {
-    /// Reads a whole path or a `postgresql://` URL.
+    /// Parses an absolute path or a `postgresql://` URL.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text is neither.
     pub fn parse(text: &str) -> Result<Self, PlaceError> {
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
             return server(text).map(|server| Self::Server(Box::new(server)));
@@ -52,7 +52,7 @@ impl Place {
         Err(PlaceError::Unknown)
     }
 
-    /// Whether a password is written in it.
+    /// Whether it contains a password.
     pub fn has_password(&self) -> bool {
         match self {
             Self::File(_) => false,
@@ -61,8 +61,9 @@ impl Place {
     }
 }
 
-/// The URL without what the library does not know: TLS is always checked here, so that
-/// `verify-full` is what `require` means, and `sslrootcert` names what it is checked against.
+/// Parses a URL, and removes the parameters that the library does not support. TLS always verifies
+/// the certificate here, so `require` means `verify-full`; `sslrootcert` names the trusted
+/// certificates.
 fn server(text: &str) -> Result<Server, PlaceError> {
     let (base, query) = text.split_once('?').unwrap_or((text, ""));
     let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
@@ -74,7 +75,7 @@ fn server(text: &str) -> Result<Server, PlaceError> {
         }
     }
     let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-    // The library's error names options, not their values.
+    // The library's error contains names of options, not their values.
     let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
         PlaceError::Url(std::error::Error::source(&e).map_or(e.to_string(), ToString::to_string))
     })?;
@@ -83,7 +84,7 @@ fn server(text: &str) -> Result<Server, PlaceError> {
     }
     let encrypt = match mode {
         Some("disable") => false,
-        // What does not leave the machine need not be encrypted.
+        // Connections within this machine need no encryption.
         None => !stays_here(&config),
         Some("require" | "verify-ca" | "verify-full") => true,
         Some(other) => {
@@ -93,7 +94,7 @@ fn server(text: &str) -> Result<Server, PlaceError> {
             )));
         }
     };
-    // A certificate is checked against the host's name, never against `hostaddr`.
+    // A certificate is verified for the host's name, never for `hostaddr`.
     let named = |i: usize| matches!(config.get_hosts().get(i), Some(Host::Tcp(_)));
     if encrypt && !(0..config.get_hostaddrs().len()).all(named) {
         return Err(PlaceError::Url(
@@ -107,8 +108,8 @@ fn server(text: &str) -> Result<Server, PlaceError> {
     Ok(Server { config, roots })
 }
 
-/// Whether every connection ends at this machine: where `hostaddr` leads if there is one, because
-/// the library then uses the host's name for the certificate alone.
+/// Whether every connection ends at this machine. If there is a `hostaddr`, it determines the
+/// destination, because the library then uses the host's name only for the certificate.
 fn stays_here(config: &Config) -> bool {
     let hosts = config.get_hosts();
     let addresses = config.get_hostaddrs();
@@ -123,7 +124,7 @@ fn stays_here(config: &Config) -> bool {
     })
 }
 
-/// Percent signs and what follows them as the byte they mean.
+/// Decodes percent-encoded bytes.
 fn plain(text: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = text.bytes();
@@ -142,7 +143,7 @@ fn plain(text: &str) -> String {
 }
 
 impl fmt::Display for Place {
-    /// For people: without a password.
+    /// Without a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),

@@ -1,4 +1,4 @@
-//! PostgreSQL: a server that a site shares.
+//! A PostgreSQL server, which several machines can share.
 
 use std::error::Error as _;
 use std::io::Read as _;
@@ -18,11 +18,12 @@ use crate::place::Server;
 use crate::tls::Tls;
 use crate::value::Value;
 
-/// A connection with a server. Its runtime is its own: callers are threads that may wait.
+/// A connection to a server. It has its own runtime, because the callers are threads that may
+/// block.
 pub(crate) struct Postgres {
     place: String,
     client: Client,
-    /// Taken when it is dropped.
+    /// Taken on drop.
     runtime: Option<Runtime>,
 }
 
@@ -30,7 +31,7 @@ type Result<T> = std::result::Result<T, HistoryError>;
 type Foreign = Box<dyn std::error::Error + Sync + Send>;
 
 impl Postgres {
-    /// Connects, with the password of the URL, `PGPASSWORD` or the password file.
+    /// Connects, with the password of the URL, of `PGPASSWORD` or of the password file.
     pub(crate) fn connect(server: &Server) -> Result<Self> {
         let place = server.to_string();
         let failed = |text: String| HistoryError::Other { place: place.clone(), text };
@@ -50,7 +51,7 @@ impl Postgres {
             let (client, connection) =
                 connected.map_err(|_| "no answer".to_owned())?.map_err(text)?;
             tokio::spawn(async {
-                // Its end shows in what is asked of the client.
+                // An error of the connection appears in later calls of the client.
                 let _ = connection.await;
             });
             Ok(client)
@@ -63,7 +64,7 @@ impl Postgres {
             }
         };
         let mut db = Self { place, client, runtime: Some(runtime) };
-        // Somebody else's lock must not hold a transfer's end up for longer.
+        // A lock of another client must not delay the end of a transfer for longer.
         db.batch(&format!(
             "SET statement_timeout = {0}; SET lock_timeout = {0}; SET client_min_messages = error",
             DATABASE_TIMEOUT.as_millis()
@@ -97,7 +98,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // A resolver that does not answer is not waited for.
+        // A resolver that does not answer must not block the drop.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -137,7 +138,7 @@ impl ToSql for Value {
     tokio_postgres::types::to_sql_checked!();
 }
 
-/// What went wrong, without the library's own frame around it.
+/// The message of an error, without the library's own text around it.
 fn text(error: tokio_postgres::Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(told), _) => told.message().to_owned(),
@@ -146,7 +147,7 @@ fn text(error: tokio_postgres::Error) -> String {
     }
 }
 
-/// The password of the environment or of the password file, as PostgreSQL's own programs take it.
+/// The password of the environment or of the password file, as PostgreSQL's own programs read it.
 fn password(config: &Config) -> Option<String> {
     if let Some(password) = std::env::var("PGPASSWORD").ok().filter(|p| !p.is_empty()) {
         return Some(password);
@@ -156,7 +157,7 @@ fn password(config: &Config) -> Option<String> {
         None => PathBuf::from(std::env::var_os("HOME")?).join(".pgpass"),
     };
     let mut file = std::fs::File::open(path).ok()?;
-    // A file that others read holds no secret.
+    // A file that others can read is ignored.
     if file.metadata().ok()?.mode() & 0o077 != 0 {
         return None;
     }
@@ -172,8 +173,8 @@ fn password(config: &Config) -> Option<String> {
     from_file(&text, &[&host, &port, &database, &user])
 }
 
-/// The password of the first line that fits: `host:port:database:user:password`, where `*` fits
-/// everything and a backslash takes the next character as it is.
+/// The password of the first matching line: `host:port:database:user:password`, where `*` matches
+/// everything and a backslash escapes the next character.
 fn from_file(text: &str, wanted: &[&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut fields = vec![(String::new(), false)];

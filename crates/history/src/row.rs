@@ -1,119 +1,119 @@
-//! What is kept of one transfer.
+//! The row of a transfer.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// One transfer as one of its ends saw it. Everything but its names may be missing.
+/// One transfer as seen by one of its ends. All fields except the names may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
-    /// Unlike that of any other row, in databases that many machines share too.
+    /// Unique, also in a database that several machines share.
     pub key: String,
-    /// What people call it: eight hexadecimal digits.
+    /// The short id for users: eight hexadecimal digits.
     pub id: String,
-    /// When it began, since 1970.
+    /// Start of the transfer, since 1970.
     pub began: Duration,
-    /// What it was.
+    /// The kind of transfer.
     pub kind: Kind,
-    /// Which end wrote the row.
+    /// The end that wrote the row.
     pub side: Side,
-    /// What that end did.
+    /// The role of that end.
     pub role: Role,
     /// How it ended.
     pub ended: Ended,
     /// The machine that wrote the row.
     pub host: String,
-    /// The user it ran for.
+    /// The user of the process.
     pub login: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
     /// The version of the program.
     pub version: String,
-    /// The machine that bytes came from, as the user named it; this one by its own name.
+    /// The sending machine, as the user named it; this machine has its own name.
     pub from_host: String,
-    /// The machine that they went to.
+    /// The receiving machine.
     pub to_host: String,
-    /// Where the bytes came from, as the user wrote it.
+    /// The source, as the user wrote it.
     pub source: String,
-    /// Where they went.
+    /// The target, as the user wrote it.
     pub target: String,
-    /// The other end's address and key, where it called.
+    /// Address and key of the other end, if it was the caller.
     pub peer: String,
     /// The transport that moved most, or `none`.
     pub transport: String,
-    /// What each transport moved.
+    /// The bytes of each transport.
     pub transports: Vec<TransportBytes>,
-    /// The controller that was asked for or is in force.
+    /// The requested or active congestion controller.
     pub controller: String,
-    /// Streams or flows side by side; none where nobody counts.
+    /// Number of parallel streams or flows, if known.
     pub streams: Option<u32>,
     /// Bytes of the whole object.
     pub bytes: ByteCount,
-    /// Of these, moved.
+    /// Moved bytes of it.
     pub bytes_moved: ByteCount,
     /// Files that moved.
     pub files: u64,
     /// Files that failed.
     pub failed_files: u64,
-    /// From the start of the command to durable.
+    /// Time from the start of the command until all data is durable.
     pub elapsed: Duration,
     /// Useful bytes over the whole time.
     pub throughput: DataRate,
     /// Throughput over time.
     pub series: Vec<Point>,
-    /// Payload sent again.
+    /// Retransmitted payload.
     pub retransmitted: ByteCount,
-    /// Least round trip.
+    /// Minimum round-trip time.
     pub rtt: Option<Duration>,
-    /// Smoothed round trip at the end.
+    /// Final smoothed round-trip time.
     pub srtt: Option<Duration>,
     /// Datagrams with payload sent.
     pub packets_sent: Option<u64>,
-    /// Of these, lost.
+    /// Lost datagrams of these.
     pub packets_lost: Option<u64>,
-    /// Of these, dropped by the receiving host.
+    /// Datagrams of these that the receiving host dropped.
     pub host_drops: Option<u64>,
-    /// What the losses were put down to.
+    /// The cause of the losses.
     pub loss_cause: Option<String>,
-    /// Probability that the receiving host did it, 0 to 1.
+    /// Probability that the receiving host caused the losses, 0 to 1.
     pub p_cpu: Option<f64>,
-    /// One sentence on what bounded it.
+    /// What limited the transfer, as one sentence.
     pub verdict: Option<String>,
     /// The kernel's congestion control of TCP streams.
     pub tcp_cc: Option<String>,
     /// `TCP_INFO` of the streams together, as JSON.
     pub tcp_info: Option<String>,
-    /// What was measured with how many streams.
+    /// Measured throughputs by number of streams.
     pub stream_samples: Vec<StreamSample>,
-    /// What held the rate below what the path may carry: `rate` (`--rate`), `policy`, or
-    /// `peer-policy`. Such a row says nothing of its path.
+    /// What limited the rate below that of the path: `rate` (`--rate`), `policy`, or `peer-policy`.
+    /// Such a row is not used as a measurement of its path.
     pub held_by: Option<String>,
-    /// Processes that wanted a processor in the minute before the end, in the mean.
+    /// Load average of the last minute before the end.
     pub load: Option<f64>,
     /// Share of the sending machine's processors that was busy, 0 to 1.
     pub source_busy: Option<f64>,
-    /// Share of the receiving machine's.
+    /// Share of the receiving machine's processors that was busy, 0 to 1.
     pub target_busy: Option<f64>,
-    /// The exit code that the command ended with.
+    /// The exit code of the command.
     pub exit_code: Option<u32>,
-    /// What kind of failure ended it.
+    /// The kind of failure that ended it.
     pub error_kind: Option<String>,
-    /// The failure for people.
+    /// The message of the failure.
     pub error: Option<String>,
-    /// All that both ends measured, as `diagnose` keeps it, as JSON. Only the newest rows have it.
+    /// The measurements of both ends for `diagnose`, as JSON. Only the newest rows have it.
     pub evidence: Option<String>,
 }
 
-/// A stretch of time and what moved in it.
+/// An interval and its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its end, since the begin of the transfer.
+    /// Its end, since the start of the transfer.
     pub at: Duration,
-    /// The rate in it.
+    /// The rate in the interval.
     pub rate: DataRate,
 }
 
-/// What one transport moved.
+/// The bytes of one transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportBytes {
     /// Its name.
@@ -122,20 +122,20 @@ pub struct TransportBytes {
     pub bytes: ByteCount,
 }
 
-/// A throughput that so many streams had together.
+/// The joint throughput of a number of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSample {
-    /// How many.
+    /// Number of streams.
     pub streams: u32,
-    /// What they moved in a second.
+    /// Their joint rate.
     pub throughput: DataRate,
-    /// When, since 1970.
+    /// Start of the measurement, since 1970.
     #[serde(default)]
     pub began: Duration,
 }
 
-/// Enums that stand in a column as a word.
-macro_rules! words {
+/// Defines an enum that is stored in a column as a word.
+macro_rules! word_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,15 +143,15 @@ macro_rules! words {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its word, in rows and for people.
+            /// The word in rows and output.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// What a word means.
+            /// Parses a word.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|each| each.word() == word)
             }
@@ -159,60 +159,60 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// What a transfer was.
+word_enum! {
+    /// The kind of a transfer.
     Kind {
-        /// Files were copied.
+        /// A copy of files.
         #[default]
         Cp = "cp",
-        /// Files were compared.
+        /// A comparison of files.
         Verify = "verify",
-        /// Bytes went from memory to memory.
+        /// A measurement from memory to memory.
         Perf = "perf",
     }
 }
 
-words! {
-    /// Which end a row tells of.
+word_enum! {
+    /// The end that wrote a row.
     Side {
-        /// The one that was started by the user.
+        /// The end that the user started.
         #[default]
         Caller = "caller",
-        /// A server, or what ssh started.
+        /// A server, or the end that ssh started.
         Called = "called",
     }
 }
 
-words! {
-    /// What an end did.
+word_enum! {
+    /// The role of an end.
     Role {
         /// It sent.
         #[default]
         Source = "source",
         /// It received.
         Sink = "sink",
-        /// Both ends were here.
+        /// It sent and received: both ends were on one machine.
         Both = "both",
-        /// It brought two other machines together.
+        /// It connected two other machines.
         Relay = "relay",
     }
 }
 
-words! {
+word_enum! {
     /// How a transfer ended.
     Ended {
-        /// Well.
+        /// Successfully.
         #[default]
         Done = "done",
-        /// Some files failed, the others are there.
+        /// Some files failed; the others are complete.
         Partial = "partial",
         /// With a failure.
         Failed = "failed",
-        /// Somebody wished the end.
+        /// The user stopped it.
         Cancelled = "cancelled",
-        /// Its process vanished without a word.
+        /// Its process vanished without a report.
         Killed = "killed",
-        /// Not yet.
+        /// It is still running.
         Running = "running",
     }
 }

@@ -1,12 +1,13 @@
-//! The tables, and how older ones become today's.
+//! The tables and their migrations.
 
 use crate::db::Db;
 use crate::error::HistoryError;
 use crate::value::Value;
 
-/// The steps from nothing to today's tables. A step that was published never changes.
+/// The migrations from an empty database to the current tables. A published migration never
+/// changes.
 pub(crate) const STEPS: &[&str] = &[
-    // 1: a row a transfer.
+    // 1: one row per transfer.
     "CREATE TABLE transfers (
         key TEXT PRIMARY KEY NOT NULL,
         id TEXT NOT NULL,
@@ -56,17 +57,17 @@ pub(crate) const STEPS: &[&str] = &[
     );
     CREATE INDEX transfers_began ON transfers (host, login, began_us);
     CREATE INDEX transfers_id ON transfers (id);",
-    // 2: what was measured with how many streams, and the way to find it by the two ends.
+    // 2: measured throughputs by number of streams, and an index by the two ends.
     "ALTER TABLE transfers ADD COLUMN stream_samples TEXT NOT NULL DEFAULT '';
     CREATE INDEX transfers_pair ON transfers (from_host, to_host, began_us);",
-    // 3: what held a transfer below what its path may carry.
+    // 3: what limited a transfer below the rate of its path.
     "ALTER TABLE transfers ADD COLUMN held_by TEXT;",
 ];
 
-/// The newest schema known here.
+/// The newest schema that this version supports.
 pub(crate) const NEWEST: i64 = STEPS.len() as i64;
 
-/// The schema that is there: 0 if none is.
+/// The schema version of the database; 0 if it has no tables.
 pub(crate) fn version(db: &mut Db) -> Result<i64, HistoryError> {
     if !db.has_table("packtrain_schema")? {
         return Ok(0);
@@ -75,7 +76,7 @@ pub(crate) fn version(db: &mut Db) -> Result<i64, HistoryError> {
     Ok(rows.first().and_then(|row| row.first()?.int()).unwrap_or(0))
 }
 
-/// Brings the tables to schema `to`; does nothing to those that are there already.
+/// Migrates the tables to schema `to`; does nothing if they have it already.
 pub(crate) fn migrate(db: &mut Db, to: i64, place: &str) -> Result<(), HistoryError> {
     let found = version(db)?;
     if found == to {
@@ -86,7 +87,7 @@ pub(crate) fn migrate(db: &mut Db, to: i64, place: &str) -> Result<(), HistoryEr
     }
     db.atomically(|db| {
         db.lock_schema()?;
-        // Another process may have been faster.
+        // Another process may have migrated already.
         let mut at = version(db)?;
         if at == 0 {
             db.batch(

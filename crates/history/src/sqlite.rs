@@ -1,4 +1,4 @@
-//! SQLite: a file of the user's alone.
+//! SQLite: a file that only its user can access.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,27 +9,27 @@ use std::time::Duration;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
-use crate::access::{DATABASE_TIMEOUT, Use};
+use crate::access::{DATABASE_TIMEOUT, Purpose};
 use crate::error::HistoryError;
 use crate::value::Value;
 
-/// A connection with a file.
+/// A connection to a file.
 pub(crate) struct Sqlite {
     path: PathBuf,
     connection: Connection,
 }
 
-/// Between two tries of what SQLite does not wait for.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Pause between tries of operations for which SQLite has no timeout.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 type Result<T> = std::result::Result<T, HistoryError>;
 
 impl Sqlite {
-    /// Opens the file, made if it is to be written.
-    pub(crate) fn open(path: &Path, purpose: Use) -> Result<Self> {
+    /// Opens the file, and creates it if it is opened for writing.
+    pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self> {
         match purpose {
-            Use::Read => Self::reading(path),
-            Use::Write => Self::writing(path),
+            Purpose::Read => Self::reading(path),
+            Purpose::Write => Self::writing(path),
         }
     }
 
@@ -38,33 +38,33 @@ impl Sqlite {
         if let Some(dir) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         }
-        // SQLite would make it readable by whoever the umask lets; its log takes the same mode.
+        // SQLite would create it with the mode of the umask. The log gets the mode of the file.
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|e| trouble(path, &e))?;
         let mut db = Self { path: path.to_owned(), connection };
         db.patient()?;
-        // A log beside the file lets readers and a writer work at once, but wants memory that all
-        // of them share; machines of a network file system share none.
+        // Write-ahead logging allows concurrent readers and a writer, but needs memory that all of
+        // them share, which machines of a network file system do not have.
         let journal = if on_network(path) { "DELETE" } else { "WAL" };
         db.journal(journal)?;
         db.batch("PRAGMA synchronous = NORMAL;")?;
         Ok(db)
     }
 
-    /// Says how the file is to be journalled. To change that wants the file alone, and while others
-    /// have it open SQLite refuses at once, whatever its timeout: two that make it at the same
-    /// time would lose one row.
+    /// Sets the journal mode. A change needs exclusive access, and while others have the file open
+    /// SQLite fails at once, whatever its timeout. Without the retry, two processes that create the
+    /// file at the same time would lose a row.
     fn journal(&mut self, mode: &str) -> Result<()> {
-        for _ in 0..DATABASE_TIMEOUT.as_millis() / PAUSE.as_millis() {
+        for _ in 0..DATABASE_TIMEOUT.as_millis() / RETRY_PAUSE.as_millis() {
             let changed = self.connection.execute_batch(&format!("PRAGMA journal_mode = {mode};"));
             match changed {
                 Err(rusqlite::Error::SqliteFailure(error, _))
                     if error.code == rusqlite::ErrorCode::DatabaseBusy => {}
                 changed => return changed.map_err(|e| trouble(&self.path, &e)),
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
         self.batch(&format!("PRAGMA journal_mode = {mode};"))
     }
@@ -76,14 +76,14 @@ impl Sqlite {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let plain = Connection::open_with_flags(path, flags).and_then(|connection| {
             connection.busy_timeout(DATABASE_TIMEOUT)?;
-            // The first look shows whether it can be read at all.
+            // The first query shows whether the file is readable.
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
             Ok(connection)
         });
         let connection = match plain {
             Ok(connection) => connection,
-            // In a directory where nothing can be made there is no place for a log's index; and
-            // nobody who changes the file either.
+            // In a read-only directory the index of the log cannot be created. Then no process can
+            // change the file either.
             Err(e) if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
                 let flags = flags | OpenFlags::SQLITE_OPEN_URI;
                 Connection::open_with_flags(immutable(path), flags)
@@ -146,7 +146,7 @@ impl ToSql for Value {
     }
 }
 
-/// The file as a URI that promises that nobody changes it.
+/// The file as a URI with the flag that it does not change.
 fn immutable(path: &Path) -> String {
     use std::fmt::Write as _;
     let mut uri = String::from("file:");
@@ -163,10 +163,10 @@ fn immutable(path: &Path) -> String {
     uri
 }
 
-/// Types of file systems (statfs(2), linux/magic.h) that other machines may change too: NFS, SMB
-/// in its three numbers, AFS (two), Coda, Ceph, Lustre, GPFS, BeeGFS, PanFS, OrangeFS, GFS2, OCFS2,
-/// 9P, and FUSE, behind which there may be anything.
-const SHARED: &[u32] = &[
+/// Types of file systems that other machines may change (statfs(2), linux/magic.h): NFS, SMB (three
+/// numbers), AFS (two), Coda, Ceph, Lustre, GPFS, BeeGFS, PanFS, OrangeFS, GFS2, OCFS2, 9P, and
+/// FUSE, which may contain any of them.
+const NETWORK_FILE_SYSTEMS: &[u32] = &[
     0x6969,
     0x517b,
     0xff53_4d42,
@@ -186,13 +186,13 @@ const SHARED: &[u32] = &[
     0x6573_5546,
 ];
 
-/// Whether the file is on a network file system, as far as the system says.
+/// Whether the file is on a network file system, as far as the kernel reports it.
 fn on_network(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| shared(found.f_type as u32))
 }
 
 fn shared(kind: u32) -> bool {
-    SHARED.contains(&kind)
+    NETWORK_FILE_SYSTEMS.contains(&kind)
 }
 
 fn other(path: &Path, text: String) -> HistoryError {
@@ -202,7 +202,7 @@ fn other(path: &Path, text: String) -> HistoryError {
 fn trouble(path: &Path, error: &rusqlite::Error) -> HistoryError {
     let place = path.display().to_string();
     let text = match error {
-        // Its own words; those around them name the file again.
+        // Only SQLite's message; the text around it repeats the file name.
         rusqlite::Error::SqliteFailure(code, _) => {
             error_text(code.extended_code).unwrap_or_else(|| error.to_string())
         }
@@ -217,14 +217,14 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> HistoryError {
 }
 
 fn error_text(code: i32) -> Option<String> {
-    // The primary code says it in words that people know.
+    // The primary error code determines the message.
     Some(
         match code & 0xff {
             rusqlite::ffi::SQLITE_FULL => "no room is left for it",
             rusqlite::ffi::SQLITE_READONLY => "it cannot be written",
             rusqlite::ffi::SQLITE_BUSY => "another process has been writing it for too long",
             rusqlite::ffi::SQLITE_CORRUPT => "its pages do not fit together",
-            rusqlite::ffi::SQLITE_NOTADB => "it is no SQLite database",
+            rusqlite::ffi::SQLITE_NOTADB => "it is not an SQLite database",
             rusqlite::ffi::SQLITE_CANTOPEN => "it cannot be opened",
             _ => return None,
         }
@@ -247,13 +247,13 @@ mod tests {
     fn a_log_is_used_on_local_file_systems() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("h%2f?.db");
-        let mut db = Sqlite::open(&path, Use::Write).expect("opened");
+        let mut db = Sqlite::open(&path, Purpose::Write).expect("opened");
         let mode = db.query("PRAGMA journal_mode", &[]).expect("told");
         let want = if on_network(&path) { "delete" } else { "wal" };
         assert_eq!(mode, [[Value::Text(want.to_owned())]]);
         db.batch("CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (7)").expect("written");
         drop(db);
-        // What a read-only directory needs also works where it is not needed.
+        // The options for a read-only directory also work in a writable one.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable(&path), flags).expect("opened");
         let seven: i64 = connection.query_row("SELECT a FROM t", [], |r| r.get(0)).expect("there");

@@ -1,8 +1,8 @@
-//! Keeps rows, finds them, forgets them.
+//! Stores, finds and removes rows.
 
 use packtrain_units::Duration;
 
-use crate::access::Use;
+use crate::access::Purpose;
 use crate::column::COLUMNS;
 use crate::db::Db;
 use crate::error::HistoryError;
@@ -11,17 +11,18 @@ use crate::row::{Ended, Row, StreamSample};
 use crate::schema;
 use crate::value::Value;
 
-/// How much is remembered.
+/// How many rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Rows of one user at one machine.
+    /// Maximum rows of one user on one machine.
     pub rows: u32,
-    /// Their age.
+    /// Maximum age of a row.
     pub age: Duration,
 }
 
 impl Retention {
-    /// Of these rows, the newest keep the whole evidence: it is twenty times as long as the rest.
+    /// The number of newest rows that keep all evidence, which is twenty times as large as the rest
+    /// of a row.
     pub const WITH_EVIDENCE: u32 = 256;
 }
 
@@ -31,7 +32,7 @@ impl Default for Retention {
     }
 }
 
-/// Which rows. What is none does not matter.
+/// Which rows to find. `None` matches every row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The beginning of the id.
@@ -42,20 +43,20 @@ pub struct Filter {
     pub host: Option<String>,
     /// The transport that moved most.
     pub transport: Option<String>,
-    /// Begun then or later, since 1970.
+    /// Start of the transfer, at or after this time, since 1970.
     pub since: Option<Duration>,
-    /// Only those that did not end well.
+    /// Only rows of transfers that did not succeed.
     pub failed: bool,
-    /// Only those that the whole evidence is kept of.
+    /// Only rows that still have all evidence.
     pub evidence: bool,
-    /// Only those that were written at this machine for this user.
+    /// Only rows of this machine and this user.
     pub writer: Option<(String, String)>,
-    /// At most so many, the newest.
+    /// Maximum number of rows; the newest are returned.
     pub most: Option<u32>,
 }
 
 impl Filter {
-    /// Whether a row is among them, `most` apart.
+    /// Whether the filter matches a row, apart from `most`.
     pub fn fits(&self, row: &Row) -> bool {
         let is = |wanted: &Option<String>, one: &str| wanted.as_ref().is_none_or(|w| w == one);
         let host = self.host.as_ref().is_none_or(|host| {
@@ -72,39 +73,40 @@ impl Filter {
     }
 }
 
-/// Where rows are kept, opened.
+/// An open history.
 pub struct Store {
     db: Db,
 }
 
 type Result<T> = std::result::Result<T, HistoryError>;
 
-/// A limit where none is asked for: both databases want a number.
+/// The limit for an unlimited query, since both databases need a number.
 const ALL: u32 = u32::MAX >> 1;
-/// Deleted at most at a time: a transfer's end does not wait for the rest.
-const AT_ONCE: i64 = 1_000;
+/// Maximum number of rows deleted at a time, so that the end of a transfer is not delayed.
+const MAX_DELETED: i64 = 1_000;
 
 impl Store {
-    /// Opens a place to keep rows there: made if it is not there, brought to today's schema.
+    /// Opens a place for writing. It is created if it does not exist, and migrated to the current
+    /// schema.
     ///
     /// # Errors
-    /// It cannot be reached, made, written or understood.
+    /// The place cannot be reached, created, written or parsed.
     pub fn open(place: &Place) -> Result<Self> {
         Self::at_schema(place, schema::NEWEST)
     }
 
     fn at_schema(place: &Place, schema: i64) -> Result<Self> {
-        let mut db = Db::open(place, Use::Write)?;
+        let mut db = Db::open(place, Purpose::Write)?;
         schema::migrate(&mut db, schema, &place.to_string())?;
         Ok(Self { db })
     }
 
-    /// Opens a place to look: an older schema is made today's if that may be.
+    /// Opens a place for reading; an older schema is migrated if the place is writable.
     ///
     /// # Errors
-    /// As above; [`HistoryError::Absent`] if there is nothing yet.
-    pub fn look(place: &Place) -> Result<Self> {
-        let mut db = Db::open(place, Use::Read)?;
+    /// As [`Store::open`]; [`HistoryError::Absent`] if the history does not exist yet.
+    pub fn open_read(place: &Place) -> Result<Self> {
+        let mut db = Db::open(place, Purpose::Read)?;
         let found = schema::version(&mut db)?;
         if found < schema::NEWEST {
             drop(db);
@@ -117,10 +119,10 @@ impl Store {
         Ok(Self { db })
     }
 
-    /// Keeps a row, in the place of its older self if there is one.
+    /// Stores a row, and replaces its older version.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     pub fn keep(&mut self, row: &Row) -> Result<()> {
         let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
         let marks: Vec<String> = (1..=names.len()).map(|n| format!("${n}")).collect();
@@ -139,10 +141,11 @@ impl Store {
         self.db.execute(&sql, &values).map(|_| ())
     }
 
-    /// Forgets what is too old or too much of this user at this machine; `now` is since 1970.
+    /// Removes the rows of this user and machine that exceed the age or the number; `now` is since
+    /// 1970.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     pub fn prune(&mut self, of: &Row, retention: &Retention, now: Duration) -> Result<()> {
         let whose = || [Value::Text(of.host.clone()), Value::Text(of.login.clone())];
         let oldest = now.saturating_sub(retention.age).as_micros() as i64;
@@ -154,7 +157,7 @@ impl Store {
         )?;
         let beyond = |most: u32| {
             let mut values = whose().to_vec();
-            values.extend([Value::Int(AT_ONCE), Value::Int(most.into())]);
+            values.extend([Value::Int(MAX_DELETED), Value::Int(most.into())]);
             values
         };
         let some = "SELECT key FROM transfers WHERE host = $1 AND login = $2";
@@ -176,7 +179,7 @@ impl Store {
     /// Finds rows, the newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     pub fn find(&mut self, filter: &Filter) -> Result<Vec<Row>> {
         let (mut sql, mut values) = (String::new(), Vec::new());
         let mut and = |condition: &str, value: Value| {
@@ -223,10 +226,10 @@ impl Store {
         Ok(rows.iter().map(|cells| row(cells)).collect())
     }
 
-    /// What was measured between two machines with how many streams, the newest first.
+    /// The measured throughputs between two machines by number of streams, the newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     pub fn stream_samples(&mut self, from: &str, to: &str, most: u32) -> Result<Vec<StreamSample>> {
         let sql = "SELECT stream_samples, streams, throughput_bps, began_us FROM transfers \
                    WHERE from_host = $1 AND to_host = $2 AND held_by IS NULL \
@@ -258,7 +261,7 @@ impl Store {
     }
 }
 
-/// A whole transfer that took less says more about its begin than about its streams.
+/// The rate of a shorter transfer depends more on its start than on the number of streams.
 const MIN_COMPARED_DURATION: Duration = Duration::from_secs(2);
 
 fn row(cells: &[Value]) -> Row {

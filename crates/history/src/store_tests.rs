@@ -44,7 +44,7 @@ fn all(store: &mut Store) -> Vec<Row> {
 fn what_is_kept_is_found() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = place(&dir);
-    assert!(matches!(Store::look(&place), Err(HistoryError::Absent { .. })));
+    assert!(matches!(Store::open_read(&place), Err(HistoryError::Absent { .. })));
     let mut store = Store::open(&place).expect("made");
     let rows: Vec<Row> = (1..=5).map(row).collect();
     for row in &rows {
@@ -54,12 +54,12 @@ fn what_is_kept_is_found() {
     (bad.ended, bad.transport) = (Ended::Failed, "native".into());
     (bad.to_host, bad.peer) = ("elsewhere".into(), "192.0.2.7:5000 key".into());
     store.keep(&bad).expect("kept");
-    // Again, with more known.
+    // The same row, with more fields set.
     bad.error = Some("no".into());
     store.keep(&bad).expect("kept");
-    let mut look = Store::look(&place).expect("there");
+    let mut reader = Store::open_read(&place).expect("there");
     assert_eq!(
-        all(&mut look),
+        all(&mut reader),
         [&[bad.clone()], &rows.iter().rev().cloned().collect::<Vec<_>>()[..]].concat()
     );
     let ids = |store: &mut Store, filter: Filter| -> Vec<u64> {
@@ -68,7 +68,7 @@ fn what_is_kept_is_found() {
     };
     let kept = [rows.clone(), vec![bad.clone()]].concat();
     let by = |filter: Filter| {
-        let found = ids(&mut Store::look(&place).expect("there"), filter.clone());
+        let found = ids(&mut Store::open_read(&place).expect("there"), filter.clone());
         let most = filter.most.map_or(usize::MAX, |most| most as usize);
         let fitting = kept.iter().filter(|row| filter.fits(row)).count().min(most);
         assert_eq!(found.len(), fitting, "{filter:?} says the same of a row as the database");
@@ -127,16 +127,16 @@ fn an_older_schema_becomes_todays() {
         .expect("written");
     assert_eq!(schema::version(&mut old.db).expect("told"), 1);
     drop(old);
-    let mut new = Store::look(&place).expect("brought up");
+    let mut new = Store::open_read(&place).expect("brought up");
     assert_eq!(schema::version(&mut new.db).expect("told"), schema::NEWEST);
     let rows = all(&mut new);
     assert_eq!((rows.len(), rows[0].ended, rows[0].streams), (1, Ended::Killed, Some(4)));
     let samples = new.stream_samples("a", "b", 10).expect("found");
     assert_eq!((samples.len(), samples[0].throughput), (1, DataRate::from_bps(6_000)));
-    // And one that is newer than this program is left alone.
+    // A schema of a newer version is not changed.
     new.db.batch("UPDATE packtrain_schema SET version = 99").expect("written");
     drop(new);
-    for tried in [Store::look(&place), Store::open(&place)] {
+    for tried in [Store::open_read(&place), Store::open(&place)] {
         assert!(matches!(tried, Err(HistoryError::Newer { found: 99, .. })));
     }
 }
@@ -145,7 +145,7 @@ fn an_older_schema_becomes_todays() {
 fn many_writers_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = place(&dir);
-    // All of them find no tables and want to make them.
+    // All threads find no tables and try to create them.
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let place = &place;
@@ -157,7 +157,7 @@ fn many_writers_at_once() {
             });
         }
     });
-    assert_eq!(all(&mut Store::look(&place).expect("there")).len(), 100);
+    assert_eq!(all(&mut Store::open_read(&place).expect("there")).len(), 100);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_is_no_database_is_named_and_kept() {
     std::fs::create_dir(dir.path().join("state")).expect("made");
     let text = "not a database, but something that somebody wants to keep".repeat(100);
     std::fs::write(file(&place), &text).expect("written");
-    for tried in [Store::open(&place), Store::look(&place)] {
+    for tried in [Store::open(&place), Store::open_read(&place)] {
         assert!(matches!(tried, Err(HistoryError::Damaged { .. })), "{:?}", tried.err());
     }
     assert_eq!(std::fs::read_to_string(file(&place)).expect("read"), text);
@@ -209,7 +209,7 @@ fn old_rows_and_too_many_are_forgotten() {
     let by_age = Retention { rows: 1_000, age: Duration::from_secs(390) };
     store.prune(&row(0), &by_age, now).expect("pruned");
     let rows = all(&mut store);
-    // Those begun before 1,010 are gone, but not another user's.
+    // Rows that began before 1,010 are removed, except those of another user.
     assert_eq!(rows.len(), 291);
     assert_eq!(rows.iter().filter(|row| row.evidence.is_some()).count(), 257);
     let by_rows = Retention { rows: 5, ..Retention::default() };
@@ -245,7 +245,7 @@ fn samples_of_streams_come_newest_first() {
 }
 
 fn store_samples(place: &Place, most: u32) -> Vec<StreamSample> {
-    Store::look(place).expect("there").stream_samples("here", "there", most).expect("found")
+    Store::open_read(place).expect("there").stream_samples("here", "there", most).expect("found")
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn a_directory_that_cannot_be_written_is_still_read() {
     assert_eq!(std::fs::metadata(file(&place)).expect("there").permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(file(&place), mode(0o400)).expect("set");
     std::fs::set_permissions(&state, mode(0o500)).expect("set");
-    let rows = all(&mut Store::look(&place).expect("readable"));
+    let rows = all(&mut Store::open_read(&place).expect("readable"));
     assert_eq!(rows.len(), 1);
-    // Root may write anything: a read-only mount is tried end to end.
+    // Root can write any directory; an end-to-end test uses a read-only mount.
     if !rustix::process::geteuid().is_root() {
         let tried = Store::open(&place);
         assert!(matches!(tried, Err(HistoryError::Other { .. })));

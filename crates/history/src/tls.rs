@@ -1,4 +1,4 @@
-//! TLS to a PostgreSQL server, always with a certificate that is checked.
+//! TLS to a PostgreSQL server. The certificate is always verified.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,27 +14,27 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// Where systems keep the certificates that they trust: Debian's, Fedora's, openSUSE's.
-const SYSTEM: &[&str] = &[
+/// Paths of the system's trusted certificates: Debian, Fedora, openSUSE.
+const SYSTEM_ROOTS: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Makes connections of one configuration.
+/// Creates connections with one configuration.
 #[derive(Clone)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
 }
 
 impl Tls {
-    /// For servers whose certificates come from `roots`, or else from the system's.
+    /// For servers whose certificates are signed by `roots`, or else by a root of the system.
     pub(crate) fn new(
         roots: Option<&Path>,
         config: &tokio_postgres::Config,
     ) -> Result<Self, String> {
         let store = match config.get_ssl_mode() {
-            // Nothing will be checked: nothing is read.
+            // Nothing will be verified, so nothing is read.
             SslMode::Disable => RootCertStore::empty(),
             _ => trusted(roots)?,
         };
@@ -51,7 +51,7 @@ impl Tls {
 fn trusted(roots: Option<&Path>) -> Result<RootCertStore, String> {
     let path = match roots {
         Some(path) => path,
-        None => SYSTEM.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
+        None => SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
             "this system has no list of certificates to trust: name one with sslrootcert=FILE"
                 .to_owned()
         })?,
@@ -59,7 +59,7 @@ fn trusted(roots: Option<&Path>) -> Result<RootCertStore, String> {
     let failed = |e: &dyn std::fmt::Display| format!("sslrootcert {}: {e}", path.display());
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(&e))? {
-        // The system's list may hold some that this library does not read.
+        // The system's list may contain certificates that this library cannot parse.
         let added = store.add(certificate.map_err(|e| failed(&e))?);
         if roots.is_some() {
             added.map_err(|e| failed(&e))?;
@@ -78,12 +78,12 @@ where
 
     fn make_tls_connect(&mut self, domain: &str) -> std::io::Result<One> {
         let name = ServerName::try_from(domain.to_owned()).map_err(std::io::Error::other);
-        // A socket of this machine has no name; nothing is encrypted on it.
+        // A local socket has no host name and is not encrypted.
         Ok(One { name: name.ok(), connector: TlsConnector::from(Arc::clone(&self.config)) })
     }
 }
 
-/// Makes one connection.
+/// Creates one connection.
 pub(crate) struct One {
     name: Option<ServerName<'static>>,
     connector: TlsConnector,

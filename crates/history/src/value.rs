@@ -1,9 +1,9 @@
-//! What both databases hold in a column.
+//! Values of columns in both databases.
 
-/// What a column holds.
+/// The value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// NULL.
     Null,
     /// A whole number.
     Int(i64),
@@ -31,7 +31,7 @@ impl Value {
     pub(crate) const fn real(&self) -> Option<f64> {
         match self {
             Self::Real(x) => Some(*x),
-            // SQLite gives a whole number back as one.
+            // SQLite returns a float without a fraction as an integer.
             Self::Int(n) => Some(*n as f64),
             _ => None,
         }

@@ -1,5 +1,5 @@
-//! The same code on a real PostgreSQL, started here. Without one these tests say so on stderr, or
-//! fail with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
+//! The store on a real PostgreSQL server, which the tests start. Without PostgreSQL they are
+//! reported as skipped, or fail with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 
 mod server;
 
@@ -11,7 +11,7 @@ fn place(server: &Server, rest: &str) -> Place {
     Place::parse(&server.url(rest)).expect("a place")
 }
 
-/// Opens it, once it is there.
+/// Opens the store, after the server has started.
 fn store(server: &Server) -> Store {
     for _ in 0..200 {
         match Store::open(&place(server, "")) {
@@ -47,7 +47,7 @@ fn row(n: u64) -> Row {
 fn the_same_code_runs_on_postgresql() {
     let Some(server) = Server::start() else { return };
     let mut store = store(&server);
-    // Several processes at once, each with a connection of its own.
+    // Several writers at once, each with its own connection.
     std::thread::scope(|scope| {
         for writer in 0..3 {
             let server = &server;
@@ -67,7 +67,7 @@ fn the_same_code_runs_on_postgresql() {
     let rows = store.find(&Filter::default()).expect("found");
     assert_eq!(rows.len(), 61);
     let mut want = bad.clone();
-    // What a text and a BIGINT cannot hold.
+    // Values that a text and a BIGINT cannot store.
     (want.source, want.bytes) = ("zero \u{fffd} byte".into(), ByteCount(i64::MAX as u64));
     assert_eq!(rows[0], want);
     let filter = Filter {
@@ -99,11 +99,11 @@ fn encrypted(server: &Server) {
     if !cert.exists() {
         return;
     }
-    // Nobody vouches for the server's certificate.
-    let tried = Store::look(&place(server, "?sslmode=verify-full"));
+    // The server's certificate has no trusted issuer.
+    let tried = Store::open_read(&place(server, "?sslmode=verify-full"));
     assert!(matches!(&tried, Err(HistoryError::Other { .. })), "{:?}", tried.err());
     let roots = format!("?sslmode=verify-full&sslrootcert={}", cert.display());
-    let looked = Store::look(&place(server, &roots));
+    let looked = Store::open_read(&place(server, &roots));
     assert!(looked.is_ok(), "{:?}", looked.err());
 }
 

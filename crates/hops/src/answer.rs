@@ -1,10 +1,10 @@
-//! What a depot answers to a header, read from a socket that others share.
+//! Reads a depot's answer to a header from a shared socket.
 
 use packtrain_session::{ANSWER_HEAD, Answer};
 
 use super::Socket;
 
-/// Writes all of it, the socket being shared.
+/// Writes all bytes to a shared socket.
 pub async fn write_all(socket: &impl Socket, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {
         socket.writable().await?;
@@ -30,7 +30,7 @@ async fn read_exact(socket: &impl Socket, mut room: &mut [u8]) -> std::io::Resul
     Ok(())
 }
 
-/// Reads an answer and not one byte more.
+/// Reads an answer and no byte more.
 pub async fn read_answer(socket: &impl Socket) -> Result<Answer, String> {
     let mut bytes = vec![0; ANSWER_HEAD];
     read_exact(socket, &mut bytes).await.map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! The sender's own end of a hop: what it reads and writes is a local stream.
+//! The sender's own end of a hop. The sender reads and writes a local stream.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,31 +12,33 @@ use packtrain_session::{Answer, HopTransport};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{DatagramStatus, Hops, Line, Link, LinkError, Pulse, Ring, drain, feed};
+use super::{
+    DatagramStatus, Hops, Link, LinkError, Ring, RouteActivity, RouteConnection, drain, feed,
+};
 use packtrain_service::cipher::has_aes;
 
-/// What a connection of ours goes over: TCP, or a hop by datagrams behind a local pair of sockets.
+/// A connection of this process: TCP, or a hop by datagrams behind a local socket pair.
 #[derive(Debug)]
 pub enum Carrier {
     /// TCP.
     Tcp(TcpStream),
-    /// This end of a pair, of which a hop has the other.
+    /// This end of a socket pair; a hop has the other end.
     Local(UnixStream),
-    /// Either, looked after by its route.
-    Watched(Box<Carrier>, Arc<Line>),
+    /// Either kind, with its activity reported to its route.
+    Watched(Box<Carrier>, Arc<RouteConnection>),
 }
 
 impl Carrier {
-    /// The same, looked after.
-    pub(crate) fn watched(self, pulse: &Arc<Pulse>) -> Self {
-        match Line::new(&self, pulse) {
+    /// The same, with its activity reported to its route.
+    pub(crate) fn watched(self, activity: &Arc<RouteActivity>) -> Self {
+        match RouteConnection::new(&self, activity) {
             Ok(line) => Self::Watched(Box::new(self), line),
-            // Out of descriptors: it works without.
+            // No descriptor is left: the connection works without the report.
             Err(_) => self,
         }
     }
 
-    /// The connection itself: never one that is looked after.
+    /// The connection itself, never a `Watched` one.
     fn inner(&self) -> &Self {
         match self {
             Self::Watched(inner, _) => inner,
@@ -44,8 +46,8 @@ impl Carrier {
         }
     }
 
-    /// What its route knows of it.
-    pub fn line(&self) -> Option<Arc<Line>> {
+    /// The entry of this connection in its route.
+    pub fn line(&self) -> Option<Arc<RouteConnection>> {
         match self {
             Self::Watched(_, line) => Some(Arc::clone(line)),
             Self::Tcp(_) | Self::Local(_) => None,
@@ -53,8 +55,8 @@ impl Carrier {
     }
 }
 
-/// Connects by datagrams: `socket` leads to a depot, `header` is for it. The stream behind the
-/// header is what is written to the carrier. The fate is that of its datagrams.
+/// Connects by datagrams: `socket` is connected to a depot, and `header` is for it. Bytes written
+/// to the carrier follow the header. The returned status is that of the hop's datagrams.
 pub async fn call(
     mut socket: TcpStream,
     kind: HopTransport,
@@ -65,8 +67,8 @@ pub async fn call(
     socket.write_all(&[header, &secret.hello().write()].concat()).await?;
     let (near, mut far) = UnixStream::pair()?;
     let hops = Arc::clone(hops);
-    let fate = Arc::<DatagramStatus>::default();
-    let told = Arc::clone(&fate);
+    let status = Arc::<DatagramStatus>::default();
+    let told = Arc::clone(&status);
     tokio::spawn(async move {
         let (up, down) = (Ring::new(&hops.pool), Ring::new(&hops.pool));
         hops.pool.join();
@@ -86,24 +88,24 @@ pub async fn call(
             Err(error) => {
                 packtrain_net::relay::cut(&socket);
                 if let LinkError::Refused(refusal) = error {
-                    // Nobody may read it any more.
+                    // The reader may be gone.
                     let _ = far.write_all(&Answer::Refused(refusal).write()).await;
                 }
             }
         }
     });
-    Ok((Carrier::Local(near), fate))
+    Ok((Carrier::Local(near), status))
 }
 
-/// A connection that is shared: what it takes to read and write it so.
+/// A connection that several tasks read and write.
 pub trait Socket {
     /// Waits until bytes may be read.
     fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
     /// Waits until bytes may be written.
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
-    /// Reads what is there into `room`, without waiting; the number of bytes, 0 at the end.
+    /// Reads available bytes into `room` without waiting; returns their number, 0 at the end.
     fn try_read(&self, room: &mut [u8]) -> io::Result<usize>;
-    /// Writes what fits, without waiting; the number of bytes.
+    /// Writes as many bytes as possible without waiting; returns their number.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -181,7 +183,7 @@ impl AsyncRead for Carrier {
             Self::Watched(inner, line) => {
                 let before = room.filled().len();
                 let polled = Pin::new(&mut **inner).poll_read(cx, room);
-                line.came(room.filled().len() - before);
+                line.add_received(room.filled().len() - before);
                 polled
             }
         }

@@ -1,4 +1,4 @@
-//! The datagrams of one direction of a hop.
+//! The flow of datagrams of one direction of a hop.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -21,36 +21,36 @@ use tokio::time::Instant;
 
 use super::{Hops, Ring};
 
-/// Datagrams of an Ethernet frame over IPv4 and IPv6. Rings count on no larger ones: two of their
-/// blocks hold one wherever it begins.
+/// Maximum datagram in an Ethernet frame over IPv4 and IPv6. Rings rely on it: two of their blocks
+/// can hold a datagram at any offset.
 const MTU_V4: ByteCount = ByteCount(1_472);
 const MTU_V6: ByteCount = ByteCount(1_452);
-/// How long a flow that carries may still be silent once it has stalled: TCP is there.
-const STILL: Duration = Duration::from_secs(3);
-/// The room told before the ring was asked.
+/// How long a stalled flow may stay silent. TCP is available as a replacement.
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// The buffer size that is announced before the ring was asked.
 const FIRST_ROOM: ByteCount = ByteCount(64 << 10);
 
-/// How a flow is.
+/// The state of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FlowState {
-    /// No packet has passed both ways yet.
+    /// No packet has passed in both directions yet.
     Begun,
-    /// Packets have passed both ways.
+    /// Packets have passed in both directions.
     Up,
-    /// Nothing has come for a while, as of then, though something should have.
+    /// Stalled since this time: an expected packet has not arrived.
     Stalled(Instant),
-    /// It is over.
+    /// The flow has ended.
     Over(CloseReason),
 }
 
-/// A socket for one flow, and the leave to have a thread.
-pub(super) struct Berth {
+/// A socket for a flow, and the permit for its thread.
+pub(super) struct FlowSlot {
     socket: UdpSocket,
     leave: OwnedSemaphorePermit,
 }
 
-impl Berth {
-    /// None: there are too many flows, or no port.
+impl FlowSlot {
+    /// `None` if there are too many flows, or no free port.
     pub(super) fn take(hops: &Hops, local: IpAddr) -> Option<Self> {
         let leave = Arc::clone(&hops.flows).try_acquire_owned().ok()?;
         let socket = UdpSocket::bind_in(Some(local), hops.ports, entropy::seed()).ok()?;
@@ -62,15 +62,15 @@ impl Berth {
     }
 }
 
-/// A flow under way; closed as abandoned when it is dropped.
-pub(super) struct Carried {
+/// A running flow; it is closed as abandoned when it is dropped.
+pub(super) struct ActiveFlow {
     handle: FlowHandle,
     pub(super) state: watch::Receiver<FlowState>,
     _leave: OwnedSemaphorePermit,
 }
 
-impl Carried {
-    /// Sender: these bytes of the flow are there.
+impl ActiveFlow {
+    /// Sender: these bytes of the flow are available.
     pub(super) fn assign(&self, range: Range<u64>) {
         self.handle.assign(Offset(range.start)..Offset(range.end));
     }
@@ -80,12 +80,13 @@ impl Carried {
         self.handle.close(CloseReason::Done);
     }
 
-    /// Its waker, for whoever makes room.
+    /// Its waker, for the task that frees memory.
     pub(super) fn waker(&self) -> Waker {
         self.handle.waker()
     }
 
-    /// Waits until packets have passed both ways; the reason if the flow ends before.
+    /// Waits until packets have passed in both directions; returns the reason if the flow ends
+    /// first.
     pub(super) async fn up(state: &mut watch::Receiver<FlowState>) -> Result<(), CloseReason> {
         match state.wait_for(|state| *state != FlowState::Begun).await.as_deref() {
             Ok(FlowState::Up | FlowState::Stalled(_)) => Ok(()),
@@ -94,18 +95,19 @@ impl Carried {
         }
     }
 
-    /// Waits until it is over, or nothing has come for too long.
+    /// Waits until the flow ends or is stalled for too long.
     pub(super) async fn lost(state: &mut watch::Receiver<FlowState>) -> CloseReason {
         loop {
             let now = state.borrow_and_update().clone();
             match now {
                 FlowState::Over(reason) => return reason,
                 FlowState::Stalled(since) => {
-                    let changed = tokio::time::timeout_at(since + STILL.to_std(), state.changed());
+                    let changed =
+                        tokio::time::timeout_at(since + STALL_TIMEOUT.to_std(), state.changed());
                     match changed.await {
                         Ok(Ok(())) => {}
                         Ok(Err(_)) => return CloseReason::Abandoned,
-                        Err(_) => return CloseReason::Silent(limits::STALL + STILL),
+                        Err(_) => return CloseReason::Silent(limits::STALL + STALL_TIMEOUT),
                     }
                 }
                 FlowState::Begun | FlowState::Up => {
@@ -117,7 +119,7 @@ impl Carried {
         }
     }
 
-    /// Waits until it is over.
+    /// Waits for the end of the flow.
     pub(super) async fn over(state: &mut watch::Receiver<FlowState>) -> CloseReason {
         match state.wait_for(|state| matches!(state, FlowState::Over(_))).await.as_deref() {
             Ok(FlowState::Over(reason)) => reason.clone(),
@@ -167,14 +169,14 @@ fn controller(kind: HopTransport) -> &'static str {
     if kind == HopTransport::Udt { "udt:grid" } else { "native" }
 }
 
-/// Starts the sending end: a byte of the flow has the same number as in the ring.
+/// Starts the sending end. A byte has the same offset in the flow and in the ring.
 pub(super) fn send(
-    berth: Berth,
+    berth: FlowSlot,
     kind: HopTransport,
     flow: &HopFlow,
     peer: SocketAddr,
     source: Source,
-) -> Result<Carried, String> {
+) -> Result<ActiveFlow, String> {
     let config = config(Role::Sender, kind, flow, peer);
     let now = clock::now();
     let control =
@@ -184,26 +186,26 @@ pub(super) fn send(
     let (told, state) = events();
     let handle = flow::spawn_sender(vec![berth.socket], flow, source, told);
     let handle = handle.map_err(|e| e.to_string())?;
-    Ok(Carried { handle, state, _leave: berth.leave })
+    Ok(ActiveFlow { handle, state, _leave: berth.leave })
 }
 
 /// Starts the receiving end.
 pub(super) fn receive(
-    berth: Berth,
+    berth: FlowSlot,
     kind: HopTransport,
     flow: &HopFlow,
     peer: SocketAddr,
     sink: Sink,
-) -> Result<Carried, String> {
+) -> Result<ActiveFlow, String> {
     let config = config(Role::Receiver, kind, flow, peer);
     let flow = Flow::new(config, None, clock::now()).map_err(|e| e.to_string())?;
     let (told, state) = events();
     let handle = flow::spawn_receiver(vec![berth.socket], flow, sink, told);
     let handle = handle.map_err(|e| e.to_string())?;
-    Ok(Carried { handle, state, _leave: berth.leave })
+    Ok(ActiveFlow { handle, state, _leave: berth.leave })
 }
 
-/// A ring as the network thread reads it.
+/// The ring as the payload of the network thread.
 pub(super) struct Source(pub(super) Arc<Ring>);
 
 impl Payload for Source {
@@ -212,12 +214,12 @@ impl Payload for Source {
     }
 
     fn release(&mut self, range: Range<Offset>) {
-        self.0.let_go(range.start.get()..range.end.get());
+        self.0.release(range.start.get()..range.end.get());
     }
 }
 
-/// A ring as the network thread fills it. What comes before the switch was read lies beyond the
-/// edge until what came by TCP reaches it.
+/// The ring as the placement of the network thread. Bytes that arrive before the switch message was
+/// read lie beyond the edge until the bytes from TCP reach them.
 pub(super) struct Sink(pub(super) Arc<Ring>);
 
 impl Placement for Sink {

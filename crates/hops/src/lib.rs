@@ -1,16 +1,17 @@
-//! Hops by datagrams: an ordered byte stream each way between two depots, or a sender and its first
-//! depot, over flows of the native wire.
+//! Hops by datagrams: an ordered byte stream in each direction between two depots, or between a
+//! sender and its first depot, over flows of the native wire.
 //!
-//! The TCP connection that brought the header stays. It carries the stream too, until datagrams get
-//! through ([`packtrain_session::hop`]): short sessions and quiet directions never leave it,
-//! nothing waits for the first datagram, and where UDP is blocked everything stays on TCP. `ring`
-//! is a direction's memory, `link` one end of a hop, `flows` its datagrams, `plain` the TCP
-//! connection on a depot's other side, `caller` the sender's own end, `line` what its route knows of it.
+//! The TCP connection that carried the header stays open. It also carries the stream until
+//! datagrams get through ([`packtrain_session::hop`]). Short sessions and idle directions never
+//! leave it, no data waits for the first datagram, and where UDP is blocked everything stays on
+//! TCP. `ring` is the memory of a direction, `link` one end of a hop, `flows` its datagrams,
+//! `plain` the TCP connection on a depot's other side, `caller` the sender's own end, `connection`
+//! its entry in its route.
 
 mod answer;
 mod caller;
+mod connection;
 mod flows;
-mod line;
 mod link;
 mod plain;
 pub mod pool;
@@ -25,13 +26,13 @@ use tokio::sync::Semaphore;
 
 pub use answer::{read_answer, write_all};
 pub use caller::{Carrier, Socket, call};
-pub use line::{Line, Pulse};
-pub use link::{Link, LinkError, hear_hello};
+pub use connection::{RouteActivity, RouteConnection};
+pub use link::{Link, LinkError, read_hello};
 pub use plain::{drain, feed};
 pub use pool::Pool;
 pub use ring::Ring;
 
-/// What became of a hop's datagrams.
+/// Whether the datagrams of a hop work.
 #[derive(Debug, Default)]
 pub struct DatagramStatus {
     carried: AtomicBool,
@@ -39,18 +40,18 @@ pub struct DatagramStatus {
 }
 
 impl DatagramStatus {
-    /// They do not get through.
+    /// Marks that datagrams do not get through.
     fn falls_back(&self, hops: &Hops) {
         self.fell_back.store(true, Ordering::Relaxed);
         hops.fell_back.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they carried a direction.
+    /// Whether datagrams carried a direction.
     pub fn carried(&self) -> bool {
         self.carried.load(Ordering::Relaxed)
     }
 
-    /// Whether none got through in the time that they have.
+    /// Whether no datagram got through within the timeout.
     pub fn fell_back(&self) -> bool {
         self.fell_back.load(Ordering::Relaxed)
     }
@@ -59,23 +60,23 @@ impl DatagramStatus {
 /// What the hops of a process share.
 #[derive(Debug)]
 pub struct Hops {
-    /// Whence rings have their memory.
+    /// The memory for rings.
     pub(crate) pool: Arc<Pool>,
-    /// Local ports of datagrams.
+    /// Local UDP ports.
     pub(crate) ports: PortRange,
-    /// Each flow has a thread: so many at a time.
+    /// Permits for flows; each flow has a thread.
     flows: Arc<Semaphore>,
     fell_back: AtomicBool,
 }
 
 impl Hops {
-    /// Hops with rings in `pool`, datagrams at `ports`, and at most `flows` threads for flows.
+    /// Hops with rings in `pool`, datagrams at `ports`, and at most `flows` concurrent flows.
     pub fn new(pool: Arc<Pool>, ports: PortRange, flows: usize) -> Self {
         let flows = Arc::new(Semaphore::new(flows));
         Self { pool, ports, flows, fell_back: AtomicBool::new(false) }
     }
 
-    /// Whether no datagram got through somewhere, since the last time it was asked.
+    /// Whether datagrams failed on any hop since the last call.
     pub fn take_fell_back(&self) -> bool {
         self.fell_back.swap(false, Ordering::Relaxed)
     }

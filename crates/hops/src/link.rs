@@ -17,49 +17,49 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::flows::{self, Berth, Carried, FlowState, Sink, Source};
-use super::ring::Seen;
+use super::flows::{self, ActiveFlow, FlowSlot, FlowState, Sink, Source};
+use super::ring::Progress;
 use super::{DatagramStatus, Hops, Ring};
 
-/// A direction that carries more than this is worth a flow.
-const WORTH: u64 = 64 << 10;
-/// How long datagrams have to get through.
+/// A direction with more bytes than this gets a flow.
+const MIN_FLOW_BYTES: u64 = 64 << 10;
+/// Timeout for the first datagrams.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(4);
-/// Bytes of a frame of data.
+/// Maximum bytes per data frame.
 const PIECE: usize = 16 << 10;
 /// How long the other end may take to close after both directions have ended.
-const LAST: Duration = Duration::from_secs(2);
-/// What may wait in the TCP connection's buffer: what switches must not wait behind much.
-const UNSENT: ByteCount = ByteCount(128 << 10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum unsent bytes in the TCP connection's buffer, because a switch message waits behind them.
+const MAX_UNSENT: ByteCount = ByteCount(128 << 10);
 
-/// Why a hop broke.
+/// Why a hop failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The TCP connection.
+    /// The TCP connection failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// What the other end says makes no sense.
+    /// The other end sent a malformed message.
     #[error("{0}")]
-    Senseless(#[from] HopError),
-    /// The datagrams.
+    Malformed(#[from] HopError),
+    /// The flow of datagrams failed.
     #[error("the datagrams of the hop: {0}")]
     Flow(CloseReason),
-    /// A refusal in the place of a hello.
+    /// The other end sent a refusal instead of a hello.
     #[error("{0}")]
     Refused(Refusal),
-    /// An answer in the place of a hello that is no refusal.
+    /// The other end sent an acceptance instead of a hello.
     #[error("the depot does not know of datagrams")]
     Older,
 }
 
-/// What the reader has the writer say or do.
+/// What the reading task asks the writing task to send or do.
 #[derive(Debug)]
 enum HopMessage {
     /// The hellos are exchanged.
-    Met,
-    /// The other end may send datagrams there, or may not.
+    Greeted,
+    /// Send whether the other end may send datagrams, and to which port.
     Take(Option<u16>),
-    /// This end may send datagrams there, or may not.
+    /// The other end's answer whether this end may send datagrams, and to which port.
     Taken(Option<u16>),
 }
 
@@ -69,60 +69,60 @@ pub struct Link<'a> {
     kind: HopTransport,
     socket: &'a mut TcpStream,
     secret: Secret,
-    /// Whether the other end has called this one.
+    /// Whether the other end is the caller.
     called: bool,
-    /// The other end's hello, where it has come already.
+    /// The other end's hello, if it was read before.
     heard: Option<Hello>,
     flows: OnceLock<HopFlows>,
-    fate: Arc<DatagramStatus>,
+    status: Arc<DatagramStatus>,
 }
 
 impl<'a> Link<'a> {
-    /// The end that called: its header and hello have been written.
+    /// The calling end, whose header and hello were already written.
     pub fn calling(
         hops: &'a Hops,
         kind: HopTransport,
         socket: &'a mut TcpStream,
         secret: Secret,
-        fate: Arc<DatagramStatus>,
+        status: Arc<DatagramStatus>,
     ) -> Self {
-        // What a system lacks of it, it does without.
-        let _ = tune::set_notsent_lowat(socket, UNSENT);
+        // The option is not required.
+        let _ = tune::set_notsent_lowat(socket, MAX_UNSENT);
         let flows = OnceLock::new();
-        Self { hops, kind, socket, secret, called: false, heard: None, flows, fate }
+        Self { hops, kind, socket, secret, called: false, heard: None, flows, status }
     }
 
-    /// The end that was called: the caller's hello was read, its own written.
+    /// The called end. The caller's hello was read, and its own was written.
     pub fn called(
         hops: &'a Hops,
         kind: HopTransport,
         socket: &'a mut TcpStream,
         (secret, heard): (Secret, Hello),
-        fate: Arc<DatagramStatus>,
+        status: Arc<DatagramStatus>,
     ) -> Self {
         let heard = Some(heard);
-        Self { called: true, heard, ..Self::calling(hops, kind, socket, secret, fate) }
+        Self { called: true, heard, ..Self::calling(hops, kind, socket, secret, status) }
     }
 
-    /// Carries `out` to the other end and what comes from there to `into`, until both have ended.
+    /// Sends `out` to the other end and receives into `into`, until both directions have ended.
     ///
     /// # Errors
-    /// The hop broke, or was refused.
+    /// The hop failed, or was refused.
     pub async fn run(&mut self, out: &Arc<Ring>, into: &Arc<Ring>) -> Result<(), LinkError> {
         let (local, peer) = (self.socket.local_addr()?, self.socket.peer_addr()?);
-        let Self { hops, kind, socket, secret, called, heard, flows, fate } = self;
+        let Self { hops, kind, socket, secret, called, heard, flows, status } = self;
         let (kind, called, secret) = (*kind, *called, &*secret);
-        let end = End { hops, kind, secret, called, flows, fate, local, peer };
+        let end = End { hops, kind, secret, called, flows, status, local, peer };
         let (read, mut write) = socket.split();
         let (tell, told) = mpsc::unbounded_channel();
         let (sent, mut all_sent) = watch::channel(false);
-        let known = Known::default();
+        let known = ReceiveState::default();
         let mut incoming = Incoming { end: &end, ring: into, tell, known: &known, flow: None };
         let frames = incoming.frames(read, *heard);
         tokio::pin!(frames);
         let done = async {
-            tokio::try_join!(known.all_came(into), async {
-                // Its sender lives as long as this.
+            tokio::try_join!(known.wait_complete(into), async {
+                // The sender lives as long as this task.
                 let _ = all_sent.wait_for(|sent| *sent).await;
                 Ok(())
             })
@@ -132,7 +132,8 @@ impl<'a> Link<'a> {
             broke = end.send(&mut write, out, told, sent) => return Err(broke),
             broke = &mut frames => return Err(broke),
         }
-        // What the other end still says is read, or closing would take our last words with it.
+        // Remaining messages of the other end are read: closing with unread data would reset the
+        // connection and lose the last messages.
         let over = async {
             write.shutdown().await?;
             let mut closed = known.closed.subscribe();
@@ -141,42 +142,42 @@ impl<'a> Link<'a> {
                 _ = closed.wait_for(|closed| *closed) => Ok(()),
             }
         };
-        let _ = tokio::time::timeout(LAST.to_std(), over).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT.to_std(), over).await;
         Ok(())
     }
 }
 
-/// What both directions of an end know.
+/// What both directions of an end share.
 struct End<'a> {
     hops: &'a Hops,
     kind: HopTransport,
     secret: &'a Secret,
     called: bool,
     flows: &'a OnceLock<HopFlows>,
-    fate: &'a DatagramStatus,
+    status: &'a DatagramStatus,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
-/// The sending direction: what has become of datagrams.
+/// The state of the datagrams of the sending direction.
 enum Datagrams {
-    /// Nothing yet.
+    /// Not offered yet.
     Unasked,
     /// Offered.
-    Offered(Box<Berth>),
-    /// Under way, and until when they may take.
-    Trying(Carried, Instant),
+    Offered(Box<FlowSlot>),
+    /// Started; they must get through by this time.
+    Trying(ActiveFlow, Instant),
     /// They carry the stream.
-    Carrying(Carried),
-    /// There are none.
+    Carrying(ActiveFlow),
+    /// They are not used.
     Never,
 }
 
-/// How far the sending direction is.
+/// The state of the sending direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The end was told, and not all has arrived.
+    /// The end was sent, and not all data has arrived.
     Ended(u64),
     Done,
 }
@@ -184,15 +185,15 @@ enum Phase {
 impl End<'_> {
     fn flow(&self, sending: bool) -> Option<&HopFlow> {
         let flows = self.flows.get()?;
-        Some(if sending == self.called { &flows.back } else { &flows.forth })
+        Some(if sending == self.called { &flows.backward } else { &flows.forward })
     }
 
     fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.peer.ip(), port)
     }
 
-    /// Sends the ring to its end, which is told, and says whatever the reader wants said, until it
-    /// breaks.
+    /// Sends the ring until its end, the end message, and the messages that the reader requests,
+    /// until the hop fails.
     async fn send(
         &self,
         write: &mut WriteHalf<'_>,
@@ -213,10 +214,10 @@ impl End<'_> {
             let total = if let Phase::Ended(total) = phase { *total } else { 0 };
             let step = tokio::select! {
                 biased;
-                word = told.recv() => sending.hear(write, word).await,
+                word = told.recv() => sending.handle_message(write, word).await,
                 what = progress(datagrams) => sending.turn(write, what).await,
                 seen = ring.wait(*sent), if *phase == Phase::Open => sending.go_on(write, seen).await,
-                () = ring.wait_gone(total), if matches!(phase, Phase::Ended(_)) => {
+                () = ring.wait_released(total), if matches!(phase, Phase::Ended(_)) => {
                     sending.done();
                     let _ = all_sent.send(true);
                     Ok(())
@@ -241,15 +242,15 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    async fn hear(
+    async fn handle_message(
         &mut self,
         write: &mut WriteHalf<'_>,
         word: Option<HopMessage>,
     ) -> Result<(), LinkError> {
         match word {
-            Some(HopMessage::Met) => self.met = true,
+            Some(HopMessage::Greeted) => self.met = true,
             Some(HopMessage::Take(port)) => {
-                say(write, &port.map_or(Frame::No, Frame::Take)).await?;
+                write_frame(write, &port.map_or(Frame::No, Frame::Take)).await?;
             }
             Some(HopMessage::Taken(port)) => {
                 let before = std::mem::replace(&mut self.datagrams, Datagrams::Never);
@@ -264,7 +265,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    fn begin(&self, berth: Berth, port: u16, flow: &HopFlow) -> Datagrams {
+    fn begin(&self, berth: FlowSlot, port: u16, flow: &HopFlow) -> Datagrams {
         let source = Source(Arc::clone(self.ring));
         match flows::send(berth, self.end.kind, flow, self.end.at(port), source) {
             Ok(flow) => Datagrams::Trying(flow, Instant::now() + DATAGRAM_TIMEOUT.to_std()),
@@ -272,7 +273,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Datagrams get through, or do not, or are over.
+    /// Handles that datagrams got through, did not, or ended.
     async fn turn(
         &mut self,
         write: &mut WriteHalf<'_>,
@@ -280,34 +281,34 @@ impl Sending<'_> {
     ) -> Result<(), LinkError> {
         match std::mem::replace(&mut self.datagrams, Datagrams::Never) {
             Datagrams::Trying(flow, _) if what.is_ok() && self.phase == Phase::Open => {
-                say(write, &Frame::Switch(self.sent)).await?;
+                write_frame(write, &Frame::Switch(self.sent)).await?;
                 self.datagrams = Datagrams::Carrying(flow);
-                self.end.fate.carried.store(true, Ordering::Relaxed);
+                self.end.status.carried.store(true, Ordering::Relaxed);
             }
             Datagrams::Carrying(_) if self.phase != Phase::Done => {
                 let reason = what.err().unwrap_or(CloseReason::Abandoned);
                 if matches!(reason, CloseReason::Silent(_)) {
-                    self.end.fate.falls_back(self.end.hops);
+                    self.end.status.falls_back(self.end.hops);
                 }
                 return Err(LinkError::Flow(reason));
             }
             Datagrams::Trying(..) if self.phase == Phase::Open => {
-                self.end.fate.falls_back(self.end.hops);
-                say(write, &Frame::Stay).await?;
+                self.end.status.falls_back(self.end.hops);
+                write_frame(write, &Frame::Stay).await?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    async fn go_on(&mut self, write: &mut WriteHalf<'_>, seen: Seen) -> Result<(), LinkError> {
+    async fn go_on(&mut self, write: &mut WriteHalf<'_>, seen: Progress) -> Result<(), LinkError> {
         let edge = match seen {
-            Seen::End(total) => {
-                say(write, &Frame::End(total)).await?;
+            Progress::End(total) => {
+                write_frame(write, &Frame::End(total)).await?;
                 self.phase = Phase::Ended(total);
                 return Ok(());
             }
-            Seen::Edge(edge) => edge,
+            Progress::Edge(edge) => edge,
         };
         if let Datagrams::Carrying(flow) = &self.datagrams {
             flow.assign(self.sent..edge);
@@ -315,10 +316,10 @@ impl Sending<'_> {
             return Ok(());
         }
         self.sent = write_data(write, self.ring, self.sent).await?;
-        if self.sent >= WORTH && self.met && matches!(self.datagrams, Datagrams::Unasked) {
-            self.datagrams = match Berth::take(self.end.hops, self.end.local.ip()) {
+        if self.sent >= MIN_FLOW_BYTES && self.met && matches!(self.datagrams, Datagrams::Unasked) {
+            self.datagrams = match FlowSlot::take(self.end.hops, self.end.local.ip()) {
                 Some(berth) => {
-                    say(write, &Frame::Offer(berth.port())).await?;
+                    write_frame(write, &Frame::Offer(berth.port())).await?;
                     Datagrams::Offered(Box::new(berth))
                 }
                 None => Datagrams::Never,
@@ -335,47 +336,47 @@ impl Sending<'_> {
     }
 }
 
-/// Waits until datagrams that are tried get through or do not, or those that carry are over.
+/// Waits until tried datagrams get through or fail, or active ones end.
 async fn progress(datagrams: &mut Datagrams) -> Result<(), CloseReason> {
     match datagrams {
         Datagrams::Trying(flow, until) => {
-            let up = Carried::up(&mut flow.state);
+            let up = ActiveFlow::up(&mut flow.state);
             let waited = tokio::time::timeout_at(*until, up).await;
             waited.unwrap_or(Err(CloseReason::Unreachable))
         }
-        Datagrams::Carrying(flow) => Err(Carried::lost(&mut flow.state).await),
+        Datagrams::Carrying(flow) => Err(ActiveFlow::lost(&mut flow.state).await),
         _ => std::future::pending().await,
     }
 }
 
-async fn say(write: &mut WriteHalf<'_>, frame: &Frame<'_>) -> std::io::Result<()> {
+async fn write_frame(write: &mut WriteHalf<'_>, frame: &Frame<'_>) -> std::io::Result<()> {
     write.write_all(&frame.write()).await
 }
 
-/// Writes what there is of the ring from `sent` on, one frame at most; how far it came.
+/// Writes at most one data frame from `sent` on; returns the new position.
 async fn write_data(write: &mut WriteHalf<'_>, ring: &Ring, sent: u64) -> std::io::Result<u64> {
     let mut frame = vec![0; FRAME_HEAD + PIECE];
     let count = ring.copy(sent, &mut frame[FRAME_HEAD..]);
     frame[..FRAME_HEAD].copy_from_slice(&Frame::data_head(count));
     write.write_all(&frame[..FRAME_HEAD + count]).await?;
     let end = sent + count as u64;
-    ring.let_go(sent..end);
+    ring.release(sent..end);
     Ok(end)
 }
 
-/// What is known of the receiving direction.
-struct Known {
-    /// Bytes of the whole stream.
+/// The state of the receiving direction.
+struct ReceiveState {
+    /// Length of the whole stream.
     end: watch::Sender<Option<u64>>,
-    /// How its flow is.
+    /// State of its flow.
     flow: watch::Sender<Option<watch::Receiver<FlowState>>>,
-    /// It carries the stream.
+    /// The flow carries the stream.
     switched: watch::Sender<bool>,
-    /// The other end says nothing more.
+    /// The other end sends no more messages.
     closed: watch::Sender<bool>,
 }
 
-impl Default for Known {
+impl Default for ReceiveState {
     fn default() -> Self {
         Self {
             end: watch::Sender::new(None),
@@ -386,51 +387,51 @@ impl Default for Known {
     }
 }
 
-impl Known {
-    /// Waits until everything has come and been passed on, and the other end knows that.
-    async fn all_came(&self, ring: &Ring) -> Result<(), LinkError> {
+impl ReceiveState {
+    /// Waits until everything has arrived and was passed on, and the other end knows that.
+    async fn wait_complete(&self, ring: &Ring) -> Result<(), LinkError> {
         let all = async {
             let mut end = self.end.subscribe();
             let total = end.wait_for(Option::is_some).await.map_or(None, |end| *end);
-            ring.wait_gone(total.unwrap_or_default()).await;
+            ring.wait_released(total.unwrap_or_default()).await;
         };
         tokio::select! {
             () = all => {}
             reason = self.broken() => return Err(LinkError::Flow(reason)),
         }
-        // Its sender waits for the last acknowledgement.
+        // The sender of the flow waits for the last acknowledgement.
         let flow = self.flow.borrow().clone();
         if let Some(mut flow) = flow.filter(|_| *self.switched.borrow()) {
-            Carried::over(&mut flow).await;
+            ActiveFlow::over(&mut flow).await;
         }
         Ok(())
     }
 
-    /// Waits until the flow ends otherwise than well.
+    /// Waits until the flow fails.
     async fn broken(&self) -> CloseReason {
         let mut flow = self.flow.subscribe();
         loop {
             let state = flow.borrow_and_update().clone();
             let over = async {
                 match state {
-                    Some(mut state) => Carried::over(&mut state).await,
+                    Some(mut state) => ActiveFlow::over(&mut state).await,
                     None => CloseReason::Done,
                 }
             };
             tokio::select! {
                 biased;
-                // A flow that was given up ends too.
+                // A flow that was abandoned ends too.
                 _ = flow.changed() => continue,
                 reason = over => match reason {
                     CloseReason::Done => {}
                     reason if *self.switched.borrow() => return reason,
-                    // Datagrams that never carried anything may end as they like.
+                    // Datagrams that never carried the stream may end with any reason.
                     _ => {}
                 },
             }
             let mut switched = self.switched.subscribe();
             tokio::select! {
-                // The senders live as long as this.
+                // The senders live as long as this task.
                 _ = flow.changed() => {}
                 _ = switched.wait_for(|switched| *switched), if !*self.switched.borrow() => {}
             }
@@ -443,13 +444,13 @@ struct Incoming<'a> {
     end: &'a End<'a>,
     ring: &'a Arc<Ring>,
     tell: mpsc::UnboundedSender<HopMessage>,
-    known: &'a Known,
-    /// Its datagrams, which outlive what is said of them.
-    flow: Option<Carried>,
+    known: &'a ReceiveState,
+    /// Its flow, which outlives the messages about it.
+    flow: Option<ActiveFlow>,
 }
 
 impl Incoming<'_> {
-    /// Takes what the other end says, until it breaks. When it has said everything, that is known.
+    /// Reads frames until the connection fails; records when the other end has sent its last.
     async fn frames(&mut self, mut read: ReadHalf<'_>, heard: Option<Hello>) -> LinkError {
         match self.all_frames(&mut read, heard).await {
             Err(error) => error,
@@ -467,11 +468,11 @@ impl Incoming<'_> {
     ) -> Result<(), LinkError> {
         let hello = match heard {
             Some(hello) => hello,
-            None => hear_hello(read).await?,
+            None => read_hello(read).await?,
         };
         let _ = self.end.flows.set(self.end.secret.flows(&hello, self.end.called)?);
-        let _ = self.tell.send(HopMessage::Met);
-        // Bytes that came as data: all before the switch.
+        let _ = self.tell.send(HopMessage::Greeted);
+        // Bytes received in data frames, all before the switch.
         let (mut came, mut switched) = (0, false);
         let (mut offered, mut answered) = (false, false);
         loop {
@@ -484,7 +485,7 @@ impl Incoming<'_> {
             read.read_exact(&mut head[1..]).await?;
             let len = Frame::len(&head)?;
             if head[0] == 0 {
-                // A datagram in the place of data would put these somewhere else.
+                // A datagram received in the place of data would put these bytes at a wrong offset.
                 if len == 0 || ended.is_some() || switched || came != self.ring.edge() {
                     return Err(HopError::Broken.into());
                 }
@@ -501,7 +502,7 @@ impl Incoming<'_> {
                     offered = true;
                     self.flow = self.take(port);
                 }
-                // One offer has one answer: what more came would wait in memory.
+                // An offer has one answer; further ones would be queued in memory.
                 answer @ (Frame::Take(_) | Frame::No) if !answered => {
                     answered = true;
                     let port = if let Frame::Take(port) = answer { Some(port) } else { None };
@@ -513,7 +514,7 @@ impl Incoming<'_> {
                     }
                     switched = true;
                     self.known.switched.send_replace(true);
-                    self.end.fate.carried.store(true, Ordering::Relaxed);
+                    self.end.status.carried.store(true, Ordering::Relaxed);
                 }
                 Frame::Stay if !switched => {
                     self.known.flow.send_replace(None);
@@ -525,7 +526,7 @@ impl Incoming<'_> {
                         return Err(HopError::Broken.into());
                     }
                     if !switched {
-                        // An offer that came to nothing.
+                        // The offer was refused.
                         self.known.flow.send_replace(None);
                         self.flow = None;
                     }
@@ -549,7 +550,7 @@ impl Incoming<'_> {
     async fn data(&self, read: &mut ReadHalf<'_>, mut len: usize) -> std::io::Result<()> {
         let mut piece = vec![0; PIECE.min(len)];
         while len > 0 {
-            // Not before there is room, so that what is not taken stays with its sender.
+            // Waits for memory first, so that data which is not accepted stays at its sender.
             let most = self.ring.wait_room(piece.len().min(len)).await;
             let count = read.read(&mut piece[..most]).await?;
             if count == 0 {
@@ -561,9 +562,9 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Takes an offer of datagrams from this port, if that is possible.
-    fn take(&self, port: u16) -> Option<Carried> {
-        let taken = Berth::take(self.end.hops, self.end.local.ip()).and_then(|berth| {
+    /// Accepts an offer of datagrams from this port, if possible.
+    fn take(&self, port: u16) -> Option<ActiveFlow> {
+        let taken = FlowSlot::take(self.end.hops, self.end.local.ip()).and_then(|berth| {
             let (own, flow) = (berth.port(), self.end.flow(false)?);
             let sink = Sink(Arc::clone(self.ring));
             let peer = self.end.at(port);
@@ -579,7 +580,7 @@ impl Incoming<'_> {
 }
 
 /// Reads a hello, or the answer in its place.
-pub async fn hear_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<Hello, LinkError> {
+pub async fn read_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<Hello, LinkError> {
     let mut bytes = [0; HELLO];
     read.read_exact(&mut bytes[..ANSWER_HEAD]).await?;
     if Hello::begins(&bytes) {

@@ -1,14 +1,14 @@
-//! A byte stream of the system on one side of a ring.
+//! Copies between a byte stream of the system and a ring.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Ring;
-use super::ring::Seen;
+use super::ring::Progress;
 
-/// Bytes read or written at once.
+/// Maximum bytes per read or write.
 const PIECE: usize = 16 << 10;
 
-/// Reads a stream to its end, which is then the ring's; not while there is no room.
+/// Reads a stream into a ring until its end. It does not read while the ring is full.
 pub async fn feed(mut from: impl AsyncRead + Unpin, ring: &Ring) -> std::io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
@@ -22,16 +22,16 @@ pub async fn feed(mut from: impl AsyncRead + Unpin, ring: &Ring) -> std::io::Res
     }
 }
 
-/// Writes a ring to its end, which is then the stream's.
+/// Writes a ring to a stream until its end, and then closes the stream.
 pub async fn drain(ring: &Ring, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
     let (mut piece, mut written) = (vec![0; PIECE], 0);
     loop {
         match ring.wait(written).await {
-            Seen::End(_) => return to.shutdown().await,
-            Seen::Edge(_) => {
+            Progress::End(_) => return to.shutdown().await,
+            Progress::Edge(_) => {
                 let count = ring.copy(written, &mut piece);
                 to.write_all(&piece[..count]).await?;
-                ring.let_go(written..written + count as u64);
+                ring.release(written..written + count as u64);
                 written += count as u64;
             }
         }

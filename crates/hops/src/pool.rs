@@ -4,45 +4,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_units::ByteCount;
 
-/// What each direction of a session may hold whatever the others do, in bytes.
+/// Memory that each direction of a session always has, in bytes.
 pub const MIN_DIRECTION: u64 = 16 << 10;
-/// The unit in which rings borrow, in bytes.
+/// Size of a ring's block, in bytes.
 pub(crate) const BLOCK: u64 = 8 << 10;
-/// The most that one direction holds, in bytes.
+/// Maximum memory of one direction, in bytes.
 const MAX_DIRECTION: u64 = 1 << 20;
-/// What a direction keeps for a slow hop comes in blocks of so many bytes.
+/// Size of the blocks for bytes that wait for a slow hop.
 const KEPT_BLOCK: u64 = packtrain_net::relay::BLOCK as u64;
-/// A direction borrows at most this many times what is free, so that a direction that never gives
-/// back leaves something to later ones (Choudhury and Hahne, dynamic queue length thresholds, 1998).
+/// A direction borrows at most this multiple of the free memory, so that a direction that never
+/// returns it leaves some for later ones (Choudhury and Hahne, dynamic queue length thresholds,
+/// 1998).
 const MAX_SHARE_OF_FREE: u64 = 16;
 
-/// The sessions that there can be: as many as are allowed and have room in a pool of `bytes`.
+/// The number of sessions that the limit `allowed` and a pool of `bytes` permit.
 pub fn sessions(bytes: ByteCount, allowed: u32) -> u32 {
     allowed.min(u32::try_from(bytes.get() / (2 * MIN_DIRECTION)).unwrap_or(u32::MAX))
 }
 
-/// Room for bytes on their way, in fair shares.
+/// Memory for relayed bytes, in fair shares.
 ///
-/// [`MIN_DIRECTION`] is kept for each direction of each session that there can be; the rest is shared among
-/// those there are, of whom each gets at most an equal part; what it keeps for a slow hop may be as much as both
-/// directions of its session have, since mostly one of them moves. So what is lent never exceeds the
-/// pool, and nobody waits for those who do not give back.
+/// [`MIN_DIRECTION`] is reserved for each direction of each possible session. The rest is shared by
+/// the existing directions, each of which gets at most an equal share. For bytes that wait for a
+/// slow hop a direction may use the shares of both directions of its session, since mostly one of
+/// them moves data. So the lent memory never exceeds the pool, and no direction waits for another
+/// that does not return memory.
 #[derive(Debug)]
 pub struct Pool {
     spare: u64,
     directions: AtomicU64,
-    /// Lent beyond what each direction always has.
+    /// Bytes lent beyond the reserved ones.
     beyond: AtomicU64,
-    /// Lent altogether, and the most that ever was.
+    /// Bytes lent in total, now and at most.
     lent: AtomicU64,
     most: AtomicU64,
-    /// What the kernel may hold for all connections.
+    /// Memory that the kernel may use for all connections, in bytes.
     kernel: u64,
 }
 
 impl Pool {
-    /// A pool of so many bytes for at most `sessions` sessions; the kernel may hold about `kernel`
-    /// bytes beside it.
+    /// A pool of `bytes` for at most `sessions` sessions. The kernel may use about `kernel` bytes
+    /// in addition.
     pub fn new(bytes: ByteCount, sessions: u32, kernel: ByteCount) -> Self {
         let zero = AtomicU64::default;
         let spare = bytes.get() - 2 * MIN_DIRECTION * u64::from(self::sessions(bytes, sessions));
@@ -50,23 +52,23 @@ impl Pool {
         Self { spare, directions: zero(), beyond: zero(), lent: zero(), most: zero(), kernel }
     }
 
-    /// There is one direction more.
+    /// Adds a direction.
     pub fn join(&self) {
         self.directions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There is one direction less.
+    /// Removes a direction.
     pub fn leave(&self) {
         self.directions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What the kernel may hold of one direction at each end: mostly one direction of a session
-    /// moves.
-    pub fn outside(&self) -> ByteCount {
+    /// The memory that the kernel may use for one direction at each of its two sockets. Mostly one
+    /// direction of a session moves data.
+    pub fn kernel_limit(&self) -> ByteCount {
         ByteCount((self.kernel / self.directions.load(Ordering::Relaxed).max(1)).max(MIN_DIRECTION))
     }
 
-    /// Lends room to one direction, which has none at the moment.
+    /// Lends memory to a direction that has borrowed none.
     pub fn take(&self) -> u64 {
         let directions = self.directions.load(Ordering::Relaxed).max(1);
         let want = (self.spare / directions).min(MAX_DIRECTION - MIN_DIRECTION);
@@ -79,29 +81,29 @@ impl Pool {
         MIN_DIRECTION + got
     }
 
-    /// Takes back what was lent.
+    /// Returns lent memory.
     pub fn give_back(&self, lent: u64) {
         self.beyond.fetch_sub(lent - MIN_DIRECTION, Ordering::Relaxed);
         self.lent.fetch_sub(lent, Ordering::Relaxed);
     }
 
-    /// Lends a block for bytes that wait for a slow hop, to a direction that keeps `kept` of them: while
-    /// that is less than a session's equal part, and something is left.
-    pub fn keep(&self, kept: usize) -> bool {
+    /// Lends a block for bytes that wait for a slow hop, to a direction that has `kept` such
+    /// blocks: while that is less than a session's equal share, and memory is left.
+    pub fn lend_block(&self, kept: usize) -> bool {
         self.borrow(kept as u64 * KEPT_BLOCK, KEPT_BLOCK)
     }
 
-    /// Takes a block back.
-    pub fn unkeep(&self) {
+    /// Returns a block.
+    pub fn return_block(&self) {
         self.pay_back(KEPT_BLOCK);
     }
 
-    /// A ring has what each direction always has.
+    /// Counts the reserved memory of a new ring.
     pub(crate) fn open_ring(&self) {
         self.lend(MIN_DIRECTION);
     }
 
-    /// It is over.
+    /// Removes a ring.
     pub(crate) fn close_ring(&self) {
         self.lent.fetch_sub(MIN_DIRECTION, Ordering::Relaxed);
     }
@@ -111,13 +113,13 @@ impl Pool {
         self.most.fetch_max(lent, Ordering::Relaxed);
     }
 
-    /// A session's equal part of what is shared.
+    /// The equal share of a session.
     fn part(&self) -> u64 {
         self.spare / (self.directions.load(Ordering::Relaxed) / 2).max(1)
     }
 
-    /// Lends so many bytes to a direction that has `held` beyond what it always has; false if that is
-    /// more than a session's part, or not so much is left.
+    /// Lends `bytes` to a direction that has borrowed `held` beyond its reserved memory; false if
+    /// that exceeds a session's share, or too little is left.
     fn borrow(&self, held: u64, bytes: u64) -> bool {
         if held + bytes > self.part() {
             return false;
@@ -139,27 +141,27 @@ impl Pool {
         self.lent.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Lends a block to a direction's ring that has `blocks` beyond what it always has; false if that is
+    /// Lends a block to the ring of a direction that has borrowed `blocks`; false if that exceeds
     /// its share, or nothing is left.
     pub(crate) fn block(&self, blocks: u64) -> bool {
         self.borrow(blocks * BLOCK, BLOCK)
     }
 
-    /// A block comes back.
+    /// Returns a block.
     pub(crate) fn block_back(&self) {
         self.pay_back(BLOCK);
     }
 
-    /// Blocks that a direction with `blocks` could still get now.
+    /// The number of blocks that a direction with `blocks` could still borrow now.
     pub(crate) fn blocks_left(&self, blocks: u64) -> u64 {
         let free = self.spare.saturating_sub(self.beyond.load(Ordering::Relaxed)) / BLOCK;
-        // As `borrow` lends them one by one.
-        let greed =
+        // The condition of `borrow`, block by block.
+        let max_share =
             ((free + 1) * MAX_SHARE_OF_FREE).saturating_sub(blocks) / (MAX_SHARE_OF_FREE + 1);
-        free.min(greed).min((self.part() / BLOCK).saturating_sub(blocks))
+        free.min(max_share).min((self.part() / BLOCK).saturating_sub(blocks))
     }
 
-    /// Lent now, and the most that ever was.
+    /// Bytes lent now, and at most.
     pub fn lent(&self) -> (ByteCount, ByteCount) {
         let read = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
         (read(&self.lent), read(&self.most))
@@ -182,7 +184,7 @@ mod tests {
             pool.join();
             pool.join();
             let mut kept = 0;
-            while pool.keep(kept) {
+            while pool.lend_block(kept) {
                 kept += 1;
             }
             let now = pool.spare - pool.beyond.load(Ordering::Relaxed);
@@ -199,8 +201,8 @@ mod tests {
     }
 
     proptest! {
-        /// However loans come and go, and some never come back, no more is out than there is, and
-        /// everybody gets some.
+        /// For any sequence of loans, some of which never return: no more is lent than the pool
+        /// has, and every direction gets some.
         #[test]
         fn the_pool_is_never_exceeded(
             steps in prop::collection::vec((0usize..40, 0u8..6), 1..400),
@@ -216,13 +218,13 @@ mod tests {
                 match (what, directions.contains_key(&who)) {
                     (3 | 4, true) => {
                         let equal = (total.get() / (directions.len() as u64 / 2).max(1)) / KEPT_BLOCK;
-                        let lent = pool.keep(kept[who]);
+                        let lent = pool.lend_block(kept[who]);
                         kept[who] += usize::from(lent);
                         prop_assert!(!lent || kept[who] as u64 <= equal);
                     }
                     (5, _) if kept[who] > 0 => {
                         kept[who] -= 1;
-                        pool.unkeep();
+                        pool.return_block();
                     }
                     _ => {}
                 }

@@ -1,10 +1,10 @@
-//! The bytes of one direction of a session that goes by datagrams on either side: placed in any
-//! order, taken in order, kept until they are let go.
+//! The bytes of one direction of a session with datagrams on either side. Bytes are placed in any
+//! order, read in order, and kept until they are released.
 //!
-//! Memory comes in blocks. The first two are what each direction of a session always has; further
-//! ones are lent by the pool while there are any and this direction has less than its share. The
-//! block at the head is always there, so what is missing at the head always finds room, whatever
-//! else came before it and whoever else keeps the pool.
+//! Memory comes in blocks. The first two are reserved for each direction of a session. The pool
+//! lends further ones while it has any and this direction has less than its share. The block at the
+//! head always exists, so the bytes missing at the head can always be placed, whatever arrived
+//! before them and whatever other directions hold.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -19,36 +19,36 @@ use tokio::sync::Notify;
 
 use super::pool::{BLOCK, MIN_DIRECTION, Pool};
 
-/// Blocks that a direction always has.
-const KEPT: usize = (MIN_DIRECTION / BLOCK) as usize;
-/// So much is let go before whoever fills the ring is woken, unless it is empty.
-const WAKE: u64 = 32 << 10;
-/// The most bytes from the head on: what a round trip of 250 ms takes at 1 Gbit/s.
+/// Number of reserved blocks.
+const RESERVED_BLOCKS: usize = (MIN_DIRECTION / BLOCK) as usize;
+/// Bytes that are released before the filling task is woken, unless the ring is empty.
+const WAKE_BYTES: u64 = 32 << 10;
+/// Maximum bytes from the head on: a round trip of 250 ms at 1 Gbit/s.
 const MAX_BYTES: u64 = 32 << 20;
 
 struct State {
-    /// Bytes from that of the head on.
+    /// Blocks from that of the head on.
     blocks: VecDeque<Option<Box<[u8]>>>,
-    /// Blocks beyond those kept.
+    /// Borrowed blocks.
     lent: u64,
-    /// Everything before was let go.
+    /// All bytes before this offset were released.
     head: u64,
-    /// Everything before has come.
+    /// All bytes before this offset have arrived.
     edge: u64,
-    /// What came beyond the edge.
+    /// Ranges that arrived beyond the edge.
     beyond: RangeSet,
-    /// What was let go beyond the head.
+    /// Ranges that were released beyond the head.
     gone: RangeSet,
-    /// Bytes of the whole stream, once it is known.
+    /// Length of the whole stream, once it is known.
     end: Option<u64>,
     held: bool,
-    /// Fills it and must know when there is room again.
+    /// Wakes the filling task when memory is free again.
     filler: Option<Waker>,
-    /// The head when that one was woken.
+    /// The head when it was woken last.
     woken: u64,
 }
 
-/// One direction's bytes.
+/// The bytes of one direction.
 pub struct Ring {
     state: Mutex<State>,
     pool: Arc<Pool>,
@@ -58,12 +58,12 @@ pub struct Ring {
     gone: Notify,
 }
 
-/// How far a stream has come.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// Bytes up to this one.
+pub(crate) enum Progress {
+    /// Bytes have arrived up to this offset.
     Edge(u64),
-    /// All of them, so many.
+    /// All bytes have arrived; the length.
     End(u64),
 }
 
@@ -97,39 +97,39 @@ impl Ring {
         self.state.lock()
     }
 
-    /// Nobody waits successfully for bytes until [`Ring::release_hold`].
+    /// Prevents waiting readers from being woken by bytes until [`Ring::release_hold`].
     pub fn hold(&self) {
         self.state().held = true;
     }
 
-    /// Undoes one [`Ring::hold`].
+    /// Ends one [`Ring::hold`].
     pub fn release_hold(&self) {
         self.state().held = false;
         self.unheld.notify_one();
     }
 
-    /// Has this woken when there is room.
+    /// Sets the waker for free memory.
     pub(super) fn wake(&self, filler: Option<Waker>) {
         self.state().filler = filler;
     }
 
-    /// Bytes that were let go from the beginning on.
+    /// Number of bytes released from the beginning on.
     pub fn head(&self) -> u64 {
         self.state().head
     }
 
-    /// Bytes that came from the beginning on.
+    /// Number of bytes that have arrived from the beginning on.
     pub(crate) fn edge(&self) -> u64 {
         self.state().edge
     }
 
-    /// Appends what there is room for; how many bytes that were.
+    /// Appends as many bytes as fit; returns their number.
     pub fn append(&self, bytes: &[u8]) -> usize {
         let mut state = self.state();
         let at = state.edge;
         let mut len = (bytes.len() as u64).min((state.head + MAX_BYTES).saturating_sub(at));
         len = len.min(state.end.map_or(u64::MAX, |end| end.saturating_sub(at)));
-        // As far as there are blocks.
+        // Limited by the blocks that can be borrowed.
         let first = state.head / BLOCK;
         let mut end = at;
         while end < at + len && state.ensure(&self.pool, (end / BLOCK - first) as usize) {
@@ -138,14 +138,14 @@ impl Ring {
         let count = (end - at) as usize;
         if count > 0 {
             state.write(at, &bytes[..count]);
-            state.came(at..end);
+            state.mark_received(at..end);
             drop(state);
             self.more.notify_one();
         }
         count
     }
 
-    /// Appends all of them, waiting for room.
+    /// Appends all bytes, and waits for memory.
     pub(crate) async fn append_all(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = self.append(bytes);
@@ -156,7 +156,7 @@ impl Ring {
         }
     }
 
-    /// Waits until there is room for something, at most `most` bytes.
+    /// Waits until at least one byte fits; returns how many fit, at most `most`.
     pub(crate) async fn wait_room(&self, most: usize) -> usize {
         loop {
             {
@@ -164,7 +164,7 @@ impl Ring {
                 let first = state.head / BLOCK;
                 let (at, edge) = ((state.edge / BLOCK - first) as usize, state.edge);
                 if edge < state.head + MAX_BYTES && state.ensure(&self.pool, at) {
-                    // The next block too, if it is to be had: less of small pieces.
+                    // Includes the next block if it can be borrowed, to avoid small pieces.
                     let mut room = BLOCK - edge % BLOCK;
                     if room < most as u64 && state.ensure(&self.pool, at + 1) {
                         room += BLOCK;
@@ -176,7 +176,7 @@ impl Ring {
         }
     }
 
-    /// Puts bytes at their place.
+    /// Places bytes at their offset.
     pub(crate) fn place(&self, at: u64, bytes: &[u8]) -> Placed {
         let mut state = self.state();
         let Some(end) = at.checked_add(bytes.len() as u64) else { return Placed::NoRoom };
@@ -196,7 +196,7 @@ impl Ring {
         }
         state.write(start, bytes);
         let before = state.edge;
-        state.came(start..end);
+        state.mark_received(start..end);
         let more = state.edge > before;
         drop(state);
         if more {
@@ -205,18 +205,18 @@ impl Ring {
         Placed::New
     }
 
-    /// Bytes that may still come before something is let go.
+    /// Bytes that can still arrive before something is released.
     pub(crate) fn room(&self) -> ByteCount {
         let state = self.state();
         let most = (MIN_DIRECTION + state.lent * BLOCK + self.pool.blocks_left(state.lent) * BLOCK)
             .min(MAX_BYTES)
-            // The block of the head is used from the head on.
+            // The head's block is used from the head on.
             .saturating_sub(state.head % BLOCK);
         let held = state.edge - state.head + state.beyond.iter().map(len).sum::<u64>();
         ByteCount(most.saturating_sub(held))
     }
 
-    /// Copies what has come from `at` on; how many bytes that were.
+    /// Copies the bytes that have arrived from `at` on; returns their number.
     pub fn copy(&self, at: u64, out: &mut [u8]) -> usize {
         let state = self.state();
         if at < state.head || at >= state.edge {
@@ -238,8 +238,8 @@ impl Ring {
         Fill::Ready
     }
 
-    /// These bytes are not needed any more.
-    pub(crate) fn let_go(&self, range: Range<u64>) {
+    /// Releases these bytes.
+    pub(crate) fn release(&self, range: Range<u64>) {
         let mut state = self.state();
         let before = state.head;
         let range = range.start.max(before)..range.end.min(state.edge);
@@ -253,13 +253,13 @@ impl Ring {
         }
         for _ in before / BLOCK..state.head / BLOCK {
             state.blocks.pop_front();
-            if state.blocks.get(KEPT - 1).is_some_and(Option::is_some) {
-                // It is one of those kept from now on.
+            if state.blocks.get(RESERVED_BLOCKS - 1).is_some_and(Option::is_some) {
+                // The block counts as a reserved one from now on.
                 state.lent -= 1;
                 self.pool.block_back();
             }
         }
-        let wake = state.head - state.woken >= WAKE || state.head == state.edge;
+        let wake = state.head - state.woken >= WAKE_BYTES || state.head == state.edge;
         let filler = if wake { state.filler.clone() } else { None };
         if wake {
             state.woken = state.head;
@@ -272,7 +272,7 @@ impl Ring {
         self.gone.notify_waiters();
     }
 
-    /// The stream has so many bytes; false if more have come.
+    /// Sets the length of the stream; false if more bytes have arrived.
     pub(crate) fn finish(&self, total: u64) -> bool {
         let mut state = self.state();
         let last = state.beyond.last().map_or(state.edge, |last| last.end.get());
@@ -285,26 +285,26 @@ impl Ring {
         true
     }
 
-    /// Waits for bytes behind `from`, or the end.
-    pub(crate) async fn wait(&self, from: u64) -> Seen {
+    /// Waits for bytes after `from`, or for the end.
+    pub(crate) async fn wait(&self, from: u64) -> Progress {
         loop {
             let held = {
                 let state = self.state();
                 if !state.held && state.edge > from {
-                    return Seen::Edge(state.edge);
+                    return Progress::Edge(state.edge);
                 }
                 if !state.held && state.end == Some(state.edge) {
-                    return Seen::End(state.edge);
+                    return Progress::End(state.edge);
                 }
                 state.held
             };
-            // While it is held, somebody else waits for more.
+            // While the ring is held, another task waits for more bytes.
             if held { self.unheld.notified().await } else { self.more.notified().await }
         }
     }
 
-    /// Waits until at least so many bytes are there though they are held; false if there will never
-    /// be.
+    /// Waits until at least `count` bytes have arrived, also while the ring is held; false if the
+    /// stream is shorter.
     pub async fn wait_held(&self, count: u64) -> bool {
         loop {
             {
@@ -320,8 +320,8 @@ impl Ring {
         }
     }
 
-    /// Waits until everything before `total` was let go.
-    pub(crate) async fn wait_gone(&self, total: u64) {
+    /// Waits until all bytes before `total` were released.
+    pub(crate) async fn wait_released(&self, total: u64) {
         loop {
             let gone = self.gone.notified();
             let mut gone = std::pin::pin!(gone);
@@ -348,12 +348,12 @@ fn len(range: Range<Offset>) -> u64 {
 }
 
 impl State {
-    /// Makes sure that there is memory for this block, counted from the head's.
+    /// Makes sure that the block exists; `index` counts from the head's block.
     fn ensure(&mut self, pool: &Pool, index: usize) -> bool {
         if self.blocks.get(index).is_some_and(Option::is_some) {
             return true;
         }
-        if index >= KEPT {
+        if index >= RESERVED_BLOCKS {
             if !pool.block(self.lent) {
                 return false;
             }
@@ -366,7 +366,7 @@ impl State {
         true
     }
 
-    /// Walks over the pieces of blocks that hold `len` bytes from `at` on.
+    /// The parts of blocks that contain `len` bytes from `at` on.
     fn pieces(&self, at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let (first, end) = (self.head / BLOCK, at + len as u64);
         (at / BLOCK..end.div_ceil(BLOCK)).map(move |block| {
@@ -396,7 +396,7 @@ impl State {
         }
     }
 
-    fn came(&mut self, range: Range<u64>) {
+    fn mark_received(&mut self, range: Range<u64>) {
         if range.start > self.edge || !self.beyond.is_empty() {
             self.beyond.insert(Offset(range.start)..Offset(range.end));
             let reaches = |first: &Range<Offset>| first.start.get() <= self.edge;

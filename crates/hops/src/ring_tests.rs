@@ -16,7 +16,7 @@ fn bytes(range: Range<u64>) -> Vec<u8> {
 
 #[test]
 fn what_is_missing_at_the_head_finds_room_when_there_is_none() {
-    // Two directions of one session, and nothing to spare.
+    // Two directions of one session, without shared memory.
     let pool = pool(2 * MIN_DIRECTION, 1);
     pool.join();
     let ring = Ring::new(&pool);
@@ -28,10 +28,10 @@ fn what_is_missing_at_the_head_finds_room_when_there_is_none() {
     assert_eq!(ring.append(&bytes(0..MIN_DIRECTION + 5)), MIN_DIRECTION as usize);
     assert_eq!(ring.room(), ByteCount::ZERO);
     assert_eq!(ring.append(&[1]), 0);
-    ring.let_go(0..100);
-    // The head's block is still the same, so no room came of it.
+    ring.release(0..100);
+    // The head's block is still in use, so no memory was freed.
     assert_eq!((ring.head(), ring.append(&[1])), (100, 0));
-    ring.let_go(100..BLOCK);
+    ring.release(100..BLOCK);
     assert_eq!(ring.append(&bytes(MIN_DIRECTION..MIN_DIRECTION + 10)), 10);
     let mut out = vec![0; 10];
     assert_eq!(ring.fill(MIN_DIRECTION, &mut out), Fill::Ready);
@@ -49,7 +49,7 @@ fn one_that_does_not_read_keeps_no_more_than_its_share() {
     assert!(first < (4 << 20) / 4 + MIN_DIRECTION, "{first}");
     for ring in &rings[1..] {
         let count = ring.append(&most) as u64;
-        // Something is left for those who come later.
+        // Some memory is left for later directions.
         assert!(count + first / 8 > first, "{count} of {first}");
     }
     let (now, _) = pool.lent();
@@ -75,7 +75,7 @@ fn what_overtakes_the_switch_waits_beyond_what_comes_by_tcp() {
     pool.join();
     let ring = Ring::new(&pool);
     ring.append(&bytes(0..40_000));
-    // The switch at 70,000 is still on its way behind 30,000 bytes.
+    // The switch at offset 70,000 is still in transit behind 30,000 bytes.
     assert_eq!(ring.place(71_000, &bytes(71_000..72_000)), Placed::New);
     assert_eq!(ring.place(70_000, &bytes(70_000..71_000)), Placed::New);
     assert_eq!(ring.edge(), 40_000);
@@ -90,8 +90,8 @@ fn what_overtakes_the_switch_waits_beyond_what_comes_by_tcp() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// In whatever order pieces come, come again and are let go, the bytes that are taken are the
-    /// right ones, and no more is lent than there is.
+    /// For any order of arrival, duplication and release, the bytes that are read are right, and no
+    /// more memory is lent than the pool has.
     #[test]
     fn bytes_come_out_in_order_and_whole(
         steps in prop::collection::vec((0u64..60_000, 1u64..9_000, 0u8..4), 1..200),
@@ -123,7 +123,7 @@ proptest! {
                 _ => {
                     let from = (head + ahead).min(taken);
                     let to = (from + len).min(taken);
-                    ring.let_go(from..to);
+                    ring.release(from..to);
                     acked.insert(Offset(from)..Offset(to));
                     acked.insert(Offset(0)..Offset(ring.head()));
                 }
@@ -133,8 +133,8 @@ proptest! {
             prop_assert_eq!(first.map_or(0, |first| first.end.get()), ring.head());
             prop_assert!(pool.lent().0.get() <= total);
         }
-        // What is missing always finds room once something is let go.
-        ring.let_go(0..taken);
+        // Missing bytes can be placed after a release.
+        ring.release(0..taken);
         while taken < 300_000 {
             let edge = ring.edge();
             ring.append(&bytes(edge..edge + 5_000));
@@ -143,7 +143,7 @@ proptest! {
             prop_assert!(count > 0);
             prop_assert_eq!(&out[..count as usize], &bytes(taken..taken + count)[..]);
             taken += count;
-            ring.let_go(0..taken);
+            ring.release(0..taken);
         }
     }
 }

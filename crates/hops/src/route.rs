@@ -1,5 +1,5 @@
-//! A caller's way over depots: connections to the other end that go through them, and directly
-//! when they fail.
+//! A caller's route over depots. Connections to the other end use the depots, or are direct after
+//! the depots failed.
 
 mod watch;
 
@@ -19,35 +19,39 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate as hops;
-use crate::{Carrier, DatagramStatus, Hops, Line, Pool, Pulse, read_answer, write_all};
+use crate::{
+    Carrier, DatagramStatus, Hops, Pool, RouteActivity, RouteConnection, read_answer, write_all,
+};
 use packtrain_identity::keys;
 use packtrain_service::{Notice, NoticeLevel, RequestError};
 
-/// The most depots that a route of ours may have.
+/// Maximum number of depots on a route of this program.
 const HOP_LIMIT: u8 = 4;
-/// How long the depots together have to connect, and then the other end to shake hands.
-const ANSWER: Duration = Duration::from_secs(8);
-/// Failures in a row after which it is tried without depots; silence counts twice.
-const TRIES: u32 = 3;
-/// Memory for bytes on their way to and from the first depots.
+/// Timeout for the connections of all depots together, and then for the handshake with the other
+/// end.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// Consecutive failures after which the direct path is used; a timeout counts twice.
+const MAX_FAILURES: u32 = 3;
+/// Memory for bytes to and from the first depots.
 const MEMORY: ByteCount = ByteCount(64 << 20);
-/// Flows of datagrams at a time.
+/// Maximum concurrent flows of datagrams.
 const MAX_FLOWS: usize = 130;
-/// The longest wait for who changed bytes.
-const SETTLE: Duration = Duration::from_secs(30);
-/// The wait before a depot that cannot be reached is tried again: it may be starting.
-const AGAIN: Duration = Duration::from_millis(250);
-/// The longest wait for a depot that says when to come again.
+/// Maximum wait for the search for a corrupting depot.
+const AUDIT_WAIT: Duration = Duration::from_secs(30);
+/// Pause before an unreachable depot is tried again, because it may be starting.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum wait that a depot's refusal may suggest.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Connections that move no payload.
-const CONTROL: usize = 1;
-/// A network that is gone this long ends a connection over depots: there may be another way.
-pub(crate) const DEAD: Duration = Duration::from_secs(20);
+/// Number of connections without payload.
+const CONTROL_CONNECTIONS: usize = 1;
+/// A connection over depots ends when the network is unreachable for this long, because another
+/// path may work.
+pub(crate) const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A route, as far as it works.
+/// A route and its state.
 pub struct Route {
     depots: Vec<Place>,
-    /// How each of them is reached.
+    /// How each depot is reached.
     by: Vec<HopTransport>,
     /// For a first hop by datagrams.
     hops: Arc<Hops>,
@@ -56,22 +60,23 @@ pub struct Route {
     failures: AtomicU32,
     /// Connections that are being made.
     dialling: AtomicU32,
-    /// What a depot said that takes no more of them, until it is told, and whether it was.
+    /// The message of a depot that accepts no further connections, until it is reported, and
+    /// whether it was.
     crowded: Mutex<(Option<String>, bool)>,
     direct: AtomicBool,
     notices: Mutex<Vec<Notice>>,
-    /// Its connections, and what came over all of them.
-    lines: Mutex<Vec<Weak<Line>>>,
-    pulse: Arc<Pulse>,
+    /// The connections, and their activity.
+    lines: Mutex<Vec<Weak<RouteConnection>>>,
+    activity: Arc<RouteActivity>,
     watched: AtomicBool,
     auditing: AtomicBool,
-    /// The depot that changes bytes, once it is found.
+    /// The depot that corrupts bytes, once it is found.
     corrupter: Mutex<Option<String>>,
-    /// For whoever looks after it.
+    /// For the task that watches the route.
     own: Weak<Self>,
 }
 
-/// The routes of a command, which remember what its earlier tries learned.
+/// The routes of a command. They keep what earlier tries learned.
 #[derive(Clone)]
 pub struct Routes {
     number: [u8; 16],
@@ -96,7 +101,7 @@ impl Routes {
         self.number
     }
 
-    /// The route over these depots: the same one at each try.
+    /// The route over these depots, the same at each try.
     pub fn over(
         &self,
         depots: &[Place],
@@ -109,22 +114,23 @@ impl Routes {
         Ok(kept.clone())
     }
 
-    /// The depot that was found to change bytes, once.
+    /// Returns the depot that corrupts bytes, once.
     pub fn corrupter(&self) -> Option<String> {
         let route = self.route.lock().clone()?;
         let mut found = route.corrupter.lock();
         found.take()
     }
 
-    /// What is still to be said when a try is over; waits until it is known who changed bytes.
+    /// Returns the notices at the end of a try. Waits until the search for a corrupting depot has
+    /// ended.
     pub fn said(&self) -> Vec<Notice> {
         let Some(route) = self.route.lock().clone() else {
             return Vec::new();
         };
-        let end = clock::now() + SETTLE;
-        // What connections that end still say after the route was given up is looked into by nobody.
+        let end = clock::now() + AUDIT_WAIT;
+        // Reports of closing connections are not examined after the route was abandoned.
         let unknown = || {
-            let corrupted = route.pulse.is_corrupted() && !route.is_direct();
+            let corrupted = route.activity.is_corrupted() && !route.is_direct();
             corrupted || route.auditing.load(Ordering::Relaxed)
         };
         while unknown() && clock::now() < end {
@@ -134,12 +140,12 @@ impl Routes {
     }
 }
 
-/// The route of a transfer and where it leads.
+/// The route of a transfer and its destination.
 #[derive(Clone)]
 pub struct Via {
     /// The depots.
     pub route: Arc<Route>,
-    /// The other end, as depots are to find it.
+    /// The other end's host, as the depots resolve it.
     pub host: Host,
 }
 
@@ -149,33 +155,33 @@ impl std::fmt::Debug for Via {
     }
 }
 
-/// Why a connection over depots did not come about.
+/// Why a connection over depots failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// A depot says no.
+    /// A depot refused it.
     #[error("the depot {0} refuses: {1}")]
     Refused(String, Refusal),
-    /// Depots cannot be reached, or break off.
+    /// A depot is unreachable, or closed the connection.
     #[error("{0}")]
-    Away(String),
-    /// Nothing comes.
+    Unreachable(String),
+    /// No answer came within the timeout.
     #[error("{0}")]
     Silent(String),
-    /// The other end was reached, and something is wrong with it.
+    /// The other end was reached, and the handshake failed.
     #[error("{0}")]
-    Shake(#[from] std::io::Error),
+    Handshake(#[from] std::io::Error),
 }
 
 impl DialError {
-    /// Whether it is of no use to try again, or without depots: the user is to decide.
+    /// Whether another try, or the direct path, would be of no use, so that the user has to act.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Refused(_, refusal) => !refusal.reason.passes(),
-            Self::Away(_) | Self::Silent(_) | Self::Shake(_) => false,
+            Self::Unreachable(_) | Self::Silent(_) | Self::Handshake(_) => false,
         }
     }
 
-    /// Whether what is missing is a permission.
+    /// Whether a permission is missing.
     pub fn is_denied(&self) -> bool {
         let denied = [Reason::NotAuthorised, Reason::Forbidden];
         matches!(self, Self::Refused(_, refusal) if denied.contains(&refusal.reason))
@@ -184,23 +190,23 @@ impl DialError {
     fn wait(&self) -> Duration {
         match self {
             Self::Refused(_, refusal) => refusal.retry_after.unwrap_or_default(),
-            Self::Away(_) => AGAIN,
-            Self::Silent(_) | Self::Shake(_) => Duration::ZERO,
+            Self::Unreachable(_) => RETRY_PAUSE,
+            Self::Silent(_) | Self::Handshake(_) => Duration::ZERO,
         }
     }
 
-    /// What it says about the number of tries that are of use.
+    /// How many failures it counts as.
     fn weight(&self) -> u32 {
         match self {
             Self::Silent(_) => 2,
-            // It says itself that it will be the same for long.
-            _ if self.wait() > MAX_WAIT => TRIES,
+            // The depot itself says that its state will last.
+            _ if self.wait() > MAX_WAIT => MAX_FAILURES,
             _ => 1,
         }
     }
 }
 
-/// A connection that is being made, however that ends.
+/// Counts a connection that is being made, until it is dropped.
 struct Dialling<'a>(&'a AtomicU32);
 
 impl<'a> Dialling<'a> {
@@ -224,7 +230,7 @@ impl std::fmt::Display for Route {
 }
 
 impl Route {
-    /// A route over these depots, first to last; none over none.
+    /// A route over these depots, from first to last; `None` without depots.
     pub fn over(depots: &[Place], by: &[HopTransport]) -> Result<Option<Arc<Self>>, RequestError> {
         if depots.is_empty() {
             return Ok(None);
@@ -245,7 +251,7 @@ impl Route {
             direct: AtomicBool::new(false),
             notices: Mutex::default(),
             lines: Mutex::default(),
-            pulse: Arc::default(),
+            activity: Arc::default(),
             watched: AtomicBool::new(false),
             auditing: AtomicBool::new(false),
             corrupter: Mutex::default(),
@@ -258,31 +264,31 @@ impl Route {
         both.map(|(place, by)| Hop { transport: *by, place: place.clone() })
     }
 
-    /// Does something to each connection that there is.
-    fn lines(&self, what: impl Fn(&Line)) {
+    /// Calls `what` with each connection.
+    fn lines(&self, what: impl Fn(&RouteConnection)) {
         let mut lines = self.lines.lock();
         lines.retain(|line| line.strong_count() > 0);
         lines.iter().filter_map(Weak::upgrade).for_each(|line| what(&line));
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     fn count(&self) -> usize {
         let lines = self.lines.lock();
         lines.iter().filter(|line| line.strong_count() > 0).count()
     }
 
-    /// Whether it was given up.
+    /// Whether the route was abandoned.
     pub fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// What there is to say of it.
+    /// Takes the pending notices.
     pub fn said(&self) -> Vec<Notice> {
         let mut fates = self.fates.lock();
-        if fates.iter().any(|fate| fate.fell_back()) {
+        if fates.iter().any(|status| status.fell_back()) {
             fates.clear();
             let first = &self.depots[0];
-            self.say(format!(
+            self.push_notice(format!(
                 "no datagram gets through to the depot {first}: TCP carries that hop"
             ));
         }
@@ -290,43 +296,42 @@ impl Route {
         std::mem::take(&mut *self.notices.lock())
     }
 
-    fn say(&self, text: String) {
+    fn push_notice(&self, text: String) {
         let mut notices = self.notices.lock();
         notices.push(Notice::new(NoticeLevel::Warning, text));
     }
 
-    /// Whether a depot takes no more connections while it has others of this route, or some that
-    /// are on their way.
+    /// Whether a depot refuses further connections while this route has others open or in progress.
     fn is_crowded(&self, error: &DialError) -> bool {
         let more = [Reason::Busy, Reason::Quota];
         let full =
             matches!(error, DialError::Refused(_, refusal) if more.contains(&refusal.reason));
-        full && (self.count() > CONTROL || self.dialling.load(Ordering::Relaxed) > 0)
+        full && (self.count() > CONTROL_CONNECTIONS || self.dialling.load(Ordering::Relaxed) > 0)
     }
 
-    /// Says once that there are fewer connections than were asked for; where there is none but
-    /// control, that is told otherwise.
-    fn tell_crowded(&self) {
-        if self.is_direct() || self.count() <= CONTROL {
+    /// Reports once that there are fewer connections than requested. Without any connection except
+    /// control, another report follows.
+    fn report_crowded(&self) {
+        if self.is_direct() || self.count() <= CONTROL_CONNECTIONS {
             return;
         }
         let mut crowded = self.crowded.lock();
         let Some(text) = crowded.0.take() else { return };
         if !std::mem::replace(&mut crowded.1, true) {
-            self.say(format!("{text}; going on with the connections that it has"));
+            self.push_notice(format!("{text}; going on with the connections that it has"));
         }
     }
 
     fn failed(&self, error: &DialError) {
         let weight = error.weight();
         let failures = self.failures.fetch_add(weight, Ordering::Relaxed) + weight;
-        if failures >= TRIES && !self.direct.swap(true, Ordering::Relaxed) {
+        if failures >= MAX_FAILURES && !self.direct.swap(true, Ordering::Relaxed) {
             let wait = Duration::from_secs(error.wait().as_millis().div_ceil(1000));
             let later =
                 if wait > MAX_WAIT { format!("; come again in {wait}") } else { String::new() };
-            self.say(format!("{error}{later}; going on without depots"));
+            self.push_notice(format!("{error}{later}; going on without depots"));
         } else if !self.is_direct() {
-            self.say(format!("{error}; trying again"));
+            self.push_notice(format!("{error}; trying again"));
         }
     }
 
@@ -335,7 +340,7 @@ impl Route {
         self.header(kind, destination, self.depots.len())
     }
 
-    /// The header of a new session to `destination` over the first so many depots.
+    /// The header of a new session to `destination` over the first `depots` depots.
     fn header(&self, kind: Kind, destination: Place, depots: usize) -> Result<Vec<u8>, DialError> {
         let session = Session {
             kind,
@@ -349,10 +354,10 @@ impl Route {
             spool: None,
         };
         let sealed = session.seal(self.identity.public().0, |text| self.identity.sign(text));
-        sealed.map(|header| header.write()).map_err(|e| DialError::Away(e.to_string()))
+        sealed.map(|header| header.write()).map_err(|e| DialError::Unreachable(e.to_string()))
     }
 
-    /// One connection among others to `destination`, once.
+    /// Tries once to make a further connection to `destination`.
     pub async fn dial(
         &self,
         destination: Place,
@@ -367,12 +372,12 @@ impl Route {
             Err(error) => self.failed(error),
             Ok(_) => {}
         }
-        self.tell_crowded();
+        self.report_crowded();
         dialled
     }
 
-    /// Connects to `destination` over the depots, once. The first words of TLS go right behind the
-    /// header, so that nothing waits for the depots' answer but what waits for the other end's.
+    /// Tries once to connect to `destination` over the depots. The first TLS message immediately
+    /// follows the header, so that only the wait for the other end's answer adds a round trip.
     async fn dial_kept(
         &self,
         destination: Place,
@@ -393,7 +398,8 @@ impl Route {
         dialled
     }
 
-    /// The same, and nothing is said or remembered of it. The other end is called by this name.
+    /// The same, without notices and without any effect on the state. The other end gets this
+    /// server name.
     pub async fn dial_once(
         &self,
         destination: Place,
@@ -401,24 +407,24 @@ impl Route {
         options: &ConnectOptions,
     ) -> Result<TlsStream<Carrier>, DialError> {
         let first = &self.depots[0];
-        let away = |text: String| DialError::Away(format!("the depot {first}: {text}"));
+        let away = |text: String| DialError::Unreachable(format!("the depot {first}: {text}"));
         let silent = |text: &str| DialError::Silent(format!("the depot {first}: {text}"));
         let socket = connect(&first.host.to_string(), first.port, options)
             .await
             .map_err(|e| away(e.to_string()))?;
-        // What a system lacks of these, it does without.
+        // These options are not required.
         let _ = tune::set_nodelay(&socket);
-        let _ = tune::set_dead_after(&socket, DEAD);
+        let _ = tune::set_dead_after(&socket, UNREACHABLE_TIMEOUT);
         let header = self.header(Kind::Synchronous, destination, self.depots.len())?;
         let (socket, mut words) = if self.by[0].is_datagram() {
             let called = hops::call(socket, self.by[0], &header, &self.hops).await;
-            let (socket, fate) = called.map_err(|e| away(e.to_string()))?;
-            self.fates.lock().push(fate);
+            let (socket, status) = called.map_err(|e| away(e.to_string()))?;
+            self.fates.lock().push(status);
             (socket, Vec::new())
         } else {
             (Carrier::Tcp(socket), header)
         };
-        let socket = socket.watched(&self.pulse);
+        let socket = socket.watched(&self.activity);
         let shaking = tls.connect_with(name, socket, |client| {
             // Writing to memory does not fail.
             let _ = client.write_tls(&mut words);
@@ -429,7 +435,7 @@ impl Route {
             write_all(socket, &words).await.map_err(|e| e.to_string())?;
             read_answer(socket).await
         };
-        let answer = tokio::time::timeout(ANSWER.to_std(), answered).await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT.to_std(), answered).await;
         match answer.map_err(|_| silent("no answer"))?.map_err(away)? {
             Answer::Accepted => {}
             Answer::Refused(refusal) => {
@@ -438,14 +444,14 @@ impl Route {
                 return Err(DialError::Refused(who, refusal));
             }
         }
-        let shaken = tokio::time::timeout(ANSWER.to_std(), shaking).await;
+        let shaken = tokio::time::timeout(ANSWER_TIMEOUT.to_std(), shaking).await;
         Ok(shaken.map_err(|_| silent("nothing comes from the other end"))??)
     }
 
-    /// Connects over the depots, a few times; none if that is to be done directly.
+    /// Connects over the depots, with several tries; `None` if the direct path should be used.
     ///
     /// # Errors
-    /// A depot's refusal that only its owner or the user can change, or the other end's word.
+    /// A refusal that only the depot's owner or the user can change, or an error of the other end.
     pub async fn dial_long(
         &self,
         destination: &Place,
@@ -460,8 +466,10 @@ impl Route {
             match dialled {
                 Ok(stream) => return Ok(Some(stream)),
                 Err(error) if error.is_final() => return Err(error),
-                // The other end's key is of no matter to depots.
-                Err(DialError::Shake(error)) if packtrain_net::tcp::tls::is_key_refused(&error) => {
+                // The other end's key does not depend on the depots.
+                Err(DialError::Handshake(error))
+                    if packtrain_net::tcp::tls::is_key_refused(&error) =>
+                {
                     return Err(error.into());
                 }
                 Err(error) => {

@@ -1,13 +1,13 @@
-//! Who may use a server: `authorized_keys`.
+//! The clients that may use a server: `authorized_keys`.
 //!
-//! One line a key, options before it as in ssh:
+//! One key per line, with options before it as in ssh:
 //!
 //! ```text
 //! root="/srv/data/alice",read-only packtrain-ed25519 BASE64 alice@laptop
 //! ```
 //!
-//! A line that cannot be read lets nobody in and is reported; an option that is not known
-//! makes its line such a line, since it may be a restriction.
+//! A malformed line admits no key and is reported. A line with an unknown option is malformed,
+//! since the option may be a restriction.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ use crate::trusted_file;
 /// What a key may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The directory it sees instead of the server's root. A relative one is below that root;
-    /// an absolute one is taken as it is, since the owner of the file wrote it.
+    /// The directory that it sees instead of the server's root. A relative one is below that root.
+    /// An absolute one is used as it is, since the owner of the file wrote it.
     pub root: Option<PathBuf>,
-    /// It may not write.
+    /// The key may not write.
     pub read_only: bool,
     /// The comment after the key, for messages.
     pub comment: String,
@@ -30,41 +30,41 @@ pub struct Grant {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys {
     grants: Vec<(PublicKey, Grant)>,
-    /// Lines that let nobody in: their numbers, counted from 1, and what is wrong with them.
+    /// Malformed lines: their numbers, counted from 1, and the errors.
     pub refused: Vec<(usize, LineError)>,
 }
 
-/// What is wrong with a line.
+/// Why a line is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// No key on it.
+    /// There is no key on it.
     #[error("no key: expected `packtrain-ed25519 BASE64`, after options if any")]
     NoKey,
-    /// An option that is not known.
+    /// An unknown option.
     #[error("unknown option `{0}`: the options are root=\"DIR\" and read-only")]
     UnknownOption(String),
-    /// An option without the value it needs, or with one it does not take.
+    /// An option without its value, or with an invalid one.
     #[error("option `{0}` is not complete: write root=\"DIR\" or read-only")]
     BadOption(String),
-    /// An option twice.
+    /// An option that occurs twice.
     #[error("option `{0}` is there twice")]
     Twice(String),
 }
 
-/// Why a file as a whole was not used.
+/// Why a whole file is not used.
 pub use crate::trusted_file::TrustError as AuthorizedError;
 
 impl AuthorizedKeys {
-    /// Reads the file at `path`; no file means no keys.
+    /// Reads the file at `path`; a missing file has no keys.
     ///
     /// # Errors
-    /// It cannot be read, or others than this user and root can have changed it.
+    /// The file cannot be read, or users other than this one and root can change it.
     pub fn load(path: &Path) -> Result<Self, AuthorizedError> {
         let text = trusted_file::read(path)?;
         Ok(text.map_or_else(Self::default, |text| Self::parse(&text)))
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub fn parse(text: &str) -> Self {
         let mut keys = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -80,17 +80,17 @@ impl AuthorizedKeys {
         keys
     }
 
-    /// What `key` may do; the first line that has it counts.
+    /// The rights of `key`; the first line with the key applies.
     pub fn grant(&self, key: &PublicKey) -> Option<&Grant> {
         self.grants.iter().find(|(known, _)| known == key).map(|(_, grant)| grant)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.grants.len()
     }
 
-    /// Whether nobody is let in.
+    /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
@@ -106,7 +106,7 @@ fn parse_line(line: &str) -> Result<(PublicKey, Grant), LineError> {
     Ok((key, Grant { comment, ..grant }))
 }
 
-/// Reads `name,name="value",...` up to the first blank outside quotes; gives what follows it.
+/// Parses `name,name="value",...` up to the first blank outside quotes; also returns the rest.
 fn parse_options(line: &str) -> Result<(Grant, &str), LineError> {
     let mut grant = Grant::default();
     let mut rest = line;
@@ -147,7 +147,7 @@ fn apply(grant: &mut Grant, name: &str, value: Option<String>) -> Result<(), Lin
     }
 }
 
-/// Reads `"value"`, in which `\"` is a quote and `\\` a backslash; gives what follows it.
+/// Parses `"value"`, with `\"` for a quote and `\\` for a backslash; also returns the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut value = String::new();

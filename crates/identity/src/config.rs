@@ -1,8 +1,8 @@
-//! Where the user's files are, what the configuration files say, and the site's ceilings.
+//! The directories of the user, the configuration files, and the site's ceilings.
 //!
-//! `$XDG_CONFIG_HOME/packtrain/config.toml` stands over `/etc/packtrain/config.toml`. Both give
-//! values to options of the command by their long names, at the top for every command or in a
-//! table for one. `/etc/packtrain/policy.toml` holds ceilings above everything.
+//! `$XDG_CONFIG_HOME/packtrain/config.toml` takes precedence over `/etc/packtrain/config.toml`.
+//! Both set options of the command by their long names, at the top level for every command or in a
+//! table for one command. `/etc/packtrain/policy.toml` has ceilings that nothing exceeds.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,38 +24,38 @@ pub const SITE: &str = "/etc/packtrain";
 pub struct Dirs {
     /// `$XDG_CONFIG_HOME/packtrain`: configuration, keys, `known_hosts`, `authorized_keys`.
     pub config: PathBuf,
-    /// `$XDG_STATE_HOME/packtrain`: tickets given out.
+    /// `$XDG_STATE_HOME/packtrain`: issued tickets.
     pub state: PathBuf,
     /// `/etc/packtrain`.
     pub site: PathBuf,
 }
 
-/// Why configuration was not understood; a usage error.
+/// Why the configuration is invalid; a usage error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither the directory's own variable nor `HOME` is set.
+    /// Neither the XDG variable of the directory nor `HOME` is set.
     #[error("no home directory: set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME")]
     NoHome,
-    /// A file that is there cannot be read.
+    /// An existing file cannot be read.
     #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
-    /// A file is not TOML, or not of the kind expected.
+    /// A file is not TOML, or has an unexpected structure.
     #[error("{path}: {text}")]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The error and its position.
         text: String,
     },
 }
 
 impl Dirs {
-    /// From the environment, as the XDG base directory specification says: a variable that is
+    /// From the environment, according to the XDG base directory specification: a variable that is
     /// empty or not absolute counts as unset.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::from_vars(|name| std::env::var_os(name))
@@ -87,7 +87,7 @@ impl Dirs {
         self.config.join("authorized_keys")
     }
 
-    /// The book of tickets given out.
+    /// The file of issued tickets.
     pub fn tickets(&self) -> PathBuf {
         self.state.join("tickets")
     }
@@ -96,25 +96,25 @@ impl Dirs {
 /// One configuration file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Its values in the order of its keys.
+    /// Its values, in the order of the keys.
     pub values: Vec<Setting>,
 }
 
 /// One value of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The command it is for; every command that has the option if none.
+    /// The command; `None` for every command that has the option.
     pub command: Option<String>,
     /// The option's long name.
     pub option: String,
-    /// Its value, spelled as on the command line; several for options that may be repeated.
+    /// The value, spelled as on the command line; several for options that may be repeated.
     pub values: Vec<String>,
 }
 
 impl ConfigFile {
-    /// Reads the file at `path`; none if there is no file.
+    /// Reads the file at `path`; `None` if it does not exist.
     pub fn load(path: &Path) -> Result<Option<Self>, ConfigError> {
         let failed = |error| ConfigError::Io { path: path.to_owned(), error };
         match statefile::read(path).map_err(failed)? {
@@ -123,7 +123,7 @@ impl ConfigFile {
         }
     }
 
-    /// Reads the text of a file; `path` is for messages.
+    /// Parses the text of a file; `path` is for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let syntax = |text: String| ConfigError::Syntax { path: path.to_owned(), text };
         let table: toml::Table = toml::from_str(text)
@@ -165,7 +165,7 @@ fn scalar(option: &str, value: toml::Value) -> Result<String, String> {
     }
 }
 
-/// Reads a TOML file into `T`; none if there is no file.
+/// Reads a TOML file into `T`; `None` if it does not exist.
 fn load_toml<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ConfigError> {
     let failed = |error| ConfigError::Io { path: path.to_owned(), error };
     let Some(text) = statefile::read(path).map_err(failed)? else { return Ok(None) };

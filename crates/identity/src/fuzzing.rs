@@ -1,14 +1,14 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Bodies of fuzz targets for private parsers of this crate, and their seeds.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body takes any bytes and must return: a panic,
+//! a hang or unbounded memory is a finding.
 
 use crate::knownhosts::{self, Known};
 use crate::pubkey::PublicKey;
 use crate::tickets;
 
-/// A file of known hosts, in front of or behind lines of ours: a revocation and a match count
-/// wherever they stand, and nothing else makes a key known.
+/// A file of known hosts, before or after valid lines: a revocation and a match apply at any
+/// position, and nothing else makes a key known.
 pub fn known_hosts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let name = "[host]:7876";
@@ -29,7 +29,7 @@ pub fn known_hosts(data: &[u8]) {
     assert_eq!(knownhosts::check(&kept, name, &key), wanted);
 }
 
-/// A match, another key, revocations, comments.
+/// Seeds: a match, another key, revocations, comments.
 pub fn known_hosts_seeds() -> Vec<Vec<u8>> {
     let (ours, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
     [
@@ -41,7 +41,7 @@ pub fn known_hosts_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// The file of tickets that a server gave out: what is kept of it is kept again.
+/// The file of issued tickets: what is parsed and written is parsed to the same again.
 pub fn ticket_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let kept = tickets::rewrite(&text);
@@ -49,7 +49,7 @@ pub fn ticket_file(data: &[u8]) {
     assert_eq!(tickets::rewrite(&kept), kept);
 }
 
-/// Lines of tickets, used and not.
+/// Seeds: lines of used and unused tickets.
 pub fn ticket_file_seeds() -> Vec<Vec<u8>> {
     let id = blake3::hash(b"a ticket");
     let key = PublicKey([3; 32]);

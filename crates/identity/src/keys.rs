@@ -1,4 +1,4 @@
-//! This user's key: made at first use, kept like an ssh key.
+//! This user's key. It is created at first use and stored like an ssh key.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,32 +9,32 @@ use packtrain_os::entropy;
 use crate::config::{ConfigError, Dirs};
 use crate::pubkey::PublicKey;
 
-/// A key, as `key show` prints it.
+/// A key, for `key show`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// Where it is kept.
+    /// Its file.
     pub path: PathBuf,
-    /// The line for another's `authorized_keys`.
+    /// The line for another user's `authorized_keys`.
     pub public: String,
-    /// Its fingerprint, as errors and `known_hosts` messages show it.
+    /// Its fingerprint, as in errors and messages about `known_hosts`.
     pub fingerprint: String,
 }
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// There is no directory for it.
+    /// The directory for it is unknown.
     #[error(transparent)]
     NoDirectory(#[from] ConfigError),
-    /// Its file can be neither read nor made.
+    /// Its file can be neither read nor created.
     #[error("the key: {0}")]
     File(String),
 }
 
-/// The user's key, made if there is none yet.
+/// The user's key; it is created if there is none.
 ///
 /// # Errors
-/// The key can be neither read nor made.
+/// The key can be neither read nor created.
 pub fn identity() -> Result<Identity, KeyError> {
     let path = Dirs::from_env()?.config.join("key");
     if path.exists() {
@@ -46,7 +46,7 @@ pub fn identity() -> Result<Identity, KeyError> {
     let identity = Identity::generate(entropy::bytes());
     match identity.save_file(&path) {
         Ok(()) => Ok(identity),
-        // Another process was faster: its key is the user's.
+        // Another process created the key first, and it is used.
         Err(_) if path.exists() => Identity::load_file(&path).map_err(|e| fatal(&e)),
         Err(e) => Err(fatal(&e)),
     }
@@ -61,15 +61,15 @@ fn fatal(error: &dyn std::fmt::Display) -> KeyError {
     KeyError::File(error.to_string())
 }
 
-/// The key as the files of this crate hold it.
+/// The key in the type of this crate's files.
 pub fn public(identity: &Identity) -> PublicKey {
     PublicKey(identity.public().0)
 }
 
-/// What `key show` prints; makes the key at first use.
+/// The key for `key show`; it is created at first use.
 ///
 /// # Errors
-/// The key can be neither read nor made.
+/// The key can be neither read nor created.
 pub fn show() -> Result<KeyInfo, KeyError> {
     let identity = identity()?;
     let key = public(&identity);

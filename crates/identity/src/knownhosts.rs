@@ -1,8 +1,8 @@
-//! Host keys of servers seen before, pinned as ssh pins them.
+//! Pinned host keys of servers, as in ssh.
 //!
-//! One line a key: `[host]:port packtrain-ed25519 BASE64 comment`. A line that begins with
-//! `@revoked` names a key that is never trusted again, for that host or, as `*`, for all.
-//! Empty lines, lines with `#` and lines that cannot be read are kept and not looked at.
+//! One key per line: `[host]:port packtrain-ed25519 BASE64 comment`. A line that begins with
+//! `@revoked` has a key that is never trusted again, for that host or, with `*`, for all. Empty
+//! lines, lines with `#` and malformed lines are kept and ignored.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ pub struct KnownHosts {
     path: PathBuf,
 }
 
-/// What is known of a key that a server showed.
+/// What the file contains about a server's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It is this server's.
+    /// It is the key of this server.
     Yes,
-    /// The server was never seen.
+    /// The file has no key of this server.
     New,
     /// The server has another key, on this line (counted from 1).
     Changed {
-        /// Where the other key stands.
+        /// The line of the other key.
         line: usize,
         /// The other key.
         key: PublicKey,
     },
     /// The key is revoked, on this line.
     Revoked {
-        /// Where it says so.
+        /// The line of the revocation.
         line: usize,
     },
 }
@@ -43,19 +43,19 @@ impl KnownHosts {
         Self { path: path.into() }
     }
 
-    /// Where it is kept.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is known of `key`, shown by the server at `host` and `port`.
+    /// Looks up `key`, which the server at `host` and `port` presented.
     pub fn check(&self, host: &str, port: u16, key: &PublicKey) -> io::Result<Known> {
         let text = statefile::read(&self.path)?.unwrap_or_default();
         Ok(check(&text, &name(host, port), key))
     }
 
-    /// Remembers `key` for a server that is [`Known::New`]; gives what is known now, which is
-    /// not `Yes` if another process was faster with another key.
+    /// Adds `key` for a server that is [`Known::New`]. Returns the new state, which is not `Yes` if
+    /// another process added another key first.
     pub fn remember(&self, host: &str, port: u16, key: &PublicKey) -> io::Result<Known> {
         let name = name(host, port);
         statefile::update(&self.path, |old| match check(old, &name, key) {
@@ -67,7 +67,7 @@ impl KnownHosts {
         })
     }
 
-    /// Forgets every key of a server that is not revoked; gives how many there were.
+    /// Removes every key of a server that is not revoked; returns their number.
     pub fn forget(&self, host: &str, port: u16) -> io::Result<usize> {
         let name = name(host, port);
         statefile::update(&self.path, |old| {
@@ -99,7 +99,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A revocation anywhere beats a match anywhere; a match beats another key of the same host.
+/// A revocation takes precedence over a match, and a match over another key of the same host, in
+/// any order of lines.
 pub(crate) fn check(text: &str, name: &str, key: &PublicKey) -> Known {
     let mut known = Known::New;
     for (index, line) in text.lines().enumerate() {

@@ -1,5 +1,5 @@
-//! Who is who: this user's key, keys that are let in, hosts that are known, tickets, and the files
-//! that hold them.
+//! Identities and rights: this user's key, authorized keys, known hosts, tickets, configuration,
+//! and their files.
 
 pub mod authorized;
 pub mod config;

@@ -1,5 +1,5 @@
-//! Public keys and their fingerprints as text: what `known_hosts`, `authorized_keys`, tickets
-//! and error messages hold.
+//! Public keys and fingerprints as text, for `known_hosts`, `authorized_keys`, tickets and error
+//! messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,15 +12,15 @@ const ALGORITHM: &str = "packtrain-ed25519";
 /// The word before a fingerprint.
 const FINGERPRINT: &str = "BLAKE3:";
 
-/// An Ed25519 public key (RFC 8032 section 5.1.5). Printed as `packtrain-ed25519 BASE64`.
+/// An Ed25519 public key (RFC 8032 section 5.1.5). Its text is `packtrain-ed25519 BASE64`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// The BLAKE3 digest of a public key's 32 bytes. Printed as `BLAKE3:` and base64url.
+/// The BLAKE3 digest of the 32 bytes of a public key. Its text is `BLAKE3:` and base64url.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// Text that is not a key or fingerprint.
+/// The text is not a key or fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not `packtrain-ed25519` and base64 of 32 bytes.
@@ -37,7 +37,7 @@ impl PublicKey {
         Fingerprint(*blake3::hash(&self.0).as_bytes())
     }
 
-    /// Reads the two words a key is printed as.
+    /// Parses the two words of a key's text.
     pub fn from_words(algorithm: &str, base64: &str) -> Result<Self, KeyError> {
         if algorithm != ALGORITHM {
             return Err(KeyError::Key);
@@ -56,7 +56,7 @@ impl fmt::Display for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
 
-    /// Reads the first two words; what follows is a comment.
+    /// Parses the first two words; the rest is a comment.
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let mut words = text.split_ascii_whitespace();
         match (words.next(), words.next()) {

@@ -1,7 +1,7 @@
 //! Small files that several processes read and rewrite: `known_hosts`, tickets.
 //!
-//! A writer holds a lock on `NAME.lock` beside the file, writes a temporary, syncs it and
-//! renames it: a reader sees the old text or the new, whole, and a crash loses neither.
+//! A writer holds a lock on `NAME.lock` in the same directory, writes a temporary, syncs it and
+//! renames it. A reader sees the old or the new text, complete, also after a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -9,10 +9,10 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// No such file has a reason to be longer; a longer one is an error, not an allocation.
+/// Maximum size of such a file, in bytes; a longer one is an error and not read into memory.
 pub(crate) const MAX_LENGTH: u64 = 16 << 20;
 
-/// The text of the file at `path`; none if there is no file.
+/// The text of the file at `path`; `None` if it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -27,8 +27,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Reads the file, lets `change` make its new text, and replaces it, all under its lock.
-/// If `change` gives no text the file stays as it is. The file is its owner's alone (0600).
+/// Reads the file, calls `change` for its new text, and replaces it, all under its lock. If
+/// `change` returns no text, the file is not changed. Only its owner can read the file (0600).
 pub(crate) fn update<T>(
     path: &Path,
     change: impl FnOnce(&str) -> (Option<String>, T),
@@ -40,7 +40,7 @@ pub(crate) fn update<T>(
         .write(true)
         .mode(0o600)
         .open(beside(path, "", ".lock"))?;
-    // Released when the file is closed, however this ends.
+    // Released when the file is closed.
     lock.lock()?;
     let old = read(path)?.unwrap_or_default();
     let (new, result) = change(&old);
@@ -50,8 +50,8 @@ pub(crate) fn update<T>(
     Ok(result)
 }
 
-/// Writes `contents` to a new file that only its owner reads and puts it in the place of
-/// `path`. The name never stands for a file that is readable by others or half written.
+/// Writes `contents` to a new file that only its owner can read, and renames it to `path`. The name
+/// never refers to a file that others can read or that is incomplete.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     make_parent(path)?;
     let temporary = beside(path, ".", &format!(".{}.tmp", std::process::id()));

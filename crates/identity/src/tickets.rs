@@ -1,11 +1,11 @@
-//! One-time tickets: a way in without keys exchanged before.
+//! One-time tickets: access without an earlier exchange of keys.
 //!
-//! A ticket is a 128-bit token and the fingerprint of the server's host key, so that its bearer
-//! needs no prior trust either. The first client that shows it binds it to its own key; until it
-//! expires that client, and no other, may show it again to resume. The server keeps a digest of
-//! each token, which server it opens and the rights that it grants there, never the token, in a file:
-//! a restarted server honours the tickets of the one before. The text stays short because all of that
-//! is in the file.
+//! A ticket is a 128-bit token and the fingerprint of the server's host key, so that its holder can
+//! authenticate the server. The first client that presents it binds it to the client's key. Until
+//! it expires only that client can present it again, to resume. The server stores in a file a
+//! digest of each token, the server it belongs to and its rights, but never the token. A restarted
+//! server accepts the tickets of the previous process. The text of a ticket is short because all of
+//! that is in the file.
 
 use std::fmt;
 use std::io;
@@ -21,15 +21,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::pubkey::{Fingerprint, PublicKey};
 use crate::statefile;
 
-/// What a ticket's text begins with.
+/// The prefix of a ticket's text.
 const PREFIX: &str = "pt1-";
-/// Bytes of the check sum that finds a mistyped or cut ticket.
-const CHECK: usize = 4;
+/// Length of the checksum that detects a mistyped or truncated ticket, in bytes.
+const CHECKSUM_LEN: usize = 4;
 
-/// Expired records are kept, and refused, until there are so many newer ones.
-const KEPT_EXPIRED: usize = 1_000;
+/// Expired records are kept, and refused, until this number of newer ones exists.
+const MAX_EXPIRED: usize = 1_000;
 
-/// A ticket. Its `Debug` form does not show the token.
+/// A ticket. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     token: [u8; 16],
@@ -39,30 +39,30 @@ pub struct Ticket {
 /// Why a text is not a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketTextError {
-    /// It does not look like one.
+    /// It does not have the form of a ticket.
     #[error("not a ticket: it begins with `pt1-`; write @FILE to read it from a file")]
     Shape,
-    /// A letter is wrong or missing.
+    /// A character is wrong or missing.
     #[error("a damaged ticket: copy it again, whole")]
     Check,
 }
 
-/// Why a ticket does not open a server.
+/// Why a server refuses a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketRefused {
-    /// No server of this user gave it out, or it was forgotten.
+    /// No server of this user issued it, or its record was removed.
     #[error("the ticket is not known here: ask for a new one")]
     Unknown,
-    /// Its time is over.
+    /// It has expired.
     #[error("the ticket has expired: ask for a new one")]
     Expired,
-    /// Another server of this user gave it out.
+    /// Another server of this user issued it.
     #[error(
         "the ticket is for another server: it opens the one that gave it out, at the same address \
          and with the same root"
     )]
     OtherServer,
-    /// Another client was first.
+    /// It is bound to another client.
     #[error("the ticket was used by another client: ask for a new one")]
     OtherClient,
 }
@@ -73,24 +73,24 @@ impl Ticket {
         Self { token, host }
     }
 
-    /// The fingerprint of the host key that the server must show.
+    /// The fingerprint of the host key that the server must present.
     pub const fn host(&self) -> Fingerprint {
         self.host
     }
 
-    /// The secret that the client shows, over an encrypted connection to that host only.
+    /// The secret that the client presents, only over an encrypted connection to that host.
     pub const fn token(&self) -> [u8; 16] {
         self.token
     }
 
-    /// The text a user passes on. Deliberately not `Display`: it is a secret.
+    /// The text for users. It is not `Display`, because it is a secret.
     pub fn to_text(&self) -> String {
         let mut bytes = [self.token.as_slice(), &self.host.0].concat();
         bytes.extend(check_sum(&bytes));
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Writes the ticket and a newline to `path`, readable by its owner alone.
+    /// Writes the ticket and a newline to `path`, which only its owner can read.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         statefile::replace(path, format!("{}\n", self.to_text()).as_bytes())
     }
@@ -102,7 +102,7 @@ impl FromStr for Ticket {
     fn from_str(text: &str) -> Result<Self, TicketTextError> {
         let base64 = text.trim().strip_prefix(PREFIX).ok_or(TicketTextError::Shape)?;
         let bytes = URL_SAFE_NO_PAD.decode(base64).map_err(|_| TicketTextError::Check)?;
-        let (body, sum) = bytes.split_last_chunk::<CHECK>().ok_or(TicketTextError::Check)?;
+        let (body, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(TicketTextError::Check)?;
         let (token, host) = body.split_first_chunk::<16>().ok_or(TicketTextError::Check)?;
         let host: [u8; 32] = host.try_into().map_err(|_| TicketTextError::Check)?;
         if *sum != check_sum(body) {
@@ -118,18 +118,18 @@ impl fmt::Debug for Ticket {
     }
 }
 
-fn check_sum(bytes: &[u8]) -> [u8; CHECK] {
+fn check_sum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     let digest = blake3::derive_key("packtrain ticket check sum v1", bytes);
     [digest[0], digest[1], digest[2], digest[3]]
 }
 
-/// The server that a ticket opens: no other one takes it.
+/// The server that a ticket belongs to; other servers refuse it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ServerInstance(blake3::Hash);
 
 impl ServerInstance {
-    /// The server of this kind (`serve`, `perf`) with this host key, which listens on `address` and
-    /// serves `root`. A server that is started again the same way is the same one.
+    /// The server of this kind (`serve`, `perf`) with this host key, which listens at `address` and
+    /// serves `root`. A server that is restarted with the same values is the same server.
     pub fn new(kind: &str, host: Fingerprint, address: SocketAddr, root: Option<&Path>) -> Self {
         let address = address.to_string();
         let root = root.map_or(&[][..], |root| root.as_os_str().as_bytes());
@@ -148,24 +148,24 @@ impl fmt::Debug for ServerInstance {
     }
 }
 
-/// The tickets that servers of this user gave out.
+/// The tickets that servers of this user issued.
 ///
-/// A line a ticket, in the order in which they were given out: digest of the token, digest of the
-/// server, when it expires (seconds since 1970), rights (words with commas, `-` for none), and the
-/// client's key or `unused`.
+/// One ticket per line, in the order of issue: digest of the token, digest of the server, expiry
+/// (seconds since 1970), rights (words separated by commas, `-` for none), and the client's key or
+/// `unused`.
 #[derive(Clone, Debug)]
 pub struct TicketBook {
     path: PathBuf,
 }
 
 impl TicketBook {
-    /// The book kept at `path`, which need not exist.
+    /// The file at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Gives out a ticket with this random `token` for `server`. It grants these `rights`, words of
-    /// letters and dashes, and will never grant others.
+    /// Issues a ticket with this random `token` for `server`. It grants only these `rights`, which
+    /// are words of letters and dashes.
     pub fn issue(
         &self,
         token: [u8; 16],
@@ -185,13 +185,13 @@ impl TicketBook {
         statefile::update(&self.path, |old| {
             let mut records = parse(old);
             records.push(record);
-            forget(&mut records, now);
+            prune(&mut records, now);
             (Some(render(&records)), ())
         })
     }
 
-    /// Lets the client with key `client` in at `server` if it shows a good `token`, and binds the
-    /// ticket to it if it is the first. Gives the rights that it was given out with.
+    /// Admits the client with the key `client` at `server` if its `token` is valid, and binds the
+    /// ticket to the first client. Returns the rights of the ticket.
     pub fn redeem(
         &self,
         token: &[u8; 16],
@@ -232,7 +232,7 @@ struct Record {
     client: Option<PublicKey>,
 }
 
-/// The lines that can be read.
+/// The valid lines.
 fn parse(text: &str) -> Vec<Record> {
     let record = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -264,25 +264,25 @@ fn render(records: &[Record]) -> String {
     records.iter().map(line).collect()
 }
 
-/// Removes expired records that have [`KEPT_EXPIRED`] newer ones. The time alone removes none: a
-/// clock that jumped ahead and is set right again must not cost a ticket that is still good.
-fn forget(records: &mut Vec<Record>, now: u64) {
+/// Removes expired records that have [`MAX_EXPIRED`] newer ones. Expiry alone removes none: after
+/// a temporary jump of the clock a valid ticket must still exist.
+fn prune(records: &mut Vec<Record>, now: u64) {
     let count = records.len();
     let mut newer = (0..count).rev();
     records.retain(|record| {
         let newer = newer.next().unwrap_or(0);
-        record.expires > now || newer < KEPT_EXPIRED
+        record.expires > now || newer < MAX_EXPIRED
     });
 }
 
-/// What is read of a file of tickets, as it is written again.
+/// Parses a file of tickets and writes it again.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn rewrite(text: &str) -> String {
     render(&parse(text))
 }
 
-/// Comparing digests of a secret leaks nothing of use by its timing (and `blake3::Hash`
-/// compares in constant time anyway).
+/// The timing of a comparison of digests reveals nothing useful about the secret. `blake3::Hash`
+/// also compares in constant time.
 fn identify(token: &[u8; 16]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("packtrain ticket v2");
     hasher.update(token);
@@ -383,7 +383,7 @@ mod tests {
         book.issue(TOKEN, here, &["transfer"], at(100), day).expect("fine");
         let redeem = |now| book.redeem(&TOKEN, here, &A, now).expect("fine");
         assert_eq!(redeem(year_2100), Err(TicketRefused::Expired));
-        // This writes the book anew while the clock is wrong.
+        // This rewrites the file while the clock is wrong.
         book.issue([8; 16], here, &["transfer"], year_2100, day).expect("fine");
         assert!(redeem(at(200)).is_ok());
     }
@@ -397,13 +397,13 @@ mod tests {
             rights: Vec::new(),
             client: None,
         };
-        let mut records: Vec<Record> = (0..KEPT_EXPIRED + 9).map(|n| record(n, 50)).collect();
+        let mut records: Vec<Record> = (0..MAX_EXPIRED + 9).map(|n| record(n, 50)).collect();
         records[2].expires = 1_000;
-        forget(&mut records, 100);
-        assert_eq!(records.len(), KEPT_EXPIRED + 1);
+        prune(&mut records, 100);
+        assert_eq!(records.len(), MAX_EXPIRED + 1);
         assert_eq!(records[0].expires, 1_000);
-        forget(&mut records, 100);
-        assert_eq!(records.len(), KEPT_EXPIRED + 1);
+        prune(&mut records, 100);
+        assert_eq!(records.len(), MAX_EXPIRED + 1);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Reads a file that says who may do what, if nobody but this user and root can have changed it:
-//! what sshd calls `StrictModes`.
+//! Reads a file of authorizations if no user except this one and root can have changed it, like
+//! sshd's `StrictModes`.
 //!
-//! The file is opened once; what is checked and what is read is that open file. It and each
-//! directory above it must be owned by this user or by root and not be writable by others. A
-//! directory that others may write is accepted if it is sticky (`/tmp`): nobody can rename or
-//! remove what is not theirs in it. As sshd does, the check ends at the home directory.
+//! The file is opened once, and the open file is checked and read. It and each directory above it
+//! must belong to this user or root and must not be writable by others. A directory that others may
+//! write is accepted if it is sticky (`/tmp`), because there only the owner of a file can rename or
+//! remove it. As in sshd, the check ends at the home directory.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 
 use crate::statefile::MAX_LENGTH;
 
-/// Why a file was not used.
+/// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// It cannot be read.
@@ -24,32 +24,32 @@ pub enum TrustError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// Others than its owner may write it or the directory.
+    /// Users other than its owner may write the file or the directory.
     #[error("{path} can be written by others: run chmod go-w on it")]
     Writable {
         /// The file, or a directory above it.
         path: PathBuf,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{path} belongs to user {owner}: it must be this user's or root's")]
     Owner {
         /// The file, or a directory above it.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
     },
     /// It is a device, a pipe or a directory.
-    #[error("{path} is no regular file")]
+    #[error("{path} is not a regular file")]
     Kind {
-        /// What it is.
+        /// Its path.
         path: PathBuf,
     },
 }
 
-/// The text of the file at `path`; none if there is no file.
+/// The text of the file at `path`; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, TrustError> {
     let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
     read_below(path, home.as_deref(), geteuid().as_raw())
@@ -86,7 +86,8 @@ fn read_below(path: &Path, home: Option<&Path>, user: u32) -> Result<Option<Stri
     Ok(Some(text))
 }
 
-/// Every component of a path without links, from `/` to the file, opened one beneath the other.
+/// Opens every component of a path, from `/` to the file, each beneath the previous one, without
+/// following links.
 fn open_chain(full: &Path) -> io::Result<Vec<OwnedFd>> {
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut chain = vec![open("/", directory, Mode::empty())?];
@@ -100,7 +101,7 @@ fn open_chain(full: &Path) -> io::Result<Vec<OwnedFd>> {
     while let Some(name) = names.next() {
         let flags = match names.peek() {
             Some(_) => directory,
-            // A pipe without a writer must not hold this up.
+            // Opening a pipe without a writer must not block.
             None => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
         };
         if let Some(above) = chain.last() {
@@ -178,7 +179,7 @@ mod tests {
         }
         mode(&above, 0o1777);
         assert!(read(&path).expect("sticky, as /tmp").is_some());
-        // What is above the home directory is not looked at, as sshd does it.
+        // Directories above the home directory are not checked, as in sshd.
         mode(dir.path(), 0o777);
         let user = geteuid().as_raw();
         let home = fs::canonicalize(&above).expect("there");
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn what_belongs_to_others_is_not_used() {
         let (_dir, path) = rig();
-        // Seen as another user would: the same file is somebody else's, unless it is root's.
+        // Another user sees it as foreign, unless it belongs to root.
         let owner = fs::metadata(&path).expect("there").uid();
         let seen = read_below(&path, None, owner.wrapping_add(1));
         if owner == 0 {

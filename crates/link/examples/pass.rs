@@ -1,8 +1,8 @@
-//! How fast links pass packets: `cargo run --release -p packtrain-link --example pass`.
+//! Measures the throughput of links: `cargo run --release -p packtrain-link --example pass`.
 //!
 //! Each line offers the same packets through one kind of link in trains of 64, then one by one.
 
-// This is a measurement: it needs a clock, which the crate itself must not have, and tells.
+// This is a measurement: it uses a clock, which the crate itself must not, and prints.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -40,13 +40,13 @@ fn line(name: &str, config: &LinkConfig, gap: Duration) {
     println!("{name:<28}{trains:>9.2} ns/packet{singles:>9.2} ns/packet");
 }
 
-/// Nanoseconds of processor time a packet. A pause now and then keeps the backlog bounded.
-fn measure(config: &LinkConfig, gap: Duration, most: u32) -> f64 {
+/// Nanoseconds of processor time per packet. Occasional pauses bound the backlog.
+fn measure(config: &LinkConfig, gap: Duration, train_len: u32) -> f64 {
     let mut link = Link::new(config.clone());
     let (mut now, mut number, mut out) = (Time::ZERO, 0, 0u64);
     let start = processor_time();
     while number < PACKETS {
-        let train = Count { count: most, size: 1500, first: number };
+        let train = Count { count: train_len, size: 1500, first: number };
         let pace = Pace { first: now, gap };
         link.offer(black_box(pace), train, &mut ());
         while let Some((_, train)) = link.poll_departure(now, &mut ()) {
@@ -55,8 +55,8 @@ fn measure(config: &LinkConfig, gap: Duration, most: u32) -> f64 {
         while let Some((_, train)) = link.poll_departure(Time::MAX, &mut ()) {
             out += u64::from(train.count);
         }
-        number += u64::from(most);
-        now = pace.time(most);
+        number += u64::from(train_len);
+        now = pace.time(train_len);
         if number % (1 << 17) == 0 {
             now += Duration::from_millis(20);
         }
@@ -65,7 +65,8 @@ fn measure(config: &LinkConfig, gap: Duration, most: u32) -> f64 {
     (processor_time() - start) as f64 / number as f64
 }
 
-/// Nanoseconds that this thread had a processor; where the system does not tell, that passed.
+/// Nanoseconds that this thread had a processor; wall-clock time where the system does not report
+/// it.
 fn processor_time() -> u128 {
     static START: OnceLock<Instant> = OnceLock::new();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a link cannot be.
+//! Checks of configurations.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -16,18 +16,18 @@ pub(crate) fn ensure(
     if right { Ok(()) } else { Err(ConfigError { field, what: what() }) }
 }
 
-/// The largest packet there is.
-const LARGEST: ByteCount = ByteCount(65_535);
+/// Maximum size of a packet.
+const MAX_PACKET_BYTES: ByteCount = ByteCount(65_535);
 
 impl LinkConfig {
-    /// Refuses what cannot be, naming the field and what would be right.
+    /// Refuses an invalid configuration, with the field and a valid value.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.rate.check()?;
         ensure(self.delay < Duration::MAX, "delay", || "must have an end".to_owned())?;
-        ensure(self.mtu > ByteCount::ZERO && self.mtu <= LARGEST, "mtu", || {
+        ensure(self.mtu > ByteCount::ZERO && self.mtu <= MAX_PACKET_BYTES, "mtu", || {
             format!("{} carries nothing: between 1 and 65535 bytes", self.mtu)
         })?;
-        ensure(self.overhead <= LARGEST, "overhead", || {
+        ensure(self.overhead <= MAX_PACKET_BYTES, "overhead", || {
             format!("{} is no framing: at most 65535 bytes, 38 for Ethernet", self.overhead)
         })?;
         self.queue.check(self.mtu)?;
@@ -46,7 +46,7 @@ impl LinkConfig {
 }
 
 impl RateSchedule {
-    /// Refuses what cannot be.
+    /// Refuses an invalid schedule.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Some((first, _)) = self.steps.first() else {
             return ensure(false, "rate", || "at least one rate is needed".to_owned());
@@ -69,7 +69,7 @@ impl RateSchedule {
 }
 
 impl QueueConfig {
-    /// Refuses what cannot be, behind a link that carries packets up to `mtu`.
+    /// Refuses an invalid queue for a link that carries packets up to `mtu`.
     fn check(&self, mtu: ByteCount) -> Result<(), ConfigError> {
         match self {
             Self::DropTail(limit) => limit.check(mtu),
@@ -85,11 +85,11 @@ impl Limit {
             Self::Packets(n) => ensure(n > 0, "queue.limit", || {
                 "0 packets is below one packet: at least 1".to_owned()
             }),
-            // The full size of a packet counts only where the link's is given.
+            // The size of a full packet is checked only if the link's mtu is set.
             Self::Bytes(bytes) => {
-                let least = if mtu == LARGEST { ByteCount(1) } else { mtu };
-                ensure(bytes >= least, "queue.limit", || {
-                    format!("{bytes} is below one packet: at least the mtu, {}", least.get())
+                let min_bytes = if mtu == MAX_PACKET_BYTES { ByteCount(1) } else { mtu };
+                ensure(bytes >= min_bytes, "queue.limit", || {
+                    format!("{bytes} is below one packet: at least the mtu, {}", min_bytes.get())
                 })
             }
         }
@@ -140,7 +140,7 @@ impl LossConfig {
                 probability(*loss_good, "loss.loss_good")?;
                 probability(*loss_bad, "loss.loss_bad")
             }
-            Self::Trace(fates) => ensure(!fates.is_empty(), "loss.trace", || {
+            Self::Trace(outcomes) => ensure(!outcomes.is_empty(), "loss.trace", || {
                 "a trace needs at least one packet".to_owned()
             }),
         }
@@ -161,7 +161,7 @@ impl DelayVariation {
 }
 
 fn probability(p: f64, field: &'static str) -> Result<(), ConfigError> {
-    // Not a number is within nothing.
+    // NaN is outside every range.
     ensure((0.0..=1.0).contains(&p), field, || format!("{p} is no probability: between 0 and 1"))
 }
 

@@ -1,30 +1,30 @@
-//! What links are made of, as values. Who reads them from files checks them with `check`.
+//! Configurations of links. Code that reads them from files checks them with `check`.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// One direction of a link: a queue, a transmitter, a wire with its faults.
+/// One direction of a link: a queue, a transmitter, a wire with its impairments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// How fast the transmitter is; changes by schedule. None: as fast as packets come.
+    /// Rate of the transmitter, by a schedule. `DataRate::MAX` means no limit.
     pub rate: RateSchedule,
-    /// From the end of transmission to arrival.
+    /// Time from the end of transmission to arrival.
     pub delay: Duration,
-    /// What waits for the transmitter.
+    /// The queue of packets that wait for the transmitter.
     pub queue: QueueConfig,
-    /// What the wire loses, after transmission: a lost packet has used the link.
+    /// Losses of the wire, after transmission: a lost packet has used the link.
     pub loss: LossConfig,
-    /// Extra delay that differs from packet to packet.
+    /// Additional delay that varies from packet to packet.
     pub jitter: Option<DelayVariation>,
     /// Packets that overtake others.
     pub reorder: Option<ReorderConfig>,
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// The largest packet, in bytes from the network header on; larger ones are dropped.
+    /// Maximum packet size, in bytes from the network header on; larger packets are dropped.
     pub mtu: ByteCount,
-    /// Bytes that framing adds to each packet on this link (38 for Ethernet with its gap), charged
-    /// by the transmitter and not by the queue.
+    /// Bytes of framing per packet on this link (38 for Ethernet with its gap), counted by the
+    /// transmitter and not by the queue.
     pub overhead: ByteCount,
-    /// Seed of everything random in it.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
@@ -49,30 +49,30 @@ impl LinkConfig {
 /// A rate that changes at given times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateSchedule {
-    /// From each time on this rate; the first is at zero. `DataRate::MAX` is no limit at all,
+    /// The rate from each time on; the first time is zero. `DataRate::MAX` means no limit,
     /// `DataRate::ZERO` a link that is down.
     pub steps: Vec<(Time, DataRate)>,
-    /// After this span the schedule starts again from zero; none: the last rate stays.
+    /// Period after which the schedule restarts from zero; none: the last rate stays.
     pub period: Option<Duration>,
 }
 
 impl RateSchedule {
-    /// One rate for ever.
+    /// A constant rate.
     pub fn constant(rate: DataRate) -> Self {
         Self { steps: vec![(Time::ZERO, rate)], period: None }
     }
 }
 
-/// How much a queue holds, the packet in transmission not counted.
+/// The capacity of a queue, without the packet in transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many packets.
+    /// In packets.
     Packets(u64),
-    /// So many bytes.
+    /// In bytes.
     Bytes(ByteCount),
 }
 
-/// How a queue decides.
+/// The discipline of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueConfig {
     /// First come first served until it is full.
@@ -88,9 +88,9 @@ pub enum QueueConfig {
 pub struct RedConfig {
     /// The physical limit.
     pub limit: Limit,
-    /// Below this average nothing is dropped.
+    /// Below this average no packet is dropped.
     pub min_threshold: f64,
-    /// From this average on everything is dropped (`Classic`) or the probability rises further.
+    /// From this average on every packet is dropped (`Classic`), or the probability rises further.
     pub max_threshold: f64,
     /// Drop probability at `max_threshold` is the inverse of this (ns-2's `linterm_`).
     pub linterm: f64,
@@ -98,12 +98,12 @@ pub struct RedConfig {
     pub weight: f64,
     /// Bytes of a typical packet, for the idle correction.
     pub mean_packet: ByteCount,
-    /// Which of its forms.
+    /// The variant.
     pub mode: RedMode,
 }
 
 impl RedConfig {
-    /// What ns-2 does by default, in the version before October 2004 for `RedMode::Classic`.
+    /// The defaults of ns-2; for `RedMode::Classic` those before October 2004.
     pub fn ns2(limit: Limit, mode: RedMode) -> Self {
         Self {
             limit,
@@ -117,10 +117,10 @@ impl RedConfig {
     }
 }
 
-/// RED's forms.
+/// Variants of RED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedMode {
-    /// Everything is dropped above the upper threshold (ns-2's default before October 2004, with
+    /// All packets are dropped above the upper threshold (ns-2's default before October 2004, with
     /// thresholds 5 and 15, weight 0.002, linterm 10).
     Classic,
     /// The probability rises to one at twice the upper threshold.
@@ -135,9 +135,9 @@ pub enum RedMode {
 pub struct CoDelConfig {
     /// The physical limit.
     pub limit: Limit,
-    /// The delay it aims for.
+    /// The target delay.
     pub target: Duration,
-    /// How long the delay may be above.
+    /// How long the delay may exceed the target.
     pub interval: Duration,
 }
 
@@ -148,7 +148,7 @@ impl CoDelConfig {
     }
 }
 
-/// What the wire loses.
+/// Losses of the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossConfig {
     /// Nothing.
@@ -157,52 +157,54 @@ pub enum LossConfig {
     Independent(f64),
     /// Each bit is in error with this probability; a packet with an error is lost.
     BitError(f64),
-    /// Two states with a loss probability each (Gilbert 1960, Elliott 1963), a step a packet.
+    /// Two states with a loss probability each (Gilbert 1960, Elliott 1963), with one transition
+    /// step per packet.
     GilbertElliott {
-        /// From good to bad, a packet.
+        /// Probability per packet of a transition from good to bad.
         to_bad: f64,
-        /// From bad to good, a packet.
+        /// Probability per packet of a transition from bad to good.
         to_good: f64,
-        /// Loss in the good state.
+        /// Loss probability in the good state.
         loss_good: f64,
-        /// Loss in the bad state.
+        /// Loss probability in the bad state.
         loss_bad: f64,
     },
-    /// The fate of each packet in turn, true for lost; then from the start again.
+    /// The outcome of each packet in order, true for lost; then from the start again.
     Trace(Vec<bool>),
 }
 
-/// How the delay varies from packet to packet.
+/// Variation of the delay between packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DelayVariation {
-    /// Between nothing and this, evenly; packets keep their order.
+    /// Uniform between zero and this; packets keep their order.
     Uniform(Duration),
-    /// Normal with this deviation around the link's delay, cut at zero; packets keep their order.
+    /// Normal with this standard deviation around the link's delay, cut at zero; packets keep their
+    /// order.
     Normal(Duration),
     /// Pareto with this mean and shape: rare long delays; packets keep their order.
     Pareto {
         /// Mean of the extra delay.
         mean: Duration,
-        /// Above one; small is heavy.
+        /// Above one; small values give a heavy tail.
         shape: f64,
     },
 }
 
-/// Some packets take longer and are overtaken.
+/// Some packets are delayed and overtaken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReorderConfig {
     /// Share of packets.
     pub probability: f64,
-    /// How much longer they take.
+    /// Their additional delay.
     pub extra: Duration,
 }
 
-/// What cannot be. `field` is named as scenario files name it.
+/// An invalid value. `field` is the name in scenario files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {what}")]
 pub struct ConfigError {
-    /// Which value.
+    /// The field.
     pub field: &'static str,
-    /// What is wrong and what would be right.
+    /// The error and its correction.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! Cross traffic: packets that nobody acknowledges.
+//! Cross traffic: packets without acknowledgements.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
@@ -7,35 +7,37 @@ use crate::config::ConfigError;
 use crate::element::{Count, Pace};
 use crate::random::{exponential, pareto};
 
-/// Packets that come whether or not the network bears them.
+/// Traffic that does not react to the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossConfig {
     /// Bytes of each packet from the network header on.
     pub packet: ByteCount,
-    /// How they come.
+    /// The arrival process.
     pub kind: CrossKind,
 }
 
-/// How cross traffic comes.
+/// The arrival process of cross traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrossKind {
-    /// Evenly, at a rate that changes at given times after the start; rate zero is silence.
+    /// Constant gaps, at a rate that changes at given times after the start; rate zero means no
+    /// packets.
     Cbr(Vec<(Time, DataRate)>),
     /// With exponential gaps, at this mean rate.
     Poisson(DataRate),
-    /// Bursts at this rate while on, silence while off; both lengths Pareto with this shape.
+    /// Bursts at this rate, with silence between; the durations of both are Pareto distributed with
+    /// this shape.
     ParetoOnOff {
-        /// While on.
+        /// Rate of a burst.
         rate: DataRate,
-        /// Mean length of a burst.
+        /// Mean duration of a burst.
         on: Duration,
-        /// Mean length of a silence.
+        /// Mean duration of a silence.
         off: Duration,
         /// Between one and two for long-range dependence.
         shape: f64,
     },
-    /// So many packets back to back at this rate of the sending interface, with exponential gaps,
-    /// at this mean rate: what segmentation offload makes of a sender.
+    /// Bursts of packets back to back at the rate of the sending interface, with exponential gaps,
+    /// at this mean rate: a sender with segmentation offload.
     Bursts {
         /// Packets of a burst.
         packets: u32,
@@ -47,7 +49,7 @@ pub enum CrossKind {
 }
 
 impl CrossConfig {
-    /// Refuses what cannot be.
+    /// Refuses an invalid configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         ensure(self.packet > ByteCount::ZERO && self.packet.get() <= 65_535, "packet", || {
             format!("{} is no size of a packet: between 1 and 65535 bytes", self.packet)
@@ -88,17 +90,16 @@ fn positive_rate(rate: DataRate, field: &'static str) -> Result<(), ConfigError>
     })
 }
 
-/// Makes cross traffic: trains of packets with the times at which they are sent, from time zero
-/// on.
+/// Generates cross traffic: trains of packets with their sending times, from time zero on.
 ///
-/// The packets and their times do not depend on how long the trains are that are asked for.
+/// The packets and their times do not depend on the requested lengths of trains.
 #[derive(Clone, Debug)]
 pub struct Cross {
     size: u32,
     number: u64,
     rng: Rng,
     source: Source,
-    /// What is left of the train last made.
+    /// The rest of the train generated last.
     ready: Option<(Pace, u64)>,
 }
 
@@ -110,12 +111,12 @@ enum Source {
     Bursts { packets: u32, gap: Duration, pause: Duration, now: Time },
 }
 
-/// Packets of constant rate come in blocks of equal gaps; each block starts where the rate says
-/// to the nanosecond, so that the rounding of gaps does not add up.
+/// Packets of constant rate are generated in blocks of equal gaps. Each block starts at the exact
+/// time to the nanosecond, so that rounding errors of gaps do not add up.
 const BLOCK: u64 = 64;
 
 impl Cross {
-    /// The traffic of this kind with this seed.
+    /// Creates the traffic of this kind with this seed.
     pub fn new(config: &CrossConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let spacing = |rate: DataRate| nearest(1, config.packet, rate);
@@ -127,7 +128,7 @@ impl Cross {
                 Source::Poisson { mean, now }
             }
             &CrossKind::ParetoOnOff { rate, on, off, shape } => {
-                // Silence first: several of them do not start together.
+                // Start with silence, so that several generators do not start together.
                 let now = Time::ZERO + pareto(&mut rng, off, shape);
                 Source::OnOff { gap: spacing(rate), on, off, shape, now }
             }
@@ -142,13 +143,13 @@ impl Cross {
         Self { size, number: 0, rng, source, ready: None }
     }
 
-    /// The next packets, at most so many. None: there will be no more.
-    pub fn next_train(&mut self, most: u32) -> Option<(Pace, Count)> {
+    /// The next packets, at most `max_count`; `None` if there are no more.
+    pub fn next_train(&mut self, max_count: u32) -> Option<(Pace, Count)> {
         let (pace, left) = match self.ready.take() {
             Some(ready) => ready,
             None => self.make()?,
         };
-        let count = u32::try_from(left).unwrap_or(u32::MAX).min(most.max(1));
+        let count = u32::try_from(left).unwrap_or(u32::MAX).min(max_count.max(1));
         if u64::from(count) < left {
             self.ready = Some((pace.from(count), left - u64::from(count)));
         }
@@ -179,7 +180,7 @@ impl Cross {
                 (pace, u64::from(*packets))
             }
         };
-        // At the end of time nothing more is sent.
+        // No packet is sent at the end of time.
         (pace.first < Time::MAX).then_some((pace, count))
     }
 }
@@ -209,7 +210,7 @@ fn constant(
     }
 }
 
-/// How long `n` packets take at `rate`, to the nearest nanosecond.
+/// The time for `n` packets at `rate`, to the nearest nanosecond.
 fn nearest(n: u64, size: ByteCount, rate: DataRate) -> Duration {
     let work = u128::from(n) * u128::from(size.get()) * 8_000_000_000;
     let bps = u128::from(rate.as_bps()).max(1);

@@ -20,15 +20,15 @@ fn kinds() -> Vec<CrossKind> {
     ]
 }
 
-/// Times of the first packets, asked for in trains of at most `most`.
-fn times(kind: &CrossKind, seed: u64, n: usize, most: u32) -> Vec<Time> {
+/// Times of the first packets, requested in trains of at most `max_count`.
+fn times(kind: &CrossKind, seed: u64, n: usize, max_count: u32) -> Vec<Time> {
     let config = CrossConfig { packet: ByteCount(1_500), kind: kind.clone() };
     config.check().unwrap();
     let (mut cross, mut times) = (Cross::new(&config, seed), Vec::new());
     while times.len() < n {
-        let (pace, train) = cross.next_train(most).unwrap();
+        let (pace, train) = cross.next_train(max_count).unwrap();
         assert_eq!(train.first, times.len() as u64);
-        assert!(train.count >= 1 && train.count <= most);
+        assert!(train.count >= 1 && train.count <= max_count);
         times.extend((0..train.count).map(|i| pace.time(i)));
     }
     times.truncate(n);
@@ -39,11 +39,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn packets_do_not_depend_on_the_length_of_trains(seed: u64, most in 2..100u32) {
+    fn packets_do_not_depend_on_the_length_of_trains(seed: u64, max_count in 2..100u32) {
         for kind in kinds() {
             let single = times(&kind, seed, 3_000, 1);
             prop_assert!(single.is_sorted());
-            prop_assert_eq!(times(&kind, seed, 3_000, most), single);
+            prop_assert_eq!(times(&kind, seed, 3_000, max_count), single);
         }
     }
 }
@@ -79,7 +79,7 @@ fn steps_change_the_rate_when_they_say() {
     let times = times(&kinds()[0], 1, 1_000, 64);
     let silence = Time::from_nanos(50_123_456)..Time::from_nanos(70_000_000);
     assert!(!times.iter().any(|at| silence.contains(at)));
-    // One packet each 120 us, the last one before the silence.
+    // One packet per 120 us, the last one before the silence.
     assert_eq!(times.iter().filter(|at| **at < silence.start).count(), 418);
     assert!(times.contains(&silence.end));
     let mut ended = Cross::new(

@@ -1,12 +1,12 @@
-//! How long the wire takes: the delay, its jitter, and packets that take longer still.
+//! The delay of the wire, its jitter, and reordering.
 
 use packtrain_units::{Duration, Rng, Time};
 
 use crate::config::DelayVariation;
 use crate::random::{normal, pareto};
 
-/// Delay that differs from packet to packet while packets keep their order: one that would
-/// overtake arrives with the one before it.
+/// Delay that varies between packets that keep their order: a packet that would overtake arrives
+/// with the one before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter {
     variation: DelayVariation,
@@ -20,11 +20,11 @@ impl Jitter {
         Self { variation, delay, rng, latest: Time::ZERO }
     }
 
-    /// When a packet arrives that left at `left`.
+    /// The arrival time of a packet that left at `left`.
     pub(crate) fn arrival(&mut self, left: Time) -> Time {
         let delay = match self.variation {
-            DelayVariation::Uniform(most) => {
-                let extra = self.rng.below(most.as_nanos().saturating_add(1));
+            DelayVariation::Uniform(max) => {
+                let extra = self.rng.below(max.as_nanos().saturating_add(1));
                 self.delay + Duration::from_nanos(extra)
             }
             DelayVariation::Normal(deviation) => {

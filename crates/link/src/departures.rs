@@ -1,4 +1,4 @@
-//! What has been decided and not yet been asked for.
+//! Packets whose departure is decided and not yet polled.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,10 +10,10 @@ use crate::element::{Pace, Segments};
 /// Packets on the wire, in the order in which they arrive.
 #[derive(Debug)]
 pub(crate) struct Departures<P> {
-    /// Those that keep their order.
+    /// Packets in order.
     ordered: VecDeque<(Pace, P)>,
-    /// Those that others overtake. One of them that arrives together with one in order was
-    /// sent before it, and goes first.
+    /// Packets that others overtake. If one arrives together with one in order, it was sent before
+    /// it and comes first.
     late: BinaryHeap<Reverse<Late<P>>>,
     number: u64,
 }

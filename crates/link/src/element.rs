@@ -1,34 +1,34 @@
-//! The seam of every element: what passes, at what pace, and who is told.
+//! The interface of all elements.
 
 use packtrain_units::{Duration, Time};
 
-/// One packet or several that travel together.
+/// One packet, or several that travel together.
 pub trait Segments: Sized {
-    /// How many; at least one.
+    /// Number of packets; at least one.
     fn count(&self) -> u32;
 
-    /// Bytes of segment `i` from the network header on: what queues and rates charge. All are
-    /// equal but for the last, which may differ.
+    /// Bytes of segment `i` from the network header on, as counted by queues and rates. All are
+    /// equal except the last, which may differ.
     fn size(&self, i: u32) -> u32;
 
-    /// Cuts off and returns the segments from `at` on; `0 < at < count`.
+    /// Splits off and returns the segments from `at` on; `0 < at < count`.
     fn split_off(&mut self, at: u32) -> Self;
 
-    /// A second copy, for duplication on the way.
+    /// A copy, for duplication by a link.
     fn duplicate(&self) -> Self;
 }
 
-/// When the segments of a train pass a point: the first at `first`, each next one `gap` later.
+/// When the segments of a train pass a point: the first at `first`, each following one `gap` later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// When the first passes.
     pub first: Time,
-    /// From each to the next.
+    /// Time between successive segments.
     pub gap: Duration,
 }
 
 impl Pace {
-    /// All at once.
+    /// All at the same time.
     pub const fn at(first: Time) -> Self {
         Self { first, gap: Duration::ZERO }
     }
@@ -44,10 +44,10 @@ impl Pace {
     }
 }
 
-/// A bare number of packets of one size: what tests and cross traffic offer.
+/// A number of packets of one size, as used by tests and cross traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// Number of packets.
     pub count: u32,
     /// Bytes of each.
     pub size: u32,
@@ -75,59 +75,60 @@ impl Segments for Count {
     }
 }
 
-/// Why a packet died.
+/// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropCause {
     /// The queue was full.
     Overflow,
-    /// Active queue management: RED or CoDel decided so.
+    /// Dropped by active queue management: RED or CoDel.
     Early,
     /// The loss model of the link.
     Random,
-    /// Larger than the link carries.
+    /// Larger than the link's maximum.
     TooBig,
     /// The receiving host's socket buffer was full.
     Host,
-    /// The link is down for good: its rate is zero and stays so. While it is down for a time,
+    /// The link is down permanently: its rate is zero and stays so. While it is down temporarily,
     /// packets wait.
     Down,
 }
 
-/// Who wants to know what an element does.
+/// Receives reports about packets in an element.
 pub trait Observer<P> {
-    /// Packets died; `at` is when each was offered (or, for [`DropCause::Early`] of a queue that
-    /// drops at its head and [`DropCause::Random`], when it would have left the queue or had left
-    /// the transmitter). What died for one cause comes in the order of the packets.
+    /// Packets were dropped; `at` is when each was offered. Exceptions: for [`DropCause::Early`] of
+    /// a queue that drops at its head it is when the packet would have left the queue; for
+    /// [`DropCause::Random`] when it left the transmitter. Packets dropped for one cause are
+    /// reported in order.
     fn dropped(&mut self, at: Pace, packet: P, cause: DropCause);
 
     /// Packets will leave after waiting in the queue: the first for `first`, the last for `last`,
-    /// those between in equal steps. Their own transmission time is not counted.
+    /// those between in equal steps. Their own transmission time is not included.
     fn queued(&mut self, packet: &P, first: Duration, last: Duration) {
         let _ = (packet, first, last);
     }
 }
 
-/// Nobody is told.
+/// Ignores all reports.
 impl<P> Observer<P> for () {
     fn dropped(&mut self, _: Pace, _: P, _: DropCause) {}
 }
 
-/// A link, a queue, an impairment.
+/// A link, a queue, or an impairment.
 pub trait Element<P: Segments> {
-    /// Packets arrive. Times never decrease from one offer to the next, nor below a time that
-    /// `poll_departure` was asked for.
+    /// Packets arrive. Times never decrease between offers, nor below a time passed to
+    /// `poll_departure`.
     fn offer(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>);
 
-    /// The next packets whose departure is decided and not later than `until`, in the order of
-    /// their times, with the nominal times at which they leave the far end; a train of which a
-    /// part is due is cut.
+    /// The next packets whose departure is decided and not later than `until`, in order of time,
+    /// with the nominal times at which they leave the other end; a train of which only a part is
+    /// due is split.
     ///
-    /// `until` also says that the clock stands there and no earlier offer will come, so what is
-    /// due to be decided is decided. Only `Time::MAX` says nothing of the clock: it asks for all
-    /// that is decided, whole trains. A simulator asks so after each offer, and learns departures
-    /// as soon as they are decided, which for all but queues that decide at their head (CoDel) is
-    /// when they are offered; for those it asks at `poll_timeout` with the time, then with
-    /// `Time::MAX`.
+    /// `until` also means that the clock has reached this time and that no earlier offer will come,
+    /// so all decisions due by then are made. Only `Time::MAX` does not refer to the clock: it
+    /// requests all decided departures, as whole trains. A simulator polls with it after each
+    /// offer, and gets departures as soon as they are decided, which is at the offer except for
+    /// queues that decide at their head (CoDel). For those it polls at `poll_timeout` with the
+    /// time, then with `Time::MAX`.
     fn poll_departure(&mut self, until: Time, observer: &mut impl Observer<P>)
     -> Option<(Pace, P)>;
 

@@ -1,8 +1,8 @@
-//! The receiving host: why datagrams die that the network delivered.
+//! The receiving host: models drops of datagrams that the network delivered.
 //!
-//! They die as in life: the interface joins what comes close together, the socket's buffer takes
-//! what its bytes of true size allow, and while the process that reads it does not have the
-//! processor nobody takes anything out. A [`Host`] is one socket with its process.
+//! The interface coalesces datagrams that arrive close together; the socket's buffer is limited in
+//! bytes of true size; and while the reading process does not have the processor, nothing is taken
+//! from the buffer. A [`Host`] is one socket with its process.
 
 mod processor;
 mod socket;
@@ -18,65 +18,67 @@ use crate::queue::Arriving;
 use processor::Processor;
 use socket::{Joining, Socket};
 
-/// A host that receives datagrams: interface, socket buffer, a process that gets the processor
-/// now and then.
+/// A host that receives datagrams: interface, socket buffer, and a process that shares the
+/// processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostConfig {
-    /// Socket buffer in bytes of true size: what reading `SO_RCVBUF` gives, which is the double of
-    /// what was asked for (425,984 at Linux' default limit; 212,992 if nobody asks).
+    /// Socket buffer in bytes of true size: the value that reading `SO_RCVBUF` returns, which is
+    /// twice the requested one (425,984 at the default limit of Linux; 212,992 without a request).
     pub buffer: ByteCount,
-    /// Datagrams that arrive within this span are joined to one buffer, as receive offload does.
+    /// Datagrams that arrive within this span are coalesced into one buffer, as receive offload
+    /// does.
     pub coalesce: Duration,
-    /// The most of them; a span of zero or at most one joins nothing.
+    /// Maximum number of them; a span of zero or a maximum of one disables coalescing.
     pub coalesce_most: u32,
-    /// What the process needs for a datagram, and for a batch besides.
+    /// Time of the process per datagram, and in addition per batch.
     pub per_packet: Duration,
     /// See `per_packet`.
     pub per_batch: Duration,
-    /// Who else wants the processor.
+    /// Competition for the processor.
     pub scheduler: Scheduler,
-    /// Seed of everything random in it.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// How the processor is shared.
+/// Sharing of the processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheduler {
-    /// The process has it to itself.
+    /// The process has the processor to itself.
     Alone,
-    /// Competitors that never sleep: after at most a `slice` each of them runs one, in turn.
+    /// Competitors that never sleep: after at most a `slice` each of them runs one slice, in turn.
     Slices {
-        /// How long a turn is.
+        /// Length of a slice.
         slice: Duration,
-        /// How many others.
+        /// Number of competitors.
         competitors: u32,
     },
-    /// Others come and go: exponential spans without and with the processor.
+    /// Exponentially distributed spans with and without the processor.
     OnOff {
         /// Mean span with it.
         on: Duration,
         /// Mean span without it.
         off: Duration,
     },
-    /// The process generator of FOBS (Dickens, section 3.1.4): none to `most` processes, evenly,
-    /// for 1 to 7 seconds, then none for 0 to 20 seconds, and again. While there are some, the
-    /// process keeps the processor for an exponential span, then one to all of them run a slice.
+    /// The process generator of FOBS (Dickens, section 3.1.4): zero to `most` processes, uniformly
+    /// distributed, for 1 to 7 seconds, then none for 0 to 20 seconds, and so on. While there are
+    /// some, the reading process keeps the processor for an exponential span, then one to all of
+    /// them run a slice.
     Generator {
-        /// The most processes.
+        /// Maximum number of processes.
         most: u32,
-        /// How long the turn of one of them is.
+        /// Length of a slice.
         slice: Duration,
-        /// Turns differ by up to so much of a slice, evenly; below one.
+        /// Slices vary by up to this fraction, uniformly; below one.
         spread: f64,
-        /// How long the process keeps the processor, on average; a process that mostly sleeps
-        /// keeps it longer than a slice.
+        /// Mean span for which the process keeps the processor; a process that mostly sleeps keeps
+        /// it longer than a slice.
         keep: Duration,
     },
 }
 
 impl Default for HostConfig {
-    /// A host with Linux' default limits that has its processor to itself: 44 datagrams joined
-    /// within 50 us, a microsecond each and three a batch.
+    /// A host with the default limits of Linux and an unshared processor: 44 datagrams coalesced
+    /// within 50 us, a microsecond for each and three per batch.
     fn default() -> Self {
         Self {
             buffer: ByteCount(425_984),
@@ -91,7 +93,7 @@ impl Default for HostConfig {
 }
 
 impl HostConfig {
-    /// Refuses what cannot be.
+    /// Refuses an invalid configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         ensure(self.buffer >= true_size(ByteCount(1)), "buffer", || {
             format!("{} is below one datagram: at least {}", self.buffer, true_size(ByteCount(1)))
@@ -131,36 +133,36 @@ impl HostConfig {
     }
 }
 
-/// True size of a datagram by itself, from its bytes of the network header on: what Linux charges
-/// for a buffer of its own, a `sk_buff` of 256 bytes and its data with headroom and
-/// `skb_shared_info` (384 bytes) in a power of two. 2,304 for 1,500 bytes, 768 for up to 128.
+/// True size of a single datagram, from its bytes of the network header on, as Linux counts a
+/// separate buffer: a `sk_buff` of 256 bytes, and its data with headroom and `skb_shared_info` (384
+/// bytes) rounded up to a power of two. 2,304 for 1,500 bytes, 768 for up to 128.
 pub fn true_size(size: ByteCount) -> ByteCount {
     ByteCount(256 + (size.get().min(1 << 32) + 384).next_power_of_two())
 }
 
-/// True size of a joined buffer, by the number of datagrams and all their bytes: a head of 768 and
-/// 128 bytes besides the data of each, so that 425,984 bytes take six buffers of 44 datagrams of
-/// 1,484 bytes, 264 in all, as measured on Linux 6.18.
+/// True size of a coalesced buffer, by the number of datagrams and all their bytes: a head of 768
+/// bytes, and 128 bytes beside the data of each, so that 425,984 bytes take six buffers of 44
+/// datagrams of 1,484 bytes, 264 in total, as measured on Linux 6.18.
 pub fn true_size_joined(count: u32, bytes: ByteCount) -> ByteCount {
     ByteCount(768) + ByteCount(128 * u64::from(count)) + bytes
 }
 
-/// What the process takes out of the socket at once.
+/// The packets that the process reads at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch<P> {
-    /// When it reads; what it takes out makes room at once.
+    /// When it reads; this makes room at once.
     pub read: Time,
-    /// When it has worked on all of it: the earliest time at which it can answer.
+    /// When it has processed all of them: the earliest time of an answer.
     pub done: Time,
-    /// The packets with the times at which they arrived, in their order.
+    /// The packets with their arrival times, in order.
     pub packets: Vec<(Pace, P)>,
 }
 
 /// A socket and the process that reads it.
 ///
-/// What is due at an instant (the interface hands over, the process reads) happens before
-/// anything that arrives at this instant is looked at; so it makes no difference whether time or
-/// an arrival brings it about, nor whether packets arrive as trains.
+/// Actions due at an instant (the interface passes a buffer on, the process reads) happen before
+/// arrivals at the same instant. It therefore makes no difference whether time or an arrival
+/// triggers them, nor whether packets arrive as trains.
 #[derive(Debug)]
 pub struct Host<P> {
     span: Duration,
@@ -170,9 +172,9 @@ pub struct Host<P> {
     joining: Option<Joining<P>>,
     socket: Socket<P>,
     processor: Processor,
-    /// The process works on what it read until then.
+    /// Until when the process works on the packets it has read.
     busy_until: Time,
-    /// When it reads next, if something waits for it.
+    /// When it reads next, if packets wait.
     next_read: Option<Time>,
     ready: VecDeque<Batch<P>>,
 }
@@ -194,8 +196,8 @@ impl<P: Segments> Host<P> {
         }
     }
 
-    /// Packets arrive from the network. Times never decrease, nor below a time that `poll_read`
-    /// was asked for.
+    /// Packets arrive from the network. Times never decrease, nor fall below a time passed to
+    /// `poll_read`.
     pub fn arrive(&mut self, pace: Pace, mut packet: P, observer: &mut impl Observer<P>) {
         let last = packet.count() - 1;
         if last > 0 && packet.size(last) != packet.size(0) {
@@ -206,8 +208,9 @@ impl<P: Segments> Host<P> {
         self.arrive_even(pace, packet, observer);
     }
 
-    /// The next batch whose reading is decided. `until` says that the clock stands there and no
-    /// earlier arrival will come; `Time::MAX` says nothing, and asks for what is decided.
+    /// The next batch whose reading is decided. `until` means that the clock has reached this time
+    /// and no earlier arrival will come; `Time::MAX` does not refer to the clock and requests
+    /// decided batches.
     pub fn poll_read(&mut self, until: Time, observer: &mut impl Observer<P>) -> Option<Batch<P>> {
         if until != Time::MAX {
             self.drive(until, observer);
@@ -215,7 +218,7 @@ impl<P: Segments> Host<P> {
         self.ready.pop_front()
     }
 
-    /// When something is due without another arrival.
+    /// When an action is due without another arrival.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ready = self.ready.front().map(|batch| batch.read);
         ready.into_iter().chain(self.next_due()).min()
@@ -246,7 +249,7 @@ impl<P: Segments> Host<P> {
         }
     }
 
-    /// How many of the first of `coming` meet the host in the same state.
+    /// How many of the first of `coming` find the host in the same state.
     fn alike(&self, coming: Arriving) -> u32 {
         let n = self.next_due().map_or(coming.count, |due| coming.before(due));
         if !self.joins() {
@@ -264,7 +267,7 @@ impl<P: Segments> Host<P> {
         self.most > 1 && !self.span.is_zero()
     }
 
-    /// Takes packets that meet the host in the same state.
+    /// Takes packets that find the host in the same state.
     fn take(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>) {
         let now = pace.time(packet.count() - 1);
         if !self.joins() {
@@ -279,7 +282,7 @@ impl<P: Segments> Host<P> {
             Some(open) => open.add(pace, packet),
             None => self.joining = Some(Joining::new(pace, packet, pace.first + self.span)),
         }
-        // As offloads do, a shorter one ends a buffer.
+        // As in offloads, a shorter datagram ends a buffer.
         let ends = |open: &Joining<P>| open.count() >= self.most || size < open.size();
         if self.joining.as_ref().is_some_and(ends) {
             self.hand_over(now, observer);
@@ -293,14 +296,15 @@ impl<P: Segments> Host<P> {
         }
     }
 
-    /// The process reads as soon as it has the processor and is done with what it read.
+    /// Schedules a read: the process reads as soon as it has the processor and has finished its
+    /// last batch.
     fn wake(&mut self, now: Time) {
         if self.next_read.is_none() && !self.socket.is_empty() {
             self.next_read = Some(self.processor.next_turn(now.max(self.busy_until)));
         }
     }
 
-    /// Does all that is due until `until`.
+    /// Does everything that is due until `until`.
     fn drive(&mut self, until: Time, observer: &mut impl Observer<P>) {
         while let Some(due) = self.next_due().filter(|due| *due <= until) {
             if self.joining.as_ref().is_some_and(|open| open.until() == due) {
@@ -336,7 +340,7 @@ mod tests {
         );
         let joined = true_size_joined(44, ByteCount(44 * 1_484)).get();
         assert_eq!(joined, 71_696);
-        // Taken while what is there does not exceed the limit.
+        // Packets are accepted while the buffer does not exceed the limit.
         assert_eq!(425_984 / joined + 1, 6);
     }
 

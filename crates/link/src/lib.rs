@@ -1,15 +1,14 @@
 //! Links, queues, impairments, cross traffic and receiving hosts.
 //!
-//! An [`Element`] takes packets and gives them back later, or not. It reads no clock: arrivals
-//! carry their times, departures carry the times that the element's arithmetic gives them, so
-//! the simulator and the emulator run the same code, and an emulator that wakes late does not
-//! shift what it delivers.
+//! An [`Element`] takes packets and returns or drops them later. It reads no clock: arrivals carry
+//! their times, and departures carry the times of the element's arithmetic. The simulator and the
+//! emulator therefore run the same code, and an emulator that wakes late does not shift its
+//! deliveries.
 //!
-//! What is offered may be one packet or a *train*: segments equal in size that arrive at equal
-//! gaps ([`Pace`]). A train passes whole where nothing can tell its packets apart, and is taken
-//! to pieces where something can: a queue that may drop, a loss model that hits, a jitter. What
-//! comes out is the same, packet for packet and bit for bit, as if each segment had been offered
-//! by itself.
+//! An offer is one packet or a *train*: segments equal in size that arrive at equal gaps
+//! ([`Pace`]). A train passes as a whole where nothing distinguishes its packets, and is split
+//! where something does: a queue that may drop, a loss, a jitter. The output is the same, packet
+//! for packet and bit for bit, as if each segment had been offered separately.
 //!
 //! ```
 //! use packtrain_link::{Count, Element, Link, LinkConfig, Pace};
@@ -28,10 +27,10 @@
 //! assert_eq!(pace.gap, Duration::from_micros(12));
 //! ```
 //!
-//! A [`Link`] is a queue ([`queue`] tells how to add one), a transmitter whose rate may change,
-//! and a wire that loses, doubles, delays and reorders. [`Cross`] makes traffic that nobody
-//! acknowledges, [`Host`] is a socket and a process that reads it when it gets the processor.
-//! Whatever is random comes from a seed, and means the same on every machine.
+//! A [`Link`] is a queue (see [`queue`] for how to add one), a transmitter whose rate may change,
+//! and a wire that loses, duplicates, delays and reorders. [`Cross`] generates traffic without
+//! acknowledgements. [`Host`] is a socket and a process that reads it when it gets the processor.
+//! All randomness comes from a seed and gives the same values on every machine.
 
 mod check;
 mod config;

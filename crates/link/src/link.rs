@@ -1,8 +1,8 @@
-//! One direction of a link: the packet's size is checked, the queue takes it or not, the
-//! transmitter sends it, the wire carries it.
+//! One direction of a link: checks the packet's size, then passes it through the queue, the
+//! transmitter and the wire.
 //!
-//! A queue that decides at the door (`passing`) lets departures be computed when packets are
-//! offered; one that decides at the head (`holding`) keeps them until they can be sent.
+//! With a queue that decides on arrival (`passing`), departures are computed when packets are
+//! offered. With one that decides at its head (`holding`), packets are kept until they can be sent.
 
 mod holding;
 mod passing;
@@ -30,18 +30,18 @@ pub struct Link<P> {
 }
 
 impl<P: Segments> Link<P> {
-    /// A link that was idle for ever. What `LinkConfig::check` refuses makes a link that does
-    /// something, but nothing sensible.
+    /// A link that has been idle. A configuration that `LinkConfig::check` refuses gives
+    /// unspecified results, but no panic.
     pub fn new(config: LinkConfig) -> Self {
         let mut rng = Rng::new(config.seed);
         let queue = Queue::new(&config.queue, rng.next_u64());
         Self::assembled(&config, queue, rng)
     }
 
-    /// A link with a queue of your own instead of the configured one.
+    /// A link with a custom queue instead of the configured one.
     pub fn with_queue(config: &LinkConfig, queue: Box<dyn Discipline>) -> Self {
         let mut rng = Rng::new(config.seed);
-        // The same faults as with a queue of ours.
+        // Draw as for a built-in queue, so that the impairments are the same.
         rng.next_u64();
         Self::assembled(config, Queue::Own(queue), rng)
     }
@@ -61,18 +61,18 @@ impl<P: Segments> Link<P> {
         }
     }
 
-    /// Packets and bytes that wait at `now`, which counts as a time that was asked for.
+    /// Packets and bytes that wait at `now`, which counts as a requested time.
     pub fn waiting(&mut self, now: Time) -> (u64, ByteCount) {
         (self.backlog.packets(now), self.backlog.bytes(now))
     }
 
-    /// When all that was offered so far and taken has been sent; with a queue that decides at the
-    /// head, what is decided so far.
+    /// When everything accepted so far has been sent; with a queue that decides at its head,
+    /// everything decided so far.
     pub fn busy_until(&self) -> Time {
         self.backlog.free()
     }
 
-    /// Segments equal in size.
+    /// Offers segments of equal size.
     fn offer_even(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>) {
         if u64::from(packet.size(0)) > self.mtu {
             return observer.dropped(pace, packet, DropCause::TooBig);
@@ -84,7 +84,7 @@ impl<P: Segments> Link<P> {
         }
     }
 
-    /// Packets whose transmission is decided; `arrived` is when they were offered.
+    /// Passes on packets whose transmission is decided; `arrived` is when they were offered.
     #[inline]
     fn sent(&mut self, arrived: Pace, sent: Sent, packet: P, observer: &mut impl Observer<P>) {
         let last = sent.count - 1;

@@ -1,12 +1,12 @@
-//! What the wire loses. Every model answers one question: which of the next n packets is the
-//! first to be lost? So a train without a loss passes at once, and costs nothing.
+//! Losses of the wire. Every model answers one question: which of the next n packets is the first
+//! to be lost? A train without a loss therefore passes at once and at no cost.
 
 use packtrain_units::Rng;
 
 use crate::config::LossConfig;
 use crate::random::{Geometric, Hits};
 
-/// A loss model at work.
+/// A loss model with its state.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
     None,
@@ -25,12 +25,12 @@ impl Loss {
             LossConfig::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => Self::TwoStates(
                 Box::new(TwoStates::new([to_bad, to_good], [loss_good, loss_bad], rng)),
             ),
-            LossConfig::Trace(ref fates) => Self::Trace(Trace::new(fates)),
+            LossConfig::Trace(ref outcomes) => Self::Trace(Trace::new(outcomes)),
         }
     }
 
-    /// Of the next `n` packets of `size` bytes, which is the first to be lost? Those before it
-    /// and it are used up; all `n` are where none is lost.
+    /// The index of the first of the next `n` packets of `size` bytes to be lost. The packets up to
+    /// it are consumed; all `n` if none is lost.
     pub(crate) fn next_in(&mut self, n: u32, size: u32) -> Option<u32> {
         match self {
             Self::None => None,
@@ -42,8 +42,8 @@ impl Loss {
     }
 }
 
-/// Bits in error, independently: a packet is lost with probability 1 - (1 - p)^(8 size). It counts
-/// down the bits to the next error, so packets of different sizes mix exactly.
+/// Independent bit errors: a packet is lost with probability 1 - (1 - p)^(8 size). It counts the
+/// bits to the next error, so packets of different sizes mix exactly.
 #[derive(Clone, Debug)]
 pub(crate) struct BitError {
     law: Geometric,
@@ -68,21 +68,21 @@ impl BitError {
             return None;
         }
         let at = (self.good / each) as u32;
-        // Bits have no memory: the packet after the lost one starts anew.
+        // Bit errors are memoryless: the packet after the lost one starts anew.
         self.good = self.law.misses(&mut self.rng);
         Some(at)
     }
 }
 
-/// Gilbert's and Elliott's model: the present state decides about a packet, then the state may
-/// change. It starts in the good state.
+/// The Gilbert-Elliott model: the current state decides on a packet, then the state may change. It
+/// starts in the good state.
 #[derive(Clone, Debug)]
 pub(crate) struct TwoStates {
     leave: [Geometric; 2],
     lose: [Geometric; 2],
     rng: Rng,
     bad: usize,
-    /// Packets left in this state, the last one being followed by the change.
+    /// Packets left in this state; the change follows the last one.
     stay: u64,
     /// Packets that pass before the next loss, if the state lasts.
     pass: u64,
@@ -139,7 +139,7 @@ impl TwoStates {
     }
 }
 
-/// The recorded fates of packets, in turn, from the start again after the last.
+/// Recorded outcomes of packets, repeated from the start after the last.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     /// Numbers of the lost packets, ascending.
@@ -151,9 +151,9 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    fn new(fates: &[bool]) -> Self {
-        let lost = (0u64..).zip(fates).filter(|(_, lost)| **lost).map(|(i, _)| i).collect();
-        Self { lost, length: fates.len() as u64, at: 0, next: 0 }
+    fn new(outcomes: &[bool]) -> Self {
+        let lost = (0u64..).zip(outcomes).filter(|(_, lost)| **lost).map(|(i, _)| i).collect();
+        Self { lost, length: outcomes.len() as u64, at: 0, next: 0 }
     }
 
     fn next_in(&mut self, n: u32) -> Option<u32> {

@@ -5,14 +5,14 @@ fn lost(config: &LossConfig, n: u32, size: u32) -> Vec<bool> {
     (0..n).map(|_| loss.next_in(1, size).is_some()).collect()
 }
 
-fn share(fates: &[bool]) -> f64 {
-    fates.iter().filter(|lost| **lost).count() as f64 / fates.len() as f64
+fn share(outcomes: &[bool]) -> f64 {
+    outcomes.iter().filter(|lost| **lost).count() as f64 / outcomes.len() as f64
 }
 
 #[test]
 fn independent_losses_have_their_share() {
-    let fates = lost(&LossConfig::Independent(0.01), 1_000_000, 1_500);
-    assert!((share(&fates) - 0.01).abs() < 0.0003, "{}", share(&fates));
+    let outcomes = lost(&LossConfig::Independent(0.01), 1_000_000, 1_500);
+    assert!((share(&outcomes) - 0.01).abs() < 0.0003, "{}", share(&outcomes));
     assert_eq!(share(&lost(&LossConfig::Independent(0.0), 1_000, 1)), 0.0);
     assert_eq!(share(&lost(&LossConfig::Independent(1.0), 1_000, 1)), 1.0);
     assert_eq!(share(&lost(&LossConfig::None, 1_000, 1)), 0.0);
@@ -31,11 +31,11 @@ fn bit_errors_hit_large_packets_more_often() {
 fn bad_times_have_their_length_and_their_share() {
     let config =
         LossConfig::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 1.0 };
-    let fates = lost(&config, 1_000_000, 1_500);
+    let outcomes = lost(&config, 1_000_000, 1_500);
     // A share of 0.01 / 0.21 in runs of five.
-    assert!((share(&fates) - 0.0476).abs() < 0.001, "{}", share(&fates));
-    let runs = fates.windows(2).filter(|w| !w[0] && w[1]).count();
-    let length = fates.iter().filter(|lost| **lost).count() as f64 / runs as f64;
+    assert!((share(&outcomes) - 0.0476).abs() < 0.001, "{}", share(&outcomes));
+    let runs = outcomes.windows(2).filter(|w| !w[0] && w[1]).count();
+    let length = outcomes.iter().filter(|lost| **lost).count() as f64 / runs as f64;
     assert!((length - 5.0).abs() < 0.1, "{length}");
 }
 
@@ -49,10 +49,10 @@ fn both_states_lose_with_their_own_probability() {
 
 #[test]
 fn a_trace_is_replayed_again_and_again() {
-    let fates = [false, true, true, false, false];
-    let config = LossConfig::Trace(fates.to_vec());
+    let outcomes = [false, true, true, false, false];
+    let config = LossConfig::Trace(outcomes.to_vec());
     let all = lost(&config, 20, 1_500);
-    assert!(all.chunks(5).all(|chunk| chunk == fates), "{all:?}");
+    assert!(all.chunks(5).all(|chunk| chunk == outcomes), "{all:?}");
     assert_eq!(share(&lost(&LossConfig::Trace(vec![false; 3]), 100, 1)), 0.0);
     assert_eq!(share(&lost(&LossConfig::Trace(vec![true]), 100, 1)), 1.0);
     assert_eq!(share(&lost(&LossConfig::Trace(Vec::new()), 100, 1)), 0.0);

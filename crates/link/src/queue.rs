@@ -1,11 +1,11 @@
-//! Queue disciplines: who may wait for the transmitter.
+//! Queue disciplines: which packets may wait for the transmitter.
 //!
 //! # How to add a queue
 //!
-//! Implement [`Discipline`]: `admit` sees packets arrive and says for how many of the first of
-//! them the same holds, taken or dropped. Saying it for one packet at a time is always right;
-//! saying it for many is what makes trains cheap. Give it to [`Link::with_queue`], and hold the
-//! train test against it (`tests/trains.rs`): a train must fare as its packets would one by one.
+//! Implement [`Discipline`]: `admit` gets arriving packets and returns for how many of the first of
+//! them the same decision holds, accepted or dropped. Returning one packet at a time is always
+//! correct; returning many makes trains cheap. Pass it to [`Link::with_queue`], and run the train
+//! test with it (`tests/trains.rs`): a train must have the same outcome as its packets one by one.
 //!
 //! ```
 //! use packtrain_link::{Arriving, Backlog, Discipline, DropCause, Verdict};
@@ -25,8 +25,8 @@
 //! }
 //! ```
 //!
-//! A queue that decides when packets leave it, as CoDel does, says so in `decides_at_head` and
-//! implements `release`. The link then keeps the packets until their time has come.
+//! A queue that decides when packets leave it, as CoDel does, returns true from `decides_at_head`
+//! and implements `release`. The link then keeps the packets until that time.
 //!
 //! [`Link::with_queue`]: crate::Link::with_queue
 
@@ -47,12 +47,12 @@ pub use red::Red;
 use crate::config::QueueConfig;
 use crate::element::{DropCause, Pace};
 
-/// Packets at the door of a queue: equal in size, at equal gaps.
+/// Packets that arrive at a queue: equal in size, at equal gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving {
-    /// When they arrive.
+    /// Arrival times.
     pub pace: Pace,
-    /// How many; at least one.
+    /// Number of packets; at least one.
     pub count: u32,
     /// Bytes of each.
     pub size: u32,
@@ -69,45 +69,45 @@ impl Arriving {
     }
 }
 
-/// What happens to the first of the packets that arrive: at least one, at most all.
+/// The decision on the first of the arriving packets: at least one, at most all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// So many are taken.
+    /// This many are accepted.
     Take(u32),
-    /// So many die, and why.
+    /// This many are dropped, with the cause.
     Drop(u32, DropCause),
 }
 
-/// What happens to the packet at the head of the queue.
+/// The decision on the packet at the head of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// It is sent.
     Send,
-    /// It is dropped, and the next one is looked at.
+    /// It is dropped, and the next one is considered.
     Drop,
 }
 
-/// Decides who may wait, and, if it wants, who is sent after all.
+/// Decides which packets may wait, and optionally which are sent.
 pub trait Discipline: Debug + Send {
-    /// Packets arrive; the verdict holds for as many of the first as it says, and the rest is
-    /// asked for again. Later arrivals of a train see what those before them did to `backlog`
-    /// only when they are asked for again, so a verdict on many must not depend on it.
+    /// Packets arrive. The decision holds for the returned number of them; the rest is passed in
+    /// again. The effect of earlier packets of a train on `backlog` is visible only then, so a
+    /// decision on many packets must not depend on it.
     fn admit(&mut self, arriving: Arriving, backlog: &mut Backlog) -> Verdict;
 
-    /// Whether `release` has a say; constant.
+    /// Whether `release` is called; constant.
     fn decides_at_head(&self) -> bool {
         false
     }
 
-    /// A packet comes to the head of the queue at `now`, after having waited for `waited`;
-    /// `backlog` is what waits behind it.
+    /// A packet reaches the head of the queue at `now`, after waiting for `waited`; `backlog` has
+    /// the packets behind it.
     fn release(&mut self, now: Time, waited: Duration, backlog: &Backlog) -> Release {
         let _ = (now, waited, backlog);
         Release::Send
     }
 }
 
-/// The disciplines of this crate without a call through a pointer, and any other with one.
+/// The disciplines of this crate, called directly, and any other through a pointer.
 #[derive(Debug)]
 pub(crate) enum Queue {
     DropTail(DropTail),

@@ -1,17 +1,17 @@
-//! Random variables from the seeded generator. Logarithms and powers come from `libm`, which
-//! gives the same bits on every machine, so a seed means the same everywhere.
+//! Random variables from the seeded generator. Logarithms and powers come from `libm`, which gives
+//! the same bits on every machine, so a seed gives the same results everywhere.
 
 use packtrain_units::{Duration, Rng};
 
-/// An even number in (0, 1].
+/// A uniform number in (0, 1].
 pub(crate) fn positive(rng: &mut Rng) -> f64 {
     1.0 - rng.unit()
 }
 
-/// How many trials pass before the next hit, where each hits with the same probability.
+/// The number of trials before the next hit, where each hits with the same probability.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometric {
-    /// Logarithm of the probability that a trial does not hit; zero: never.
+    /// Logarithm of the probability of a miss; zero: hits never occur.
     log_miss: f64,
 }
 
@@ -21,12 +21,12 @@ impl Geometric {
         Self { log_miss: libm::log1p(-p.clamp(0.0, 1.0)) }
     }
 
-    /// Misses before the next hit; `u64::MAX` where it never comes.
+    /// Misses before the next hit; `u64::MAX` if it never comes.
     pub(crate) fn misses(&self, rng: &mut Rng) -> u64 {
         if self.log_miss == 0.0 {
             return u64::MAX;
         }
-        // Inversion: P(misses >= k) = (1-p)^k. A certain hit has an infinite logarithm.
+        // Inversion: P(misses >= k) = (1-p)^k. The logarithm of a certain hit is infinite.
         (libm::log(positive(rng)) / self.log_miss) as u64
     }
 }
@@ -47,11 +47,11 @@ impl Hits {
         Self { law, rng, misses }
     }
 
-    /// Of the next `n` trials, which is the first to hit? Those before it and it are used up; all
-    /// `n` are where none hits.
+    /// The index of the first of the next `n` trials to hit. The trials up to it are consumed; all
+    /// `n` if none hits.
     pub(crate) fn next_in(&mut self, n: u32) -> Option<u32> {
         if self.misses >= u64::from(n) {
-            // A hit that never comes stays so.
+            // A hit that never comes stays at infinity.
             if self.misses != u64::MAX {
                 self.misses -= u64::from(n);
             }
@@ -70,12 +70,12 @@ pub(crate) fn exponential(rng: &mut Rng, mean: Duration) -> Duration {
 
 /// A Pareto span with this mean and shape, which is above one.
 pub(crate) fn pareto(rng: &mut Rng, mean: Duration, shape: f64) -> Duration {
-    let least = (shape - 1.0) / shape;
-    mean.mul_f64(least * libm::pow(positive(rng), -1.0 / shape))
+    let minimum = (shape - 1.0) / shape;
+    mean.mul_f64(minimum * libm::pow(positive(rng), -1.0 / shape))
 }
 
-/// A standard normal number (Box and Muller 1958; one of the pair, so that each costs the same
-/// two draws).
+/// A standard normal number (Box and Muller 1958; one of the pair, so that each costs the same two
+/// draws).
 pub(crate) fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * libm::log(positive(rng))).sqrt();
     radius * libm::cos(2.0 * std::f64::consts::PI * rng.unit())

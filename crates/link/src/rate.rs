@@ -1,33 +1,33 @@
-//! The transmitter: how long packets take, at a rate that may change.
+//! The transmitter: transmission times of packets, at a rate that may change.
 //!
 //! A packet takes `(size + overhead) * 8 / rate`, rounded to the nearest nanosecond, so that a
-//! train leaves at equal gaps. The error is at most half a nanosecond a packet: nothing for
-//! 1500 bytes at 10 Gbit/s (1200 ns), 0.04 % there at worst, 0.4 % at 100 Gbit/s.
+//! train leaves at equal gaps. The error is at most half a nanosecond per packet: none for 1500
+//! bytes at 10 Gbit/s (1200 ns), at most 0.04 % at that rate, and 0.4 % at 100 Gbit/s.
 //!
-//! A packet that is on its way out when the rate changes goes on at the new rate, or stays where
-//! it is while the link is down.
+//! A packet in transmission when the rate changes continues at the new rate, or pauses while the
+//! link is down.
 
 use packtrain_units::{DataRate, Duration, Time};
 
 use crate::config::RateSchedule;
 use crate::element::Pace;
 
-/// Bits times nanoseconds in a second: the unit in which work is counted.
+/// Bits times nanoseconds per second: the unit of transmission work.
 const WORK: u128 = 8 * 1_000_000_000;
 
-/// The first packets of a train on their way through the transmitter.
+/// The first packets of a train in the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// How many; those after them have another pace.
+    /// Number of packets; those after them have another pace.
     pub(crate) count: u32,
-    /// When they start to be sent.
+    /// Start of their transmission.
     pub(crate) starts: Pace,
-    /// How long each takes.
+    /// Transmission time of each.
     pub(crate) takes: Duration,
 }
 
 impl Sent {
-    /// When they have been sent.
+    /// End of their transmission.
     #[inline]
     pub(crate) fn finishes(&self) -> Pace {
         Pace { first: self.starts.first + self.takes, gap: self.starts.gap }
@@ -40,20 +40,20 @@ impl Sent {
     }
 }
 
-/// A rate by schedule, and where in the schedule we are.
+/// A rate schedule with the current position in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Transmitter {
     steps: Vec<(Duration, DataRate)>,
     period: Option<Duration>,
     overhead: u64,
     now: Cursor,
-    /// Times by size; cleared when the rate changes. Data and acknowledgements fit.
+    /// Transmission times by size; cleared when the rate changes. Data and acknowledgements fit.
     known: [(u32, Duration); 4],
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
-    /// Start of this round of the schedule.
+    /// Start of this period of the schedule.
     base: Time,
     step: usize,
     rate: DataRate,
@@ -74,14 +74,14 @@ impl Transmitter {
         this
     }
 
-    /// The rate at the time last asked for.
+    /// The rate at the time of the last query.
     #[inline]
     pub(crate) fn rate(&self) -> DataRate {
         self.now.rate
     }
 
-    /// When something can start that would at `at`: later if the link is down then,
-    /// `Time::MAX` if it stays so. Times never decrease from call to call.
+    /// When a transmission planned for `at` can start: later if the link is down, `Time::MAX` if it
+    /// stays down. Times never decrease between calls.
     #[inline]
     pub(crate) fn up_from(&mut self, at: Time) -> Time {
         if at < self.now.end && self.now.rate != DataRate::ZERO {
@@ -98,7 +98,7 @@ impl Transmitter {
             return at;
         }
         let mut cursor = self.now;
-        // One round of the schedule shows every rate there is.
+        // One period of the schedule contains every rate.
         for _ in 0..=self.steps.len() {
             if cursor.end == Time::MAX {
                 break;
@@ -114,8 +114,8 @@ impl Transmitter {
     }
 
     /// Sends the first of `count` packets of `size` bytes that arrive at `pace`, when the
-    /// transmitter is free from `free` on: as many as keep one pace. None: the link is down for
-    /// good.
+    /// transmitter is free from `free` on: as many as keep one pace. `None`: the link is down
+    /// permanently.
     #[inline]
     pub(crate) fn send(&mut self, free: Time, pace: Pace, count: u32, size: u32) -> Option<Sent> {
         let first = self.up_from(free.max(pace.first));
@@ -133,16 +133,17 @@ impl Transmitter {
             if backlog.is_zero() {
                 gap = pace.gap;
             } else {
-                // The backlog melts by the difference of the gaps from packet to packet.
-                let melts = (pace.gap - takes).as_nanos();
-                let busy = backlog.as_nanos().div_ceil(melts);
+                // The backlog shrinks by the difference of the gaps with each packet.
+                let decrease = (pace.gap - takes).as_nanos();
+                let busy = backlog.as_nanos().div_ceil(decrease);
                 count = count.min(u32::try_from(busy).unwrap_or(u32::MAX));
             }
         }
         if self.now.end != Time::MAX && !gap.is_zero() {
-            // Only those that end before the rate changes, and start before it if they take no time.
-            let least = takes.max(Duration::from_nanos(1));
-            let room = self.now.end.since(first + least).as_nanos() / gap.as_nanos();
+            // Only those that end before the rate changes, and start before it if they take no
+            // time.
+            let min_time = takes.max(Duration::from_nanos(1));
+            let room = self.now.end.since(first + min_time).as_nanos() / gap.as_nanos();
             count = count.min(u32::try_from(room).unwrap_or(u32::MAX).saturating_add(1));
         }
         Some(Sent { count, starts: Pace { first, gap }, takes })
@@ -158,7 +159,7 @@ impl Transmitter {
         slot.1
     }
 
-    /// For a packet that is being sent while the rate changes.
+    /// Transmission time of a packet that is being sent while the rate changes.
     fn takes_across(&self, start: Time, size: u32) -> Duration {
         let mut work = (u128::from(size) + u128::from(self.overhead)) * WORK;
         let (mut at, mut cursor) = (start, self.now);
@@ -180,7 +181,7 @@ impl Transmitter {
                 && let Some(rounds) = work.checked_div(self.round_work(period))
                 && rounds > 1
             {
-                // Whole rounds of the schedule at once, and the last one step by step.
+                // Skip whole periods of the schedule, then do the last one step by step.
                 let rounds = u64::try_from(rounds - 1).unwrap_or(u64::MAX);
                 work -= self.round_work(period) * u128::from(rounds);
                 at += period * rounds;
@@ -189,7 +190,7 @@ impl Transmitter {
         }
     }
 
-    /// What is sent in one round of the schedule.
+    /// The work done in one period of the schedule.
     fn round_work(&self, period: Duration) -> u128 {
         let ends = self.steps.iter().skip(1).map(|step| step.0).chain([period]);
         let spans = self.steps.iter().zip(ends).map(|((from, rate), to)| {

@@ -83,14 +83,14 @@ fn a_packet_at_the_instant_of_a_change_belongs_to_what_follows() {
 
 #[test]
 fn a_packet_that_takes_ages_of_a_quick_schedule_is_found_at_once() {
-    // One and two bits a second in turn, each for a nanosecond: 12,000 bits take 8,000 s.
+    // One and two bits per second alternating, each for a nanosecond: 12,000 bits take 8,000 s.
     let mut transmitter = Transmitter::new(&schedule(&[(0, 1), (1, 2)], Some(2)), 0);
     let sent = transmitter.send(at(0), Pace::at(at(0)), 1, 1_500).unwrap();
     assert_eq!(sent.takes, Duration::from_secs(8_000));
-    // Step by step it would be the same: here with few rounds, half of them down.
+    // Step by step it gives the same result: here with few periods, half of them down.
     let steps = [(0, 8 * GIGABIT), (100, 0)];
     let mut slow = Transmitter::new(&schedule(&steps, Some(300)), 0);
     let sent = slow.send(at(50), Pace::at(at(50)), 1, 1_500).unwrap();
-    // 50 bytes at once, then 100 a round: 14 whole rounds and 50 bytes more.
+    // 50 bytes at once, then 100 per period: 14 whole periods and 50 bytes more.
     assert_eq!(sent.end(), at(300 * 15 + 50));
 }

@@ -9,10 +9,10 @@ use crate::element::{DropCause, Observer, Pace, Segments};
 use crate::loss::Loss;
 use crate::random::Hits;
 
-/// Carries what the transmitter sent, each packet with its own fate.
+/// Carries transmitted packets, each with its own outcome.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// Nothing but delay: the common case, worth a way of its own.
+    /// Only a delay: the common case, with a separate fast path.
     plain: bool,
     loss: Loss,
     duplicate: Option<Hits>,
@@ -23,8 +23,8 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(config: &LinkConfig, rng: &mut Rng) -> Self {
-        // Every part has its own generator, so that one more fault leaves the others as they
-        // were.
+        // Every part has its own generator, so that enabling one impairment leaves the others
+        // unchanged.
         let (loss, duplicate, jitter, reorder) = (rng.fork(), rng.fork(), rng.fork(), rng.fork());
         let faults = config.duplicate > 0.0 || config.jitter.is_some() || config.reorder.is_some();
         Self {

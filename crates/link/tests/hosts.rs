@@ -1,4 +1,4 @@
-//! A receiving host treats a train as its packets one by one, and drops arise because its process
+//! A receiving host treats a train like its packets one by one, and drops occur because its process
 //! does not run.
 
 use packtrain_link::{
@@ -7,16 +7,16 @@ use packtrain_link::{
 use packtrain_units::{ByteCount, Duration, Time};
 use proptest::prelude::*;
 
-/// When a batch was read, when it was done, and when which packets had arrived.
+/// When a batch was read, when it was done, and the arrival time of each packet.
 type Read = (Time, Time, Vec<(Time, u64)>);
 
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Events {
     dropped: Vec<(Time, u64)>,
     read: Vec<Read>,
 }
 
-impl Observer<Count> for Seen {
+impl Observer<Count> for Events {
     fn dropped(&mut self, at: Pace, packet: Count, cause: DropCause) {
         assert_eq!(cause, DropCause::Host);
         let each = 0..packet.count;
@@ -24,7 +24,7 @@ impl Observer<Count> for Seen {
     }
 }
 
-impl Seen {
+impl Events {
     fn read(&mut self, batch: Batch<Count>) {
         let mut packets = Vec::new();
         for (pace, packet) in batch.packets {
@@ -43,22 +43,22 @@ impl Seen {
     }
 }
 
-fn run(config: &HostConfig, trains: &[(Pace, Count)], most: u32, clocked: bool) -> Seen {
-    let (mut host, mut seen) = (Host::new(config), Seen::default());
+fn run(config: &HostConfig, trains: &[(Pace, Count)], most: u32, clocked: bool) -> Events {
+    let (mut host, mut events) = (Host::new(config), Events::default());
     for &(mut pace, mut train) in trains {
         loop {
             let rest = (train.count > most).then(|| train.split_off(most));
             if clocked {
-                seen.drive(&mut host, pace.first);
+                events.drive(&mut host, pace.first);
             }
-            host.arrive(pace, train, &mut seen);
+            host.arrive(pace, train, &mut events);
             let Some(next) = rest else { break };
             (pace, train) = (pace.from(most), next);
         }
     }
-    seen.drive(&mut host, Time::from_nanos(u64::MAX - 1));
+    events.drive(&mut host, Time::from_nanos(u64::MAX - 1));
     assert_eq!(host.waiting(), ByteCount::ZERO);
-    seen
+    events
 }
 
 prop_compose! {
@@ -117,10 +117,10 @@ proptest! {
 
     #[test]
     fn every_datagram_is_read_once_or_dropped_once(config in hosts(), trains in trains()) {
-        let seen = run(&config, &trains, u32::MAX, false);
-        let mut all: Vec<u64> = seen.dropped.iter().map(|(_, n)| *n).collect();
+        let events = run(&config, &trains, u32::MAX, false);
+        let mut all: Vec<u64> = events.dropped.iter().map(|(_, n)| *n).collect();
         let mut last = Time::ZERO;
-        for (read, done, packets) in seen.read {
+        for (read, done, packets) in events.read {
             prop_assert!(read >= last && done >= read && !packets.is_empty());
             prop_assert!(packets.is_sorted() && packets.iter().all(|(at, _)| *at <= read));
             last = done;
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// One gigabit a second of datagrams for a second.
+/// One gigabit per second of datagrams for a second.
 fn gigabit() -> Vec<(Pace, Count)> {
     let gap = Duration::from_micros(12);
     (0..1_000)
@@ -155,7 +155,7 @@ fn a_process_alone_drops_nothing_and_a_starved_one_does() {
     assert!(run(&slices(2, 1), &gigabit(), u32::MAX, false).dropped.is_empty());
     let starved = run(&slices(10, 1), &gigabit(), u32::MAX, false);
     assert!(starved.dropped.len() > 10_000, "{}", starved.dropped.len());
-    // They die in runs, while the others run.
+    // They are lost in runs, while the others run.
     let runs = starved.dropped.windows(2).filter(|w| w[1].1 != w[0].1 + 1).count() + 1;
     assert!((40..=51).contains(&runs), "{runs}");
 }
@@ -165,17 +165,17 @@ fn a_full_buffer_holds_what_was_measured() {
     let starved =
         Scheduler::OnOff { on: Duration::from_micros(1), off: Duration::from_secs(3_000) };
     let config = HostConfig { scheduler: starved, seed: 7, ..HostConfig::default() };
-    let (mut host, mut seen) = (Host::new(&config), Seen::default());
+    let (mut host, mut events) = (Host::new(&config), Events::default());
     let train = Count { count: 1_000, size: 1_484, first: 0 };
-    host.arrive(Pace::at(Time::from_nanos(1)), train, &mut seen);
-    assert_eq!(seen.dropped.first().map(|(_, n)| *n), Some(264));
-    assert!(seen.read.is_empty());
+    host.arrive(Pace::at(Time::from_nanos(1)), train, &mut events);
+    assert_eq!(events.dropped.first().map(|(_, n)| *n), Some(264));
+    assert!(events.read.is_empty());
 }
 
 #[test]
 fn a_process_slower_than_the_arrivals_loses_the_difference() {
     let config = HostConfig { per_packet: Duration::from_micros(24), ..HostConfig::default() };
-    let seen = run(&config, &gigabit(), u32::MAX, false);
-    let share = seen.dropped.len() as f64 / 80_000.0;
+    let events = run(&config, &gigabit(), u32::MAX, false);
+    let share = events.dropped.len() as f64 / 80_000.0;
     assert!((0.48..0.52).contains(&share), "{share}");
 }

@@ -20,16 +20,16 @@ impl Observer<Count> for Dropped {
 fn the_same_packets_die_as_in_ns2() {
     // ns-2's limit is 20, of which one is never used: it compares `length + 1 >= limit`.
     let config = LinkConfig::new(DataRate::from_mbps(10), Duration::from_millis(1), 19);
-    let (mut link, mut ours) = (Link::new(config), Dropped::default());
-    let (mut now, mut theirs) = (Time::ZERO, Vec::new());
+    let (mut link, mut observed) = (Link::new(config), Dropped::default());
+    let (mut now, mut expected) = (Time::ZERO, Vec::new());
     for (word, number) in ARRIVALS.split_whitespace().zip(0..) {
         let gap = word.trim_end_matches('!');
         if gap.len() < word.len() {
-            theirs.push(number);
+            expected.push(number);
         }
         now += Duration::from_micros(gap.parse().unwrap());
-        link.offer(Pace::at(now), Count { count: 1, size: 1_000, first: number }, &mut ours);
+        link.offer(Pace::at(now), Count { count: 1, size: 1_000, first: number }, &mut observed);
     }
-    assert_eq!(theirs.len(), 271);
-    assert_eq!(ours.0, theirs);
+    assert_eq!(expected.len(), 271);
+    assert_eq!(observed.0, expected);
 }

@@ -1,4 +1,4 @@
-//! Links against a plain model: one entry a packet, no closed forms.
+//! Links compared with a plain model: one entry per packet, no closed forms.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use proptest::prelude::*;
 /// A train, as (first arrival, gap, count, size).
 type Train = (u64, u64, u32, u32);
 
-/// Of each packet: when it leaves the transmitter, or nothing.
+/// For each packet: when it leaves the transmitter, or none.
 fn plain(bps: u64, limit: Limit, trains: &[Train]) -> Vec<Option<u64>> {
     let mut waiting: VecDeque<(u64, u64)> = VecDeque::new();
-    let (mut free, mut fates) = (0u64, Vec::new());
+    let (mut free, mut departures) = (0u64, Vec::new());
     for &(first, gap, count, size) in trains {
         for i in 0..u64::from(count) {
             let (now, size) = (first + gap * i, u64::from(size));
@@ -28,7 +28,7 @@ fn plain(bps: u64, limit: Limit, trains: &[Train]) -> Vec<Option<u64>> {
                 Limit::Bytes(n) => bytes + size <= n.get(),
             };
             if now < free && !fits {
-                fates.push(None);
+                departures.push(None);
                 continue;
             }
             let start = free.max(now);
@@ -36,26 +36,26 @@ fn plain(bps: u64, limit: Limit, trains: &[Train]) -> Vec<Option<u64>> {
                 waiting.push_back((start, size));
             }
             free = start + (size * 8_000_000_000 + bps / 2) / bps;
-            fates.push(Some(free));
+            departures.push(Some(free));
         }
     }
-    fates
+    departures
 }
 
-fn ours(mut link: Link<Count>, trains: &[Train]) -> Vec<Option<u64>> {
-    let (mut fates, mut number) = (Vec::new(), 0u64);
+fn with_link(mut link: Link<Count>, trains: &[Train]) -> Vec<Option<u64>> {
+    let (mut departures, mut number) = (Vec::new(), 0u64);
     for &(first, gap, count, size) in trains {
         let pace = Pace { first: Time::from_nanos(first), gap: Duration::from_nanos(gap) };
         link.offer(pace, Count { count, size, first: number }, &mut ());
         number += u64::from(count);
     }
-    fates.resize(number as usize, None);
+    departures.resize(number as usize, None);
     while let Some((pace, train)) = link.poll_departure(Time::MAX, &mut ()) {
         for i in 0..train.count {
-            fates[(train.first + u64::from(i)) as usize] = Some(pace.time(i).as_nanos());
+            departures[(train.first + u64::from(i)) as usize] = Some(pace.time(i).as_nanos());
         }
     }
-    fates
+    departures
 }
 
 prop_compose! {
@@ -75,16 +75,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn drop_tail_does_what_the_plain_model_does(trains in trains(), most in 1..150u64,
+    fn drop_tail_does_what_the_plain_model_does(trains in trains(), max in 1..150u64,
         bytes: bool, bps in prop::sample::select(vec![10_000_000_000u64, 7_300_000_000, 1])) {
-        let limit = if bytes { Limit::Bytes(ByteCount(most * 1_500)) } else { Limit::Packets(most) };
+        let limit = if bytes { Limit::Bytes(ByteCount(max * 1_500)) } else { Limit::Packets(max) };
         let config = LinkConfig::new(DataRate::from_bps(bps), Duration::ZERO, 1);
         let config = LinkConfig { queue: QueueConfig::DropTail(limit), ..config };
-        prop_assert_eq!(ours(Link::new(config), &trains), plain(bps, limit, &trains));
+        prop_assert_eq!(with_link(Link::new(config), &trains), plain(bps, limit, &trains));
     }
 
     #[test]
-    fn a_queue_of_ones_own_is_as_good(trains in trains(), most in 1..150u64) {
+    fn a_queue_of_ones_own_is_as_good(trains in trains(), max in 1..150u64) {
         #[derive(Debug)]
         struct Own(u64);
         impl Discipline for Own {
@@ -99,9 +99,9 @@ proptest! {
             }
         }
         let config = LinkConfig::new(DataRate::from_mbps(10_000), Duration::ZERO, 1);
-        let link = Link::with_queue(&config, Box::new(Own(most)));
-        let plain = plain(10_000_000_000, Limit::Packets(most), &trains);
-        prop_assert_eq!(ours(link, &trains), plain);
+        let link = Link::with_queue(&config, Box::new(Own(max)));
+        let plain = plain(10_000_000_000, Limit::Packets(max), &trains);
+        prop_assert_eq!(with_link(link, &trains), plain);
     }
 }
 

@@ -1,5 +1,5 @@
-//! A train fares as its packets would one by one: same drops, same waits, same departures, bit
-//! for bit, whatever the link is made of and however the train is cut.
+//! A train has the same outcome as its packets one by one: same drops, same waits, same departures,
+//! bit for bit, whatever the link consists of and however the train is split.
 
 use packtrain_link::{
     CoDelConfig, Count, DelayVariation, DropCause, Element, Limit, Link, LinkConfig, LossConfig,
@@ -8,7 +8,7 @@ use packtrain_link::{
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
-/// Packets of two flows, the last of a train perhaps short.
+/// Packets of two flows; the last one of a train may be short.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
     flow: u8,
@@ -39,15 +39,15 @@ impl Segments for Load {
     }
 }
 
-/// Everything that happened to packets, one entry each.
+/// All events of packets, one entry each.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Events {
     dropped: Vec<(Time, u8, u64, DropCause)>,
     queued: Vec<(u8, u64, Duration)>,
     left: Vec<(Time, u8, u64)>,
 }
 
-impl Observer<Load> for Seen {
+impl Observer<Load> for Events {
     fn dropped(&mut self, at: Pace, load: Load, cause: DropCause) {
         for i in 0..load.count {
             self.dropped.push((at.time(i), load.flow, load.first + u64::from(i), cause));
@@ -70,14 +70,14 @@ impl Observer<Load> for Seen {
     }
 }
 
-impl Seen {
+impl Events {
     fn left(&mut self, pace: Pace, load: Load) {
         for i in 0..load.count {
             self.left.push((pace.time(i), load.flow, load.first + u64::from(i)));
         }
     }
 
-    /// What is told when is not promised, for packets of different fates.
+    /// The order of reports for packets with different outcomes is not defined.
     fn sorted(mut self) -> Self {
         self.left.sort_unstable();
         self.dropped.sort_unstable_by_key(|(at, flow, n, _)| (*at, *flow, *n));
@@ -85,43 +85,43 @@ impl Seen {
     }
 }
 
-/// How trains are offered: at most so many packets at a time.
-fn run(config: &LinkConfig, trains: &[(Pace, Load)], most: u32, clocked: bool) -> Seen {
+/// Offers trains of at most `max_count` packets.
+fn run(config: &LinkConfig, trains: &[(Pace, Load)], max_count: u32, clocked: bool) -> Events {
     let mut offers = Vec::new();
     for &(mut pace, mut load) in trains {
-        while load.count > most {
-            let rest = load.split_off(most);
+        while load.count > max_count {
+            let rest = load.split_off(max_count);
             offers.push((pace, load));
-            (pace, load) = (pace.from(most), rest);
+            (pace, load) = (pace.from(max_count), rest);
         }
         offers.push((pace, load));
     }
-    let (mut link, mut seen) = (Link::new(config.clone()), Seen::default());
+    let (mut link, mut events) = (Link::new(config.clone()), Events::default());
     for (pace, load) in offers {
         if clocked {
-            drive(&mut link, pace.first, &mut seen);
+            drive(&mut link, pace.first, &mut events);
         }
-        link.offer(pace, load, &mut seen);
-        while let Some((pace, load)) = take(&mut link, Time::MAX, &mut seen) {
-            seen.left(pace, load);
+        link.offer(pace, load, &mut events);
+        while let Some((pace, load)) = take(&mut link, Time::MAX, &mut events) {
+            events.left(pace, load);
         }
     }
-    drive(&mut link, Time::from_nanos(u64::MAX - 1), &mut seen);
-    seen.sorted()
+    drive(&mut link, Time::from_nanos(u64::MAX - 1), &mut events);
+    events.sorted()
 }
 
-fn take(link: &mut Link<Load>, until: Time, seen: &mut Seen) -> Option<(Pace, Load)> {
-    link.poll_departure(until, seen)
+fn take(link: &mut Link<Load>, until: Time, events: &mut Events) -> Option<(Pace, Load)> {
+    link.poll_departure(until, events)
 }
 
-/// Lets the link's own clock run to `until`.
-fn drive(link: &mut Link<Load>, until: Time, seen: &mut Seen) {
+/// Advances the link's own clock to `until`.
+fn drive(link: &mut Link<Load>, until: Time, events: &mut Events) {
     while let Some(at) = link.poll_timeout().filter(|at| *at <= until) {
-        while let Some((pace, load)) = take(link, at, seen) {
-            seen.left(pace, load);
+        while let Some((pace, load)) = take(link, at, events) {
+            events.left(pace, load);
         }
-        while let Some((pace, load)) = take(link, Time::MAX, seen) {
-            seen.left(pace, load);
+        while let Some((pace, load)) = take(link, Time::MAX, events) {
+            events.left(pace, load);
         }
     }
 }
@@ -228,10 +228,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_train_fares_as_its_packets(config in links(), trains in trains(), most in 2..80u32) {
+    fn a_train_fares_as_its_packets(config in links(), trains in trains(), max_count in 2..80u32) {
         let single = run(&config, &trains, 1, false);
         prop_assert_eq!(&run(&config, &trains, u32::MAX, false), &single);
-        prop_assert_eq!(&run(&config, &trains, most, false), &single);
+        prop_assert_eq!(&run(&config, &trains, max_count, false), &single);
         prop_assert_eq!(&run(&config, &trains, 1, true), &single);
         prop_assert_eq!(&run(&config, &trains, u32::MAX, true), &single);
     }
@@ -239,9 +239,9 @@ proptest! {
     #[test]
     fn every_packet_has_one_fate(config in links(), trains in trains()) {
         let config = LinkConfig { duplicate: 0.0, ..config };
-        let seen = run(&config, &trains, u32::MAX, false);
-        let mut all: Vec<(u8, u64)> = seen.left.iter().map(|(_, flow, n)| (*flow, *n)).collect();
-        all.extend(seen.dropped.iter().map(|(_, flow, n, _)| (*flow, *n)));
+        let events = run(&config, &trains, u32::MAX, false);
+        let mut all: Vec<(u8, u64)> = events.left.iter().map(|(_, flow, n)| (*flow, *n)).collect();
+        all.extend(events.dropped.iter().map(|(_, flow, n, _)| (*flow, *n)));
         all.sort_unstable();
         let mut offered = Vec::new();
         for (_, load) in trains {
@@ -254,21 +254,21 @@ proptest! {
     #[test]
     fn departures_come_in_the_order_of_their_times(config in links(), trains in trains(),
         step in 1..20_000u64) {
-        let (mut link, mut seen) = (Link::new(config.clone()), Seen::default());
+        let (mut link, mut events) = (Link::new(config.clone()), Events::default());
         for (pace, load) in &trains {
-            link.offer(*pace, *load, &mut seen);
+            link.offer(*pace, *load, &mut events);
         }
         let mut now = trains.last().map_or(Time::ZERO, |(pace, load)| pace.time(load.count - 1));
         while link.poll_timeout().is_some() {
-            while let Some((pace, load)) = take(&mut link, now, &mut seen) {
+            while let Some((pace, load)) = take(&mut link, now, &mut events) {
                 prop_assert!(pace.time(load.count - 1) <= now);
-                seen.left(pace, load);
+                events.left(pace, load);
             }
             let next = link.poll_timeout().unwrap_or(now);
             now = next.max(now + Duration::from_nanos(step));
         }
-        prop_assert!(seen.left.is_sorted_by_key(|(at, ..)| *at));
-        prop_assert_eq!(seen.sorted(), run(&config, &trains, 1, false));
+        prop_assert!(events.left.is_sorted_by_key(|(at, ..)| *at));
+        prop_assert_eq!(events.sorted(), run(&config, &trains, 1, false));
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long the complexity and a whole verdict take for windows of 100,000 packets.
+//! Measures the time of the complexity and of a whole verdict for windows of 100,000 packets.
 //!
 //!     cargo run --release -p packtrain-loss --example speed
 
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Losses in runs of about `run`, a share `p` of all.
+/// Losses in runs of about `run`, in total a share `p` of the packets.
 fn draw(p: f64, run: usize) -> Signature {
     let mut rng = Rng::new(7);
     let start = p / run as f64;

@@ -1,23 +1,23 @@
-//! What the evidence of a verdict was.
+//! The evidence on which a verdict is based.
 
 use serde::Serialize;
 
-/// What a verdict rests on.
+/// The basis of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Nothing was lost.
+    /// No packet was lost.
     NoLoss,
-    /// The host's own counter.
+    /// The host's own drop counter.
     HostCounter,
-    /// The host's own counter, which fits all losses and a part of them, and the signature.
+    /// The host's drop counter, which fits all losses as well as a part of them, and the signature.
     CounterAndSignature,
     /// The signature.
     Signature,
     /// The signature and the delay around the losses.
     SignatureAndDelay,
-    /// Nothing like the signature was in the training data.
+    /// The signature is unlike all training data.
     Unlike,
-    /// The model knows no windows of about this length.
+    /// The model has no windows of about this length.
     WindowLength,
 }

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
-    /// A queue on the path had no room: slow down.
+    /// A queue on the path overflowed: slow down.
     Network,
-    /// The receiving host did not take packets from its own buffers: the path is not full.
+    /// The receiving host did not read packets from its own buffers: the path is not full.
     Cpu,
     /// Both of these.
     Hybrid,
-    /// The link damaged or dropped packets whatever the load.
+    /// The link damaged or dropped packets independently of the load.
     Link,
-    /// The signature does not tell. To be treated like [`Cause::Network`].
+    /// The signature does not determine the cause. Treat it like [`Cause::Network`].
     Inconclusive,
 }
 
 impl Cause {
-    /// The causes that a signature can have in truth.
+    /// The possible true causes.
     pub const TRUE: [Self; 4] = [Self::Network, Self::Cpu, Self::Hybrid, Self::Link];
 
-    /// Its word in JSON and in tables.
+    /// Its name in JSON and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Network => "network",

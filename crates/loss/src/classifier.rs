@@ -1,4 +1,4 @@
-//! From the evidence of one window to a verdict.
+//! Computes a verdict from the evidence of one window.
 
 use serde::{Serialize, Serializer};
 
@@ -11,7 +11,7 @@ use crate::{
     successes,
 };
 
-/// What is known of one window.
+/// The evidence of one window.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     signature: &'a Signature,
@@ -20,28 +20,28 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Its signature, and nothing else.
+    /// Evidence of the signature alone.
     pub fn new(signature: &'a Signature) -> Self {
         Self { signature, host_drops: None, delay: None }
     }
 
-    /// With what the receiving host dropped itself while the window arrived, by its own counter
-    /// (SO_RXQ_OVFL). Only a host that counts may say 0.
+    /// Adds the drops that the receiving host itself counted while the window arrived
+    /// (SO_RXQ_OVFL). Pass 0 only for a host that counts.
     pub fn host_drops(self, counted: Option<HostDrops>) -> Self {
         Self { host_drops: counted, ..self }
     }
 
-    /// With the one-way delay around the losses.
+    /// Adds the one-way delay around the losses.
     pub fn delay(self, delay: Option<&'a Delay>) -> Self {
         Self { delay, ..self }
     }
 }
 
-/// Why a window's packets were lost, and how sure that is. As JSON, one line of
-/// `packtrain loss classify --json`.
+/// The cause of a window's losses with its probability. As JSON, one line of `packtrain loss
+/// classify --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Share of the packets that was lost.
+    /// Share of lost packets.
     #[serde(serialize_with = "rounded")]
     pub loss_rate: f64,
     /// C1 of the signature.
@@ -50,29 +50,29 @@ pub struct Verdict {
     /// Share of losses followed by a loss; none without losses.
     #[serde(serialize_with = "rounded_option")]
     pub success_proportion: Option<f64>,
-    /// The cause, by our own classifier.
+    /// The cause by our own classifier.
     pub cause: Cause,
-    /// Probability that the receiving host alone lost the packets. Above 0.95 only if `cause`
+    /// Probability that the receiving host alone lost the packets. It exceeds 0.95 only if `cause`
     /// is [`Cause::Cpu`].
     #[serde(serialize_with = "rounded")]
     pub p_cpu: f64,
-    /// What the paper's classifier says.
+    /// The verdict of the paper's classifier.
     pub paper: PaperVerdict,
     /// Packets of the window.
     pub packets: usize,
     /// Packets lost.
     pub lost: usize,
-    /// 95 % interval of the success proportion: few losses say little.
+    /// 95 % interval of the success proportion; it is wide if there are few losses.
     pub success_interval: Option<(f64, f64)>,
     /// The posterior of every cause.
     pub probabilities: Probabilities,
-    /// The family of the training data the window is most like.
+    /// The most similar family of the training data.
     pub like: Option<String>,
-    /// What the verdict rests on.
+    /// The basis of the verdict.
     pub basis: Basis,
 }
 
-/// The posteriors, by name.
+/// The posteriors by name.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Probabilities {
     /// Of [`Cause::Network`].
@@ -89,7 +89,7 @@ pub struct Probabilities {
     pub link: f64,
 }
 
-/// Classifies windows; keeps what can be kept between them.
+/// Classifies windows; keeps its buffers between them.
 #[derive(Clone, Debug)]
 pub struct Classifier<'m> {
     model: &'m Model,
@@ -102,7 +102,7 @@ impl<'m> Classifier<'m> {
         Self { model, meter: ComplexityMeter::new(model.word_length()) }
     }
 
-    /// Names the cause of a window's losses.
+    /// Determines the cause of a window's losses.
     pub fn classify(&mut self, evidence: &Evidence<'_>) -> Verdict {
         let signature = evidence.signature;
         let complexity = self.meter.complexity(signature);
@@ -127,13 +127,13 @@ impl<'m> Classifier<'m> {
             return verdict;
         };
         verdict.paper = size.paper.classify(verdict.loss_rate, complexity, success);
-        let mut opinion = size.own.opinion(&features, None);
+        let mut assessment = size.own.assessment(&features, None);
         let delayed = features.delay.iter().any(Option::is_some);
         let mut basis = if delayed { Basis::SignatureAndDelay } else { Basis::Signature };
         if let Some(counter) = evidence.host_drops {
-            (opinion, basis) = opinion.with_counter(counter, signature.lost() as u64);
+            (assessment, basis) = assessment.with_counter(counter, signature.lost() as u64);
         }
-        let decision = opinion.decide(size.own.thresholds, basis);
+        let decision = assessment.decide(size.own.thresholds, basis);
         verdict.basis = match () {
             () if basis == Basis::HostCounter => basis,
             () if !near => Basis::WindowLength,
@@ -144,10 +144,10 @@ impl<'m> Classifier<'m> {
             return verdict;
         }
         verdict.cause = decision.cause;
-        let p_cpu = opinion.posterior[1];
+        let p_cpu = assessment.posterior[1];
         verdict.p_cpu = if decision.cause == Cause::Cpu { p_cpu } else { p_cpu.min(SURE) };
-        verdict.probabilities = opinion.posterior.into();
-        verdict.like = opinion.family.map(|(_, name)| name);
+        verdict.probabilities = assessment.posterior.into();
+        verdict.like = assessment.family.map(|(_, name)| name);
         verdict
     }
 }
@@ -169,7 +169,7 @@ fn interval(signature: &Signature) -> Option<(f64, f64)> {
     Some((round((middle - half).max(0.0)), round((middle + half).min(1.0))))
 }
 
-/// Six significant digits: more would only be noise in a file.
+/// Rounds to six significant digits: more would be noise.
 fn round(value: f64) -> f64 {
     if value.abs() < 1e-12 || !value.is_finite() {
         return 0.0;

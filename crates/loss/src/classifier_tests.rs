@@ -6,7 +6,7 @@ fn classify(signature: &Signature, drops: Option<u64>) -> Verdict {
     Classifier::new(Model::builtin()).classify(&Evidence::new(signature).host_drops(counted))
 }
 
-/// A receiver off its processor now and then: solid runs.
+/// A receiver that sometimes loses its processor: solid runs.
 fn solid() -> Signature {
     let lost = [(9_000, 400), (31_000, 350), (48_500, 420), (77_000, 380)];
     Signature::from_lost(97_656, lost.map(|(at, run)| at..at + run)).expect("inside")

@@ -7,9 +7,9 @@ use crate::Signature;
 pub struct WordLength(u32);
 
 impl WordLength {
-    /// The paper's: longer words say little more.
+    /// The paper's: longer words give little more information.
     pub const PAPER: Self = Self(17);
-    /// The longest; its bitset has 2 MiB.
+    /// The maximum; its bitset has 2 MiB.
     pub const MAX: Self = Self(24);
 
     /// Words of `n` packets, 1 to 24.
@@ -29,11 +29,11 @@ impl Default for WordLength {
     }
 }
 
-/// Counts words with a bitset that is kept between windows.
+/// Counts words with a bitset that is reused between windows.
 #[derive(Clone, Debug)]
 pub struct ComplexityMeter {
     word: WordLength,
-    /// One bit for each word there can be.
+    /// One bit per possible word.
     seen: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl ComplexityMeter {
             let high = words.get(index + 1).copied().unwrap_or(0);
             let starts = left.min(64);
             left -= starts;
-            // Far from any loss every word is the same.
+            // Without losses nearby all words are the same.
             if low == u64::MAX && high & mask == mask && starts == 64 {
                 self.mark(mask);
                 continue;
@@ -73,8 +73,8 @@ impl ComplexityMeter {
         self.seen.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// C1 = log2(Na(n)) / n, equation 4 with n instead of the misprinted 2; 0 for a window
-    /// shorter than a word.
+    /// C1 = log2(Na(n)) / n, equation 4 with n instead of the misprinted 2; 0 for a window shorter
+    /// than a word.
     pub fn complexity(&mut self, signature: &Signature) -> f64 {
         match self.distinct_words(signature) {
             0 => 0.0,
@@ -87,12 +87,12 @@ impl ComplexityMeter {
     }
 }
 
-/// Na(n) of one signature; a [`ComplexityMeter`] spares the allocation of many.
+/// Na(n) of one signature; a [`ComplexityMeter`] avoids the allocation per signature.
 pub fn distinct_words(signature: &Signature, word: WordLength) -> usize {
     ComplexityMeter::new(word).distinct_words(signature)
 }
 
-/// C1 of one signature; a [`ComplexityMeter`] spares the allocation of many.
+/// C1 of one signature; a [`ComplexityMeter`] avoids the allocation per signature.
 pub fn complexity(signature: &Signature, word: WordLength) -> f64 {
     ComplexityMeter::new(word).complexity(signature)
 }

@@ -3,14 +3,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The paper's binary tree (section 3.1.3), the oracle of the bitset.
+/// The paper's binary tree (section 3.1.3), as reference for the bitset.
 #[derive(Default)]
 struct Tree {
     branches: [Option<Box<Tree>>; 2],
 }
 
 impl Tree {
-    /// Follows the word, adding branches that are missing; says whether any was.
+    /// Follows the word and adds missing branches; returns whether any was missing.
     fn insert(&mut self, word: &[bool]) -> bool {
         let Some((first, rest)) = word.split_first() else { return false };
         let branch = &mut self.branches[usize::from(*first)];
@@ -37,7 +37,7 @@ fn words(text: &str, n: u32) -> usize {
 #[test]
 fn the_papers_examples() {
     assert_eq!([1, 2, 3].map(|n| words("0010100", n)), [2, 3, 4]);
-    // 0010, 0100, 1001, 0010 again, and 0101, which the paper does not reach.
+    // 0010, 0100, 1001, 0010 again, and 0101, which the paper's example does not reach.
     assert_eq!(words("00100101", 4), 4);
 }
 
@@ -53,7 +53,7 @@ fn constant_strings_have_none_and_random_ones_have_one() {
     assert_eq!((WordLength::new(0), WordLength::new(25)), (None, None));
 }
 
-/// What the checklist measured beforehand: the floors of C1 at n = 17.
+/// The minima of C1 at n = 17, as measured for the checklist.
 #[test]
 fn floors_of_isolated_losses_and_of_long_bursts() {
     let isolated = Signature::from_lost(97_656, (0..40).map(|i| 1000 + i * 2000..1001 + i * 2000));

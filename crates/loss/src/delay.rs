@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use packtrain_units::Duration;
 
-/// How one-way delay behaved around the losses of a window.
+/// One-way delay around the losses of a window.
 ///
-/// Each value is a rise over the least one-way delay of the window, so that the clocks of the
-/// two ends need not agree. `before` and `after` are medians over the runs of lost packets.
+/// Each value is a rise above the window's minimum one-way delay, so the clocks of the two ends
+/// need not agree. `before` and `after` are medians over the runs of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayAround {
     /// Of the last packet received before a run of losses.
@@ -19,19 +19,19 @@ pub struct DelayAround {
     /// Median over all packets received.
     #[serde(with = "micros")]
     pub typical: Duration,
-    /// Greatest of all packets received.
+    /// Maximum of all packets received.
     #[serde(with = "micros")]
     pub most: Duration,
 }
 
-/// The same by two clocks of the receiver, as far as it has them.
+/// The delay by two clocks of the receiver, where available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delay {
-    /// Stamped when a packet arrived at the host (the kernel's time stamps): a process that is
-    /// off its processor does not show in it.
+    /// Timestamped when a packet arrived at the host (the kernel's timestamps): a descheduled
+    /// process does not affect it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<DelayAround>,
-    /// Stamped when the process read the packet: waiting in the socket shows in it.
+    /// Timestamped when the process read the packet: it includes the wait in the socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<DelayAround>,
 }
@@ -47,7 +47,7 @@ mod micros {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         let micros = f64::deserialize(input)?;
-        // A day is more than any delay; what is not a number becomes zero.
+        // A day exceeds any delay; NaN becomes zero.
         Ok(Duration::from_nanos((micros.clamp(0.0, 86_400e6) * 1e3) as u64))
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured on a signature, and on the delay around its losses.
+//! Features of a signature, and of the delay around its losses.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use packtrain_units::Duration;
 
 use crate::{Delay, DelayAround, Signature};
 
-/// Packets received in a row that end an episode of losses: an overfull queue lets some
-/// packets through while it overflows, within tens of packets.
+/// Consecutive received packets that end an episode of losses: a full queue admits some packets
+/// while it overflows, within tens of packets.
 const EPISODE_GAP: usize = 64;
-/// Bins that the index of dispersion counts losses in.
+/// Number of bins for the index of dispersion.
 const BINS: usize = 64;
-/// Added to delays before their ratio is taken: real time stamps jitter by so much.
+/// Added to delays before taking their ratio: the jitter of real timestamps.
 const JITTER: Duration = Duration::from_micros(200);
 
 /// Names of the features of a signature, in the order of [`Features::pattern`].
@@ -39,14 +39,14 @@ pub const DELAY: [&str; 4] = [
 /// The features of one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// Of the signature; what too few losses do not show stands at a fixed value.
+    /// Features of the signature; those that too few losses do not determine have a fixed value.
     pub pattern: [f64; PATTERN.len()],
-    /// Of the delay, as far as it is known.
+    /// Features of the delay, where known.
     pub delay: [Option<f64>; DELAY.len()],
 }
 
 impl Features {
-    /// Measures a window; `None` if nothing was lost. `complexity` is that of the signature.
+    /// Measures a window; `None` without losses. `complexity` is that of the signature.
     pub fn of(signature: &Signature, complexity: f64, delay: Option<&Delay>) -> Option<Self> {
         if signature.lost() == 0 {
             return None;
@@ -86,7 +86,7 @@ fn log_odds(k: f64, n: f64) -> f64 {
     ((k + 0.5) / (n - k + 0.5)).ln()
 }
 
-/// Runs that are closer than [`EPISODE_GAP`] belong together.
+/// Joins runs that are closer than [`EPISODE_GAP`].
 fn episodes(runs: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut episodes: Vec<Range<usize>> = Vec::new();
     for run in runs {
@@ -98,7 +98,7 @@ fn episodes(runs: &[Range<usize>]) -> Vec<Range<usize>> {
     episodes
 }
 
-/// Length of the run that holds the median lost packet, of sorted lengths.
+/// Length of the run that contains the median lost packet, from sorted lengths.
 fn median_by_loss(sorted: &[f64], lost: f64) -> f64 {
     let mut sum = 0.0;
     let found = sorted.iter().find(|length| {
@@ -109,7 +109,7 @@ fn median_by_loss(sorted: &[f64], lost: f64) -> f64 {
 }
 
 /// ln of the coefficient of variation: 0 for exponential distances, far below for periodic ones.
-/// Fewer than three values say nothing: 0.
+/// With fewer than three values it is 0.
 fn variation(values: &[f64]) -> f64 {
     if values.len() < 3 {
         return 0.0;
@@ -142,7 +142,7 @@ fn delays(delay: &Delay) -> [Option<f64>; DELAY.len()] {
     let ratios = |around: &DelayAround| {
         let ln = |value: Duration| ((value.as_nanos() + JITTER.as_nanos()) as f64).ln();
         let before = ln(around.before);
-        // Not the greatest rise: one late time stamp would decide it.
+        // Not the maximum rise: a single late timestamp would determine it.
         [before - ln(around.typical), ln(around.after) - before]
     };
     let mut values = [None; DELAY.len()];

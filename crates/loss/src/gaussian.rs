@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The most features a density may have.
+/// Maximum features of a density.
 pub(crate) const MAX_FEATURES: usize = 16;
 /// ln of 2 pi.
 const LN_TWO_PI: f64 = 1.837_877_066_409_345_3;
@@ -10,14 +10,14 @@ const LN_TWO_PI: f64 = 1.837_877_066_409_345_3;
 /// A weighted sum of normal densities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mixture {
-    /// Its parts; their weights sum to 1.
+    /// Its parts, whose weights sum to 1.
     pub parts: Vec<Part>,
 }
 
 /// One normal density of a mixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Share of the mixture.
+    /// Weight in the mixture.
     pub weight: f64,
     /// Means of the features.
     pub mean: Vec<f64>,
@@ -32,7 +32,7 @@ impl Part {
         self.covariance[i * (i + 1) / 2 + j]
     }
 
-    /// ln of the density of the features that are there; the others are integrated out.
+    /// ln of the density of the known features; the others are integrated out.
     fn ln_density(&self, values: &[Option<f64>]) -> f64 {
         let mut present = [0usize; MAX_FEATURES];
         let mut apart = [0f64; MAX_FEATURES];
@@ -67,7 +67,7 @@ impl Part {
         ln - 0.5 * LN_TWO_PI * count as f64
     }
 
-    /// Whether it is a density of `features` features.
+    /// Whether it is a valid density of `features` features.
     fn is_valid(&self, features: usize) -> bool {
         let sizes = self.mean.len() == features
             && self.covariance.len() == features * (features + 1) / 2
@@ -79,24 +79,24 @@ impl Part {
 }
 
 impl Mixture {
-    /// ln of the density of the features that are there; minus infinity without parts.
+    /// ln of the density of the known features; minus infinity without parts.
     pub fn ln_density(&self, values: &[Option<f64>]) -> f64 {
         ln_sum(self.parts.iter().map(|part| part.weight.ln() + part.ln_density(values)))
     }
 
-    /// Whether all parts are densities of `features` features.
+    /// Whether all parts are valid densities of `features` features.
     pub(crate) fn is_valid(&self, features: usize) -> bool {
         !self.parts.is_empty() && self.parts.iter().all(|part| part.is_valid(features))
     }
 }
 
-/// ln of the sum of what these are the ln of.
+/// ln of the sum of exponentials of `values`.
 pub(crate) fn ln_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY {
-        return most;
+    let max = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    if max == f64::NEG_INFINITY {
+        return max;
     }
-    most + values.map(|value| (value - most).exp()).sum::<f64>().ln()
+    max + values.map(|value| (value - max).exp()).sum::<f64>().ln()
 }
 
 #[cfg(test)]

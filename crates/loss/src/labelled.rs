@@ -1,4 +1,4 @@
-//! Signatures whose cause is known: what models are fitted to and judged by.
+//! Signatures with known causes, for training and testing of models.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use crate::{Cause, Delay, HostDrops, Signature, SignatureError};
 
-/// Most datagrams that Linux joins to one buffer.
+/// Maximum datagrams that Linux coalesces into one buffer.
 const MAX_JOINED_DATAGRAMS: u64 = 64;
 
 /// One labelled signature; as JSON, one line of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct Labelled {
-    /// What made it, such as `net-self`: training and test are split by this.
+    /// Its generator, such as `net-self`: training and test data are split by family.
     pub family: String,
-    /// Why its packets were lost, in truth.
+    /// The true cause.
     pub cause: Cause,
     /// Seed of the draw it comes from.
     pub seed: u64,
@@ -24,19 +24,19 @@ pub struct Labelled {
     pub window: u64,
     /// Which packets arrived.
     pub signature: Signature,
-    /// Who lost how many, in truth.
+    /// True number of losses by place.
     pub lost: Lost,
-    /// Datagrams the receiving host says it dropped itself (SO_RXQ_OVFL), if it counts.
+    /// Datagrams that the receiving host counted as its own drops (SO_RXQ_OVFL), if it counts.
     pub host_drops: Option<u64>,
     /// One-way delay around the losses, if it was recorded.
     pub delay: Option<Delay>,
     /// Whether it is for training or for testing.
     pub split: Split,
-    /// Everything else its maker wrote down.
+    /// All other fields of the record.
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
-/// Lost packets by who lost them.
+/// Lost packets by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// In queues of the path.
@@ -50,32 +50,32 @@ pub struct Lost {
     pub link: u64,
 }
 
-/// What a labelled signature may be used for.
+/// The permitted use of a labelled signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
-    /// To fit models.
+    /// Fitting of models.
     #[default]
     Train,
-    /// To judge them; never to fit.
+    /// Testing only; never fitting.
     Test,
 }
 
-/// Why a record is no labelled signature.
+/// Why a record is invalid.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LabelledError {
-    /// Its runs are no signature.
+    /// Its runs are not a valid signature.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// The runs and the number of packets disagree.
+    /// The runs and the number of packets differ.
     #[error("runs of {runs} packets together for a window of {packets}")]
     Packets {
         /// Sum of the runs.
         runs: usize,
-        /// The record's own number.
+        /// The number in the record.
         packets: usize,
     },
-    /// The losses by cause and those of the signature disagree.
+    /// The losses by cause and those of the signature differ.
     #[error("{by_cause} losses by cause, {signature} in the signature")]
     Lost {
         /// Sum of the causes.
@@ -83,12 +83,12 @@ pub enum LabelledError {
         /// Of the signature.
         signature: u64,
     },
-    /// A label that is no cause.
+    /// The label is not a cause.
     #[error("`inconclusive` is a verdict, not a cause")]
     NoCause,
 }
 
-/// The line as it stands in a file.
+/// The line in a file.
 #[derive(Serialize, Deserialize)]
 struct Record {
     family: String,
@@ -163,8 +163,8 @@ impl From<Labelled> for Record {
 }
 
 impl Labelled {
-    /// What the host counted, as evidence: where its maker wrote down `joins`, a count may stand
-    /// for as many datagrams as fit a receive buffer.
+    /// The host's counter as evidence. If the record says `joins`, one count may stand for as many
+    /// datagrams as fit a receive buffer.
     pub fn counted(&self) -> Option<HostDrops> {
         let of = |key| self.more.get("meta").and_then(|meta| meta.get(key));
         let joins = of("joins").and_then(serde_json::Value::as_bool) == Some(true);
@@ -174,7 +174,8 @@ impl Labelled {
 }
 
 impl Lost {
-    /// All losses of one cause; of a hybrid, half and half for want of better knowledge.
+    /// All losses from one cause; those of a hybrid are divided equally because the shares are
+    /// unknown.
     fn all_of(cause: Cause, lost: u64) -> Self {
         match cause {
             Cause::Cpu => Self { host: lost, ..Self::default() },

@@ -1,18 +1,18 @@
-//! Why packets were lost, read from which were lost.
+//! Determines why packets were lost from the pattern of lost packets.
 //!
-//! A protocol with selective acknowledgements knows of each packet of a window whether it
-//! arrived: the window's [`Signature`]. A queue that overflows, a receiver that is off its
-//! processor and a link that makes errors leave different ones. This crate measures them and
-//! names the cause, for any protocol: collect acknowledgements in a [`Window`], hand the
-//! signature to a [`Classifier`].
+//! A protocol with selective acknowledgements knows for each packet of a window whether it arrived:
+//! the window's [`Signature`]. An overflowing queue, a receiver that loses its processor and an
+//! erroneous link leave different signatures. This crate measures them and determines the cause,
+//! for any protocol: collect acknowledgements in a [`Window`], and pass the signature to a
+//! [`Classifier`].
 //!
-//! Two classifiers stand side by side: that of FOBS (Dickens, "A Lightweight, High Performance
-//! Communication Protocol for Grid Computing") exactly as its paper prints it, in [`paper`], and
-//! one of our own that looks at several features together, knows when it has seen nothing like
-//! this, and takes a host's own drop counter and delays where there are any.
+//! There are two classifiers: that of FOBS (Dickens, "A Lightweight, High Performance Communication
+//! Protocol for Grid Computing"), exactly as in its paper, in [`paper`]; and our own, which
+//! combines several features, recognises windows unlike its training data, and uses a host's own
+//! drop counter and delays where available.
 //!
-//! No clock, no sockets; files only through [`std::io::Read`] (feature `read`). Models are
-//! fitted with the feature `train`.
+//! No clock, no sockets; files only through [`std::io::Read`] (feature `read`). The feature `train`
+//! fits models.
 
 mod basis;
 mod cause;
@@ -44,7 +44,7 @@ pub use gaussian::{Mixture, Part};
 pub use hostdrops::HostDrops;
 pub use labelled::{Labelled, LabelledError, Lost, Split};
 pub use model::{FORMAT, Model, ModelError, Provenance, SizeModel};
-pub use own::{CauseModel, FamilyModel, Opinion, OwnModel, Posterior, Thresholds};
+pub use own::{Assessment, CauseModel, FamilyModel, OwnModel, Posterior, Thresholds};
 pub use paper::{PaperModel, PaperVerdict};
 pub use signature::{Runs, Signature, SignatureError};
 pub use success::{success_proportion, successes};

@@ -1,4 +1,4 @@
-//! Fitted models, and the files they are kept in.
+//! Fitted models, and their file format.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -8,23 +8,23 @@ use thiserror::Error;
 
 use crate::{OwnModel, PaperModel, WordLength};
 
-/// What the file says it is.
+/// The format identifier of model files.
 pub const FORMAT: &str = "packtrain-loss-model 1";
-/// A window may be this much shorter or longer than the one a model was fitted to.
+/// Maximum ratio of a window's length to the one that a model was fitted to.
 const SIZE_RATIO: f64 = 2.25;
 
-/// Both classifiers fitted to windows of one or more lengths, and where they come from.
+/// Both classifiers fitted to windows of one or more lengths, with their provenance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     /// [`FORMAT`].
     pub format: String,
-    /// What it was fitted to.
+    /// The origin of the model.
     pub provenance: Provenance,
-    /// One entry a window length.
+    /// One entry per window length.
     pub sizes: Vec<SizeModel>,
 }
 
-/// Where a model comes from.
+/// The origin of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// Program and version that fitted it.
@@ -37,7 +37,7 @@ pub struct Provenance {
     pub word_length: u32,
     /// The data: file name and BLAKE3 of its bytes.
     pub data: BTreeMap<String, String>,
-    /// What else its maker wants to be known.
+    /// Further notes.
     #[serde(default)]
     pub notes: String,
 }
@@ -49,35 +49,35 @@ pub struct SizeModel {
     pub packets: usize,
     /// Training windows by family.
     pub windows: BTreeMap<String, usize>,
-    /// How well the fits describe the data, by what is fitted.
+    /// Quality of the fits, by fitted quantity.
     pub fit: BTreeMap<String, f64>,
-    /// The paper's.
+    /// The paper's classifier.
     pub paper: PaperModel,
-    /// Ours.
+    /// Our classifier.
     pub own: OwnModel,
 }
 
-/// Why a file is no model.
+/// Why a file is not a valid model.
 #[derive(Debug, Error)]
 pub enum ModelError {
-    /// It does not say what it should.
+    /// It is not valid JSON for a model.
     #[error("not a model: {0}")]
     Json(#[from] serde_json::Error),
     /// Another format.
     #[error("not a model of this version: it calls itself {0:?}, not {FORMAT:?}")]
     Format(String),
-    /// A value that makes no sense.
+    /// An invalid value.
     #[error("the model for windows of {packets} packets has senseless {what}")]
-    Senseless {
-        /// Which of the sizes.
+    Invalid {
+        /// The window length.
         packets: usize,
-        /// Which of its values.
+        /// The value.
         what: &'static str,
     },
-    /// No word length, or one out of range.
+    /// The word length is missing or out of range.
     #[error("words of {0} packets are not counted: 1 to 24")]
     WordLength(u32),
-    /// No window length at all.
+    /// There is no window length.
     #[error("the model is for no window length at all")]
     Empty,
 }
@@ -86,21 +86,21 @@ impl Model {
     /// Reads a model file.
     ///
     /// # Errors
-    /// If it is no model, or one that could not be used.
+    /// It is no valid model.
     pub fn from_json(text: &str) -> Result<Self, ModelError> {
         let model: Self = serde_json::from_str(text)?;
         model.check()?;
         Ok(model)
     }
 
-    /// What [`Model::from_json`] reads.
+    /// The text for [`Model::from_json`].
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string(self).expect("a model has nothing JSON cannot say");
         text.push('\n');
         text
     }
 
-    /// The model that comes with the crate.
+    /// The model that is part of the crate.
     pub fn builtin() -> &'static Self {
         static BUILTIN: OnceLock<Model> = OnceLock::new();
         BUILTIN.get_or_init(|| {
@@ -113,8 +113,8 @@ impl Model {
         WordLength::new(self.provenance.word_length).unwrap_or_default()
     }
 
-    /// The entry for windows of `packets`, and whether these are near enough to what it was
-    /// fitted to.
+    /// The entry for windows of `packets`, and whether this length is near enough to the fitted
+    /// one.
     pub fn size(&self, packets: usize) -> Option<(&SizeModel, bool)> {
         let apart =
             |size: &SizeModel| ((packets.max(1)) as f64 / size.packets.max(1) as f64).ln().abs();
@@ -122,10 +122,10 @@ impl Model {
         Some((size, apart(size) <= SIZE_RATIO.ln()))
     }
 
-    /// Whether everything in it can be used.
+    /// Checks all values.
     ///
     /// # Errors
-    /// Naming the first thing that cannot.
+    /// Names the first invalid value.
     pub fn check(&self) -> Result<(), ModelError> {
         if self.format != FORMAT {
             return Err(ModelError::Format(self.format.clone()));
@@ -138,7 +138,7 @@ impl Model {
         }
         let flaw = |size: &SizeModel| {
             let what = if size.packets == 0 { Some("length") } else { size.own.flaw() }?;
-            Some(ModelError::Senseless { packets: size.packets, what })
+            Some(ModelError::Invalid { packets: size.packets, what })
         };
         self.sizes.iter().find_map(flaw).map_or(Ok(()), Err)
     }

@@ -1,13 +1,13 @@
 //! Our own classifier: densities of several features per family of causes.
 //!
 //! Each family of training data (a queue with bursty cross traffic, a receiver that loses its
-//! processor, ...) has a mixture of normal densities over the features of a signature; a cause
-//! is the plain mean of its families. All densities are taken *given the loss rate*, because how
-//! often a cause loses how much in training says nothing about the world. A temperature, fitted
-//! on families that the densities did not know, takes back what independent-looking features
-//! overstate. Beside its families every cause has the same thin background: far from all
-//! families it takes over, so that what no family had anything like is inconclusive and not
-//! simply the least unlikely.
+//! processor, ...) has a mixture of normal densities over the features of a signature; a cause is
+//! the unweighted mean of its families. All densities are conditional on the *loss rate*, because
+//! the frequency of a loss rate in the training data is not that in practice. A temperature, fitted
+//! on families that the densities did not know, corrects the overconfidence that comes from
+//! dependent features. Every cause also has the same thin background: far from all families it
+//! dominates, so a window unlike all families is inconclusive and not assigned to the least
+//! unlikely one.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,10 @@ use crate::gaussian::{Mixture, ln_sum};
 use crate::paper::SURE;
 use crate::{Cause, HostDrops};
 
-/// Share of windows whose delay may be anything: clocks and stamps have accidents. A delay that is
-/// unlike all families then says nothing, and the signature decides.
-const ODD_DELAY: f64 = 0.1;
-/// Spread of the background, in deviations of the training data.
+/// Share of windows whose delay may have any value, because clocks and timestamps can fail. A delay
+/// unlike all families then has no weight, and the signature decides.
+const OUTLIER_SHARE: f64 = 0.1;
+/// Spread of the background, in standard deviations of the training data.
 const BACKGROUND_SPREAD: f64 = 3.0;
 
 /// The fitted classifier for windows of one length.
@@ -30,26 +30,26 @@ pub struct OwnModel {
     pub pattern_scale: Vec<(f64, f64)>,
     /// Centre and scale of the features of the delay.
     pub delay_scale: Vec<(f64, f64)>,
-    /// The causes there were data of.
+    /// The causes in the training data.
     pub causes: Vec<CauseModel>,
-    /// Log likelihoods are divided by this; 1 would take the densities at their word.
+    /// Log likelihoods are divided by this; 1 would use the densities unchanged.
     pub temperature: f64,
-    /// Share of every cause's density that is the background.
+    /// Weight of the background in every cause's density.
     pub background: f64,
-    /// When a verdict is given.
+    /// Thresholds of a verdict.
     pub thresholds: Thresholds,
 }
 
 /// The densities of one cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CauseModel {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
-    /// How probable it is held beforehand.
+    /// Its prior probability.
     pub prior: f64,
-    /// A signature whose ln density under this cause is below this is unlike it.
+    /// A signature whose ln density under this cause is below this is unlike the cause.
     pub floor: f64,
-    /// Its families, each with the same weight.
+    /// Its families, with equal weights.
     pub families: Vec<FamilyModel>,
 }
 
@@ -58,48 +58,48 @@ pub struct CauseModel {
 pub struct FamilyModel {
     /// Its name in the data set.
     pub name: String,
-    /// Windows it was fitted to.
+    /// Number of windows that it was fitted to.
     pub windows: usize,
-    /// Of the features of the signature.
+    /// Density of the features of the signature.
     pub pattern: Mixture,
-    /// Of the features of the delay, if the data had any.
+    /// Density of the features of the delay, if the data had any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Mixture>,
 }
 
-/// Least posteriors of a verdict; they carry the cost of a wrong one.
+/// Minimum posteriors of a verdict; they reflect the cost of a wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// To say that the processor lost the packets: the sender will not slow down.
+    /// For the processor: the sender will not slow down.
     pub cpu: f64,
-    /// To say that the link did: the sender may not slow down.
+    /// For the link: the sender may not slow down.
     pub link: f64,
-    /// To say that the network or both did.
+    /// For the network, or both.
     pub other: f64,
 }
 
 /// The posterior of each cause of [`Cause::TRUE`], in that order.
 pub type Posterior = [f64; 4];
 
-/// Of each cause of [`Cause::TRUE`]: ln densities of the signature, of everything given the loss
+/// For each cause of [`Cause::TRUE`]: ln densities of the signature, of all features given the loss
 /// rate, and of the background.
 #[cfg(feature = "train")]
 pub(crate) type LnDensities = [Option<[f64; 3]>; 4];
 
-/// What the densities say of one window.
+/// The result of the densities for one window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opinion {
+pub struct Assessment {
     /// Calibrated posteriors.
     pub posterior: Posterior,
-    /// Whether it is like something each cause was trained with, in the order of the posterior.
+    /// Whether the window is like the training data of each cause, in the order of the posterior.
     pub like: [bool; 4],
-    /// Cause and name of the family it is most like.
+    /// Cause and name of the most similar family.
     pub family: Option<(Cause, String)>,
 }
 
 impl OwnModel {
-    /// What the densities say; `without` leaves a family out, to see what was never seen.
-    pub fn opinion(&self, features: &Features, without: Option<&str>) -> Opinion {
+    /// Evaluates the densities; `without` leaves a family out, to test unknown families.
+    pub fn assessment(&self, features: &Features, without: Option<&str>) -> Assessment {
         let scores = self.scores(features, without);
         let weights = scores.each_ref().map(|score| match score {
             Some(score) => {
@@ -113,7 +113,7 @@ impl OwnModel {
         let like = std::array::from_fn(|i| scores[i].as_ref().is_some_and(|s| s.joint >= s.floor));
         let best = scores.iter().flatten().max_by(|a, b| a.family.0.total_cmp(&b.family.0));
         let family = best.map(|score| (score.cause, score.family.1.to_owned()));
-        Opinion { posterior, like, family }
+        Assessment { posterior, like, family }
     }
 
     /// The causes' densities, in the order of [`Cause::TRUE`].
@@ -143,14 +143,14 @@ impl OwnModel {
         })
     }
 
-    /// What [`LnDensities`] says.
+    /// The densities as [`LnDensities`].
     #[cfg(feature = "train")]
     pub(crate) fn ln_densities(&self, features: &Features, without: Option<&str>) -> LnDensities {
         let densities = |score: Score<'_>| [score.joint, score.given_rate, score.background];
         self.scores(features, without).map(|score| score.map(densities))
     }
 
-    /// The features of the signature, its loss rate alone, those of the delay; all scaled.
+    /// The scaled features of the signature, its loss rate alone, and those of the delay.
     fn scaled(&self, features: &Features) -> [Vec<Option<f64>>; 3] {
         let apply = |value: f64, (centre, scale): &(f64, f64)| (value - centre) / scale;
         let pattern = features.pattern.iter().zip(&self.pattern_scale);
@@ -162,7 +162,7 @@ impl OwnModel {
         [pattern, rate, delay]
     }
 
-    /// Why this is no model, if it is none.
+    /// The error that makes the model invalid, if any.
     pub(crate) fn flaw(&self) -> Option<&'static str> {
         let scales = |scales: &[(f64, f64)]| {
             scales
@@ -205,7 +205,7 @@ impl FamilyModel {
         let delay = match &self.delay {
             Some(mixture) => {
                 let ln_density = mixture.ln_density(delay);
-                with_background(ln_density, background(delay.iter()), ODD_DELAY)
+                with_background(ln_density, background(delay.iter()), OUTLIER_SHARE)
             }
             None => background(delay.iter()),
         };
@@ -222,20 +222,20 @@ struct Score<'a> {
     joint: f64,
     /// ln density of signature and delay, given the loss rate.
     given_rate: f64,
-    /// The same of the background.
+    /// ln density of the background, given the loss rate.
     background: f64,
-    /// The same of its best family, and the name.
+    /// ln density of its best family given the loss rate, and the name.
     family: (f64, &'a str),
 }
 
-impl Opinion {
-    /// The opinion with a host's own count of drops. The count says whose the losses are; the
-    /// signature only tells a full queue from an erring link, and, where one count may stand for
-    /// many datagrams, whether the host's losses are all there is.
+impl Assessment {
+    /// Combines the result with a host's own count of drops. The count determines whose losses they
+    /// are. The signature only distinguishes a full queue from an erroneous link and, where one
+    /// count may stand for many datagrams, whether the host lost all of them.
     pub(crate) fn with_counter(mut self, counter: HostDrops, lost: u64) -> (Self, Basis) {
         let [network, cpu, hybrid, link] = self.posterior;
-        if counter.leaves_open(lost) {
-            // Some were the host's: nothing else alone explains the window.
+        if counter.is_ambiguous(lost) {
+            // Some were the host's: no single other cause explains the window.
             self.posterior = [0.0, cpu, network + hybrid + link, 0.0];
             return (self, Basis::CounterAndSignature);
         }
@@ -246,7 +246,7 @@ impl Opinion {
         (self, Basis::HostCounter)
     }
 
-    /// The verdict, and whether a guard spoke against the processor.
+    /// The verdict, and whether the window is unlike all training data.
     pub(crate) fn decide(&self, thresholds: Thresholds, basis: Basis) -> Decision {
         let counted = basis == Basis::HostCounter;
         let [network, cpu, hybrid, link] = self.posterior;
@@ -264,27 +264,27 @@ impl Opinion {
     }
 }
 
-/// ln density of the background: independent, wide, around the centre of all data.
+/// ln density of the background: independent, wide, centred on all data.
 fn background<'a>(values: impl Iterator<Item = &'a Option<f64>>) -> f64 {
     let constant = 0.5 * (2.0 * std::f64::consts::PI).ln() + BACKGROUND_SPREAD.ln();
     let of = |value: &f64| -0.5 * (value / BACKGROUND_SPREAD).powi(2) - constant;
     values.flatten().map(of).sum()
 }
 
-/// ln of a density that is the background to a small share.
+/// ln of a density mixed with the background by `share`.
 pub(crate) fn with_background(ln_density: f64, ln_background: f64, share: f64) -> f64 {
     ln_sum([(1.0 - share).ln() + ln_density, share.ln() + ln_background].into_iter())
 }
 
-/// Probabilities from their ln up to a constant; all the same if there are none.
+/// Probabilities from their ln up to a constant; uniform if all are zero.
 pub(crate) fn normalised(ln_weights: [f64; 4]) -> Posterior {
     let sum = ln_sum(ln_weights.iter().copied());
     ln_weights.map(|weight| if sum.is_finite() { (weight - sum).exp() } else { 0.25 })
 }
 
-/// What is decided.
+/// The result of a decision.
 pub(crate) struct Decision {
     pub(crate) cause: Cause,
-    /// Nothing like it was ever seen.
+    /// The window is unlike all training data.
     pub(crate) unlike: bool,
 }

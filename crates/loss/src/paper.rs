@@ -1,10 +1,10 @@
-//! The classifier of the FOBS paper, as it is printed.
+//! The classifier of the FOBS paper, as printed.
 //!
-//! Section 3.3: a window that lost a share p >= 0.0005 of its packets is judged by its
-//! complexity, one with 0.00008 <= p < 0.0005 by its success proportion, others not at all. The
-//! metric's distance to what each cause leads one to expect, in standard deviations, gives a
-//! two-sided tail, which Bayes' rule takes as the likelihood; both causes are held equally likely
-//! beforehand. Only the formula of the complexity is corrected (see [`crate::complexity()`]).
+//! Section 3.3: a window that lost a share p >= 0.0005 of its packets is judged by its complexity,
+//! one with 0.00008 <= p < 0.0005 by its success proportion, others not at all. The metric's
+//! distance from its expected value under each cause, in standard deviations, gives a two-sided
+//! tail, which Bayes' rule uses as the likelihood; both causes have the same prior. Only the
+//! formula of the complexity is corrected (see [`crate::complexity()`]).
 //!
 //! The coefficients are not printed: they belong to a model. The thresholds are the paper's, for
 //! its window of 100 MB in packets of 1024 bytes.
@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cause;
 
-/// From this share of lost packets on the complexity is used.
+/// Minimum share of lost packets for the complexity.
 pub const COMPLEXITY_FROM: f64 = 0.0005;
-/// From this share of lost packets on, up to [`COMPLEXITY_FROM`], the success proportion is used.
+/// Minimum share of lost packets for the success proportion, which is used up to
+/// [`COMPLEXITY_FROM`].
 pub const SUCCESS_FROM: f64 = 0.000_08;
 /// Packets of the paper's window: 100 MB of 1024 bytes each.
 pub const WINDOW: usize = 97_656;
-/// Above this the sender takes no action (section 2.2).
+/// Probability above which the sender takes no action (section 2.2).
 pub const SURE: f64 = 0.95;
 
 /// A sum of exponentials of the loss rate: `sum of a * exp(-k * p)`.
@@ -42,7 +43,7 @@ impl Exponentials {
     }
 }
 
-/// What the complexity is expected to be under one cause.
+/// The expected complexity under one cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComplexityModel {
     /// Mean as a function of the loss rate: two exponentials for the network, one for the CPU.
@@ -51,7 +52,7 @@ pub struct ComplexityModel {
     pub deviation: f64,
 }
 
-/// What the success proportion is expected to be under one cause.
+/// The expected success proportion under one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuccessModel {
     /// Mean.
@@ -60,7 +61,7 @@ pub struct SuccessModel {
     pub deviation: f64,
 }
 
-/// Both causes' expectation of something.
+/// Values for both causes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerCause<T> {
     /// Contention for the network.
@@ -74,11 +75,11 @@ pub struct PerCause<T> {
 pub struct PaperModel {
     /// At p >= 0.0005.
     pub complexity: PerCause<ComplexityModel>,
-    /// At 0.00008 <= p < 0.0005; none if the windows are too short to lose so little.
+    /// At 0.00008 <= p < 0.0005; none if the windows are too short for such a loss rate.
     pub success: Option<PerCause<SuccessModel>>,
 }
 
-/// What the paper's classifier says.
+/// The verdict of the paper's classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperVerdict {
     /// The more probable cause, as in the paper's tables; 50/50 is [`Cause::Inconclusive`]. A
@@ -124,12 +125,12 @@ impl PaperModel {
     }
 }
 
-/// `1 - P(-|z| < Z < |z|)` with z of equation 5, in double precision as it stands: from about
-/// 8.3 deviations on it is zero.
+/// `1 - P(-|z| < Z < |z|)` with z of equation 5, in plain double precision: from about 8.3
+/// deviations on it is zero.
 fn two_sided_tail(x: f64, mean: f64, deviation: f64) -> f64 {
     let z = ((x - mean) / deviation).abs();
     let tail = 1.0 - libm::erf(z / std::f64::consts::SQRT_2);
-    // A model that says nothing (0 / 0) supports nothing.
+    // An undefined model (0 / 0) supports nothing.
     if tail.is_nan() { 0.0 } else { tail }
 }
 

@@ -1,14 +1,14 @@
-//! Signatures from files.
+//! Reads signatures from files.
 //!
-//! Four kinds are told apart by their beginning, each plain or compressed with gzip:
+//! The first bytes determine the format; each may be compressed with gzip:
 //!
-//! - text: one signature a line, `1` received, `0` lost, `#` begins a comment;
-//! - labelled records: one JSON object a line, see [`Labelled`];
-//! - qlog: the log of a QUIC connection, as JSON, JSON-SEQ or one event a line (`qlog`);
+//! - text: one signature per line, `1` received, `0` lost, `#` begins a comment;
+//! - labelled records: one JSON object per line, see [`Labelled`];
+//! - qlog: the log of a QUIC connection, as JSON, JSON-SEQ or one event per line (`qlog`);
 //! - a capture of UDT packets, pcap or pcapng (`pcap`).
 //!
-//! Files are read once, front to back; what is kept is a window and little more, but for a qlog,
-//! whose packets are kept as bits.
+//! Files are read once, front to back. Memory holds about one window, except for a qlog, whose
+//! packets are stored as bits.
 
 mod board;
 mod pcap;
@@ -25,54 +25,54 @@ use thiserror::Error;
 
 use crate::{Delay, HostDrops, Labelled, Signature, paper};
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Signatures are cut in windows of so many packets. `None`: those of captures and logs in
-    /// windows of [`paper::WINDOW`], those that stand on a line of their own not at all.
+    /// Packets per window. `None`: captures and logs are cut into windows of [`paper::WINDOW`],
+    /// signatures on a line of their own are not cut.
     pub window: Option<usize>,
 }
 
-/// One signature and where it stood.
+/// A signature with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The line, or the flow and window, for people.
     pub place: String,
     /// Which packets arrived.
     pub signature: Signature,
-    /// The receiving host's own counter, where the file has it.
+    /// The receiving host's drop counter, if the file has it.
     pub host_drops: Option<HostDrops>,
-    /// The delay around the losses, where the file has it.
+    /// The delay around the losses, if the file has it.
     pub delay: Option<Delay>,
 }
 
 /// Why a file could not be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It could not be read at all.
+    /// An I/O error.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// Its beginning is of no kind that is known.
+    /// Its format is unknown.
     #[error(
         "neither signatures (lines of 1 and 0), labelled records, a qlog nor a capture: \
          it begins with {0:?}"
     )]
     Unknown(String),
-    /// A line that does not say what it should.
+    /// An invalid line.
     #[error("line {line}: {what}")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// A qlog that does not say what it should.
+    /// An invalid qlog.
     #[error("qlog: {0}")]
     Qlog(String),
-    /// A capture that does not say what it should.
+    /// An invalid capture.
     #[error("capture: {0}")]
     Capture(String),
 }
@@ -83,7 +83,7 @@ impl ReadError {
     }
 }
 
-/// The signatures of a file, in order. After an error there are no more.
+/// The signatures of a file, in order. It ends after an error.
 pub struct Signatures<'a> {
     inner: Box<dyn Iterator<Item = Result<Found, ReadError>> + 'a>,
     failed: bool,
@@ -93,7 +93,7 @@ impl<'a> Signatures<'a> {
     /// Opens a file.
     ///
     /// # Errors
-    /// If its beginning cannot be read or is of no known kind.
+    /// Its beginning cannot be read or has an unknown format.
     pub fn open(file: impl Read + Send + 'a, options: Options) -> Result<Self, ReadError> {
         let mut file = unpacked(file)?;
         let window = options.window.unwrap_or(paper::WINDOW).clamp(1, Signature::MAX_PACKETS);
@@ -143,7 +143,8 @@ pub fn labelled<'a>(
 }
 
 impl Found {
-    /// A record as evidence: its counter and delay are of the whole, so only the whole has them.
+    /// A record as evidence. Its counter and delay cover the whole record, so parts of it have
+    /// neither.
     fn of_record(
         line: u64,
         labelled: Labelled,
@@ -169,7 +170,7 @@ impl Found {
         }
     }
 
-    /// A window of nothing but a signature.
+    /// A window with a signature only.
     fn bare(place: String, signature: Signature) -> Self {
         Self { place, signature, host_drops: None, delay: None }
     }
@@ -177,7 +178,7 @@ impl Found {
 
 type Input<'a> = Box<dyn BufRead + Send + 'a>;
 
-/// The file, unpacked if it is compressed.
+/// The file, decompressed if necessary.
 fn unpacked<'a>(file: impl Read + Send + 'a) -> Result<Input<'a>, ReadError> {
     let mut file = BufReader::with_capacity(1 << 16, file);
     if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
@@ -194,7 +195,7 @@ enum Kind {
     Pcap,
 }
 
-/// Told by the beginning, which stays in the file.
+/// Determines the format from the beginning, which remains unread.
 fn kind(file: &mut Input<'_>) -> Result<Kind, ReadError> {
     let start = file.fill_buf()?;
     if start.is_empty() {
@@ -223,7 +224,8 @@ fn kind(file: &mut Input<'_>) -> Result<Kind, ReadError> {
     }
 }
 
-/// A line of at most `limit` bytes into `line`, without its end; false at the end of the file.
+/// Reads a line of at most `limit` bytes into `line`, without its end; returns false at the end of
+/// the file.
 fn read_line(
     file: &mut impl BufRead,
     end: u8,
@@ -240,14 +242,14 @@ fn read_line(
     Ok(read > 0)
 }
 
-/// Ends a file that gives too much between two things that are understood.
+/// Ends a file that has too many bytes between two events.
 struct Fed<R> {
     inner: R,
     since: Rc<Cell<u64>>,
 }
 
 impl<R> Fed<R> {
-    /// Bytes that may pass without a single event.
+    /// Maximum bytes without an event.
     const MAX_EVENTLESS_BYTES: u64 = 32 << 20;
 }
 

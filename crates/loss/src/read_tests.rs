@@ -62,7 +62,7 @@ fn records_bring_their_evidence() {
     assert_eq!((cut.len(), cut[0].host_drops), (2, None));
 }
 
-/// Events of a sender: packets 0 to 9, of which 3 and 4 are lost, 7 only seemed to be, 9 is open.
+/// Events of a sender: packets 0 to 9, of which 3 and 4 are lost, 7 is a spurious loss, 9 is open.
 fn events() -> Vec<String> {
     let sent = |n: u64| {
         format!(
@@ -167,8 +167,8 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// 100 numbers over the end of the number space; 10 to 12 missing and sent again, 50 and 60 to
-/// 62 reported though they passed.
+/// 100 numbers across the end of the number space; 10 to 12 missing and retransmitted, 50 and 60 to
+/// 62 reported lost although they passed.
 fn udt() -> (Vec<Vec<u8>>, String) {
     let number = |index: u32| (0x7fff_ffe0 + index) & 0x7fff_ffff;
     let mut frames: Vec<_> =
@@ -189,7 +189,7 @@ fn captures_of_udt() {
     }
     let cut = signatures(&pcap(&frames), Some(64));
     assert_eq!(cut, [expected[..64].to_owned(), expected[64..].to_owned()]);
-    // An interrupted capture counts as far as it goes; one without UDT is said to have none.
+    // An interrupted capture is used as far as it goes; one without UDT gives an error.
     let file = pcap(&frames);
     assert_eq!(signatures(&file[..file.len() - 7], None), [expected[..99].to_owned()]);
     let error = all(&pcap(&frames[..20]), None).expect_err("too few").to_string();

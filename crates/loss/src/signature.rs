@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Which packets of a window arrived: one bit a packet in the order of sending, set if received.
+/// Which packets of a window arrived: one bit per packet in the order of sending, set if received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signature {
     /// Packet `i` is bit `i % 64` of word `i / 64`; bits from `len` on are clear.
@@ -14,7 +14,7 @@ pub struct Signature {
     lost: usize,
 }
 
-/// Why something is not a signature.
+/// Why input is not a valid signature.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SignatureError {
     /// More packets than [`Signature::MAX_PACKETS`].
@@ -28,15 +28,15 @@ pub enum SignatureError {
     Words {
         /// Words given.
         words: usize,
-        /// Packets claimed.
+        /// Packets expected.
         packets: usize,
     },
-    /// A lost range that reaches out of the window.
+    /// A lost range exceeds the window.
     #[error("lost packets {from} to {to} are outside of the window's {packets}")]
     Outside {
         /// First lost packet of the range.
         from: usize,
-        /// First packet behind it.
+        /// First packet after it.
         to: usize,
         /// Length of the window.
         packets: usize,
@@ -44,13 +44,13 @@ pub enum SignatureError {
 }
 
 impl Signature {
-    /// The most packets a window may have: 8 MiB of bitmap.
+    /// Maximum packets of a window: 8 MiB of bitmap.
     pub const MAX_PACKETS: usize = 1 << 26;
 
     /// From a bitmap: packet `i` is bit `i % 64` of word `i / 64`, set if received.
     ///
     /// # Errors
-    /// If `len` packets need more words than there are, or are too many.
+    /// `len` packets need more words than given, or are too many.
     pub fn from_words(mut words: Vec<u64>, len: usize) -> Result<Self, SignatureError> {
         if len > Self::MAX_PACKETS {
             return Err(SignatureError::TooLong);
@@ -70,7 +70,7 @@ impl Signature {
     /// A window of `len` packets of which those in `lost` were lost.
     ///
     /// # Errors
-    /// If the window is too long or a range reaches out of it.
+    /// The window is too long, or a range exceeds it.
     pub fn from_lost(
         len: usize,
         lost: impl IntoIterator<Item = Range<usize>>,
@@ -88,10 +88,10 @@ impl Signature {
         Self::from_words(words, len)
     }
 
-    /// From run lengths that alternate: received, lost, received, ... The first may be 0.
+    /// From alternating run lengths: received, lost, received, ... The first may be 0.
     ///
     /// # Errors
-    /// If they are too many packets together.
+    /// The total number of packets is too large.
     pub fn from_runs(runs: impl IntoIterator<Item = usize>) -> Result<Self, SignatureError> {
         let mut signature = Self::default();
         let mut received = true;
@@ -115,7 +115,7 @@ impl Signature {
         self.len
     }
 
-    /// Whether the window has no packet at all.
+    /// Whether the window has no packets.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -125,12 +125,12 @@ impl Signature {
         self.lost
     }
 
-    /// Share of the packets that was lost; 0 for an empty window.
+    /// Share of lost packets; 0 for an empty window.
     pub fn loss_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { self.lost as f64 / self.len as f64 }
     }
 
-    /// Whether packet `index` arrived; `None` outside of the window.
+    /// Whether packet `index` arrived; `None` outside the window.
     pub fn received(&self, index: usize) -> Option<bool> {
         (index < self.len).then(|| self.words[index / 64] >> (index % 64) & 1 == 1)
     }
@@ -145,7 +145,7 @@ impl Signature {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)
     }
 
-    /// The runs of lost packets in order, each as long as it can be.
+    /// The maximal runs of lost packets, in order.
     pub fn losses(&self) -> Runs<'_> {
         Runs { signature: self, at: 0 }
     }
@@ -208,7 +208,7 @@ fn apply(words: &mut [u64], range: Range<usize>, change: impl Fn(&mut u64, u64))
     }
 }
 
-/// `true` for received. Packets beyond [`Signature::MAX_PACKETS`] are left out.
+/// `true` for received. Packets beyond [`Signature::MAX_PACKETS`] are ignored.
 impl FromIterator<bool> for Signature {
     fn from_iter<I: IntoIterator<Item = bool>>(bits: I) -> Self {
         let mut signature = Self::default();

@@ -2,13 +2,13 @@
 
 use crate::Signature;
 
-/// Lost packets whose next packet was lost too: two consecutive 0s of the signature (section
-/// 3.1.5 of the paper).
+/// Lost packets whose next packet was also lost: two consecutive 0s of the signature (section 3.1.5
+/// of the paper).
 pub fn successes(signature: &Signature) -> usize {
     signature.losses().map(|run| run.len() - 1).sum()
 }
 
-/// [`successes`] over lost packets; `None` if nothing was lost.
+/// [`successes`] divided by lost packets; `None` without losses.
 pub fn success_proportion(signature: &Signature) -> Option<f64> {
     (signature.lost() > 0).then(|| successes(signature) as f64 / signature.lost() as f64)
 }

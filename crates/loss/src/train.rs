@@ -1,4 +1,4 @@
-//! Models fitted to labelled signatures.
+//! Fits models to labelled signatures.
 
 mod calibrate;
 mod curve;
@@ -21,24 +21,24 @@ use crate::{
     SizeModel, Split, Thresholds, WordLength, success_proportion,
 };
 
-/// Windows within this ratio of lengths train one entry of a model.
+/// Maximum ratio of window lengths that train one entry of a model.
 const SAME_SIZE: f64 = 1.25;
-/// A size with fewer windows of a cause is left out.
+/// Minimum windows of a cause for a size to be fitted.
 const MIN_FAMILY_WINDOWS: usize = 30;
-/// Most windows of one family that are used: more cost time and say little.
+/// Maximum windows used of one family: more take time and give little information.
 const MAX_FAMILY_WINDOWS: usize = 4000;
 
 /// Why no model could be fitted.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum TrainError {
-    /// Not enough data of a cause for a curve.
+    /// Too few data of a cause for a curve.
     #[error("{found} windows of cause {cause} do not determine its {metric}")]
     TooFew {
         /// The cause.
         cause: Cause,
-        /// What was to be fitted.
+        /// The metric to fit.
         metric: &'static str,
-        /// Windows there were.
+        /// Available windows.
         found: usize,
     },
     /// No window length has enough windows of both main causes.
@@ -49,14 +49,14 @@ pub enum TrainError {
     NoSize,
 }
 
-/// What the classifier sees of one labelled window.
+/// The features of one labelled window.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     family: String,
     cause: Cause,
     packets: usize,
     paper: bool,
-    /// More of its losses are the network's (or the link's) than the host's.
+    /// Whether more of its losses are the network's (or the link's) than the host's.
     mostly_elsewhere: bool,
     loss_rate: f64,
     complexity: f64,
@@ -64,7 +64,7 @@ pub(crate) struct Sample {
     features: Features,
 }
 
-/// What labelled windows become, one at a time, so that a large data set need not be kept.
+/// Converts labelled windows one at a time, so that a large data set need not be in memory.
 #[derive(Debug)]
 pub struct Trainer {
     meter: ComplexityMeter,
@@ -81,7 +81,7 @@ impl Trainer {
         Self { meter, word, samples: Vec::new(), per_family: BTreeMap::new(), skipped: 0 }
     }
 
-    /// Takes a window in, if it is for training and lost anything.
+    /// Takes a window if it is for training and has losses.
     pub fn add(&mut self, labelled: &Labelled) {
         let complexity = self.meter.complexity(&labelled.signature);
         let features = Features::of(&labelled.signature, complexity, labelled.delay.as_ref());
@@ -109,15 +109,15 @@ impl Trainer {
         });
     }
 
-    /// Windows taken in and windows passed over (for testing, without loss, more than enough).
+    /// Windows taken and windows skipped (for testing, without loss, or beyond the maximum).
     pub fn counts(&self) -> (usize, u64) {
         (self.samples.len(), self.skipped)
     }
 
-    /// Fits a model. The same windows in the same order and the same seed give the same model.
+    /// Fits a model. The same windows in the same order with the same seed give the same model.
     ///
     /// # Errors
-    /// If there are too few windows.
+    /// There are too few windows.
     pub fn finish(self, mut provenance: Provenance) -> Result<Model, TrainError> {
         provenance.word_length = self.word.packets() as u32;
         let mut sizes = Vec::new();
@@ -135,7 +135,7 @@ impl Trainer {
     }
 }
 
-/// Whether a window was made under the paper's own conditions, as its maker marked it.
+/// Whether a window was generated under the paper's own conditions, by its mark.
 pub(crate) fn is_paper(labelled: &Labelled) -> bool {
     let meta = labelled.more.get("meta").and_then(|meta| meta.get("paper"));
     meta.or_else(|| labelled.more.get("paper")).and_then(serde_json::Value::as_bool) == Some(true)
@@ -220,8 +220,8 @@ fn fit_cause(
     (!families.is_empty()).then_some(CauseModel { cause, prior, floor, families })
 }
 
-/// How probable a cause is held beforehand: network and processor alike, as in the paper; both
-/// at once more seldom; errors of a link hardly ever, since transfers in bulk go over wires.
+/// Prior probability of a cause: equal for network and processor, as in the paper; lower for both
+/// at once; very low for link errors, because bulk transfers use wires.
 fn prior(cause: Cause) -> f64 {
     match cause {
         Cause::Network | Cause::Cpu => 0.4,
@@ -231,7 +231,7 @@ fn prior(cause: Cause) -> f64 {
     }
 }
 
-/// Mean and deviation of each feature where it is known.
+/// Mean and standard deviation of the known values of each feature.
 fn scales<const N: usize>(rows: impl Iterator<Item = [Option<f64>; N]> + Clone) -> Vec<(f64, f64)> {
     (0..N)
         .map(|index| {

@@ -6,11 +6,11 @@ use thiserror::Error;
 
 use crate::Signature;
 
-/// One window of consecutively numbered packets, filled from acknowledgements.
+/// A window of consecutively numbered packets, filled from acknowledgements.
 ///
-/// Numbers may be packet numbers, sequence numbers unwrapped to 64 bits, or indices: what counts
-/// is that they are dense and in the order of sending. A packet may be reported more than once
-/// and in any order; one that was called lost and arrives after all counts as received.
+/// Numbers may be packet numbers, sequence numbers unwrapped to 64 bits, or indices; they must be
+/// dense and in the order of sending. A packet may be reported more than once and in any order; one
+/// that was declared lost and arrives later counts as received.
 ///
 /// ```
 /// use packtrain_loss::Window;
@@ -30,17 +30,17 @@ pub struct Window {
     received: Vec<u64>,
     known: Vec<u64>,
     decided: usize,
-    /// One past the last packet anything is known of, relative to `first`.
+    /// One past the last reported packet, relative to `first`.
     end: usize,
 }
 
-/// Why there is no such window.
+/// Why a window is invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum WindowError {
-    /// No packets, or more than a signature holds.
+    /// No packets, or more than a signature can hold.
     #[error("a window has 1 to {most} packets, not {0}", most = Signature::MAX_PACKETS)]
     Length(usize),
-    /// The numbers would leave 64 bits.
+    /// The numbers would exceed 64 bits.
     #[error("a window of {1} packets from {0} leaves 64 bits")]
     Wraps(u64, usize),
 }
@@ -49,7 +49,7 @@ impl Window {
     /// The window of `packets` packets whose first has the number `first`.
     ///
     /// # Errors
-    /// If the length is 0 or more than [`Signature::MAX_PACKETS`], or the numbers would wrap.
+    /// The length is 0 or more than [`Signature::MAX_PACKETS`], or the numbers would wrap.
     pub fn new(first: u64, packets: usize) -> Result<Self, WindowError> {
         if packets == 0 || packets > Signature::MAX_PACKETS {
             return Err(WindowError::Length(packets));
@@ -67,14 +67,14 @@ impl Window {
         self.first..self.first + self.packets as u64
     }
 
-    /// These packets arrived. Numbers outside of the window are somebody else's.
+    /// These packets arrived. Numbers outside the window are ignored.
     pub fn on_received(&mut self, packets: Range<u64>) {
         let Some(range) = self.inside(packets) else { return };
         self.mark(range.clone());
         for_words(range, |word, mask| self.received[word] |= mask);
     }
 
-    /// These packets were given up as lost. Those that arrived stay received.
+    /// These packets were declared lost. Those that arrived stay received.
     pub fn on_lost(&mut self, packets: Range<u64>) {
         let Some(range) = self.inside(packets) else { return };
         self.mark(range);
@@ -90,13 +90,13 @@ impl Window {
         self.decided == self.packets
     }
 
-    /// The signature up to the last packet reported; packets before it of which nothing was
-    /// heard count as lost.
+    /// The signature up to the last reported packet; packets before it without a report count as
+    /// lost.
     pub fn finish(self) -> Signature {
         Signature::from_words(self.received, self.end).expect("the bitmap has all packets")
     }
 
-    /// The same, and the window behind this one is started in its place.
+    /// The same; replaces this window with the next one.
     pub fn finish_and_advance(&mut self) -> Signature {
         let first = self.range().end;
         let next = Self::new(first, self.packets).or_else(|_| Self::new(0, self.packets));
@@ -119,7 +119,7 @@ impl Window {
     }
 }
 
-/// Each word of a bitmap that `range` touches, with the bits of the range in it.
+/// Calls `visit` for each word of a bitmap that `range` touches, with the bits of the range in it.
 fn for_words(range: Range<usize>, mut visit: impl FnMut(usize, u64)) {
     let mut at = range.start;
     while at < range.end {

@@ -1,13 +1,14 @@
-//! Memory to memory over one native flow, between two processes or two network namespaces:
-//! what the engine and the sockets do without disks, control connection or manifest.
+//! Memory to memory over one native flow, between two processes or two network namespaces: measures
+//! the engine and the sockets without disks, control connection and manifest.
 //!
 //!     rawflow recv --bind 10.9.0.2 --peer 10.9.0.1 --port 7000 --lanes 8
 //!     rawflow send --bind 10.9.0.1 --peer 10.9.0.2 --port 7000 --lanes 8 --seconds 10 --cc native
 //!
-//! `--judge off` leaves out what names the causes of losses, to see what it costs: the last line
-//! has the processor time of both threads. `--feedback fobs` at both ends changes the feedback.
+//! `--judge off` disables the loss classifier, to measure its cost: the last line has the processor
+//! time of both threads. `--feedback fobs` at both ends changes the feedback.
 //!
-//! Lane `i` uses port `--port` + `i` on both sides. The key is fixed and public: for measuring only.
+//! Lane `i` uses port `--port` + `i` on both sides. The key is fixed and public, so use it only for
+//! measurements.
 #![allow(clippy::print_stdout)]
 
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +30,10 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Memory that stands for the reader's and the writer's slabs.
+/// Memory that replaces the slabs of the reader and the writer.
 const POOL: usize = 8 << 20;
-/// How much is assigned ahead.
-const AHEAD: u64 = 4 << 30;
+/// Bytes that are assigned ahead.
+const MAX_LEAD: u64 = 4 << 30;
 
 struct Args {
     role: String,
@@ -45,10 +46,10 @@ struct Args {
     mtu: u64,
     max_mtu: u64,
     feedback: FeedbackKind,
-    judge: bool,
+    classifier: bool,
 }
 
-/// A controller whose losses nobody collects: it says that it does so itself, and does not.
+/// A controller without loss classification: it claims to collect losses itself, and does not.
 #[derive(Debug)]
 struct Unwatched(Box<dyn CongestionController>);
 
@@ -110,7 +111,7 @@ impl CongestionController for Unwatched {
     }
 }
 
-/// A payload that copies from a slab, as a reader's would.
+/// A payload that copies from a slab, like that of a reader.
 struct Source(Vec<u8>);
 
 impl Payload for Source {
@@ -123,7 +124,7 @@ impl Payload for Source {
     fn release(&mut self, _range: Range<Offset>) {}
 }
 
-/// A placement that copies into a slab, as a writer's would.
+/// A placement that copies to a slab, like that of a writer.
 struct Sink(Vec<u8>);
 
 impl Placement for Sink {
@@ -164,7 +165,7 @@ fn parse() -> Result<Args, Failure> {
         mtu: 1_472,
         max_mtu: 1_472,
         feedback: FeedbackKind::Native,
-        judge: true,
+        classifier: true,
     };
     while let Some(flag) = words.next() {
         let value = words.next().ok_or("a flag needs a value")?;
@@ -176,7 +177,7 @@ fn parse() -> Result<Args, Failure> {
             "--seconds" => args.seconds = value.parse()?,
             "--cc" => args.cc = value,
             "--mtu" => args.mtu = value.parse()?,
-            "--judge" => args.judge = value == "on",
+            "--judge" => args.classifier = value == "on",
             "--feedback" => {
                 let known = FeedbackKind::labelled(&value);
                 args.feedback = known.ok_or("no feedback of this name")?;
@@ -210,7 +211,7 @@ fn send(args: &Args) -> Result<(), Failure> {
     let control =
         ControllerConfig { mtu: config.mtu, seed: entropy::seed(), now, ceiling: None, rtt: None };
     let built = build(&args.cc, &control)?;
-    let controller = if args.judge { built } else { Box::new(Unwatched(built)) };
+    let controller = if args.classifier { built } else { Box::new(Unwatched(built)) };
     let flow = Flow::new(config, Some(controller), now)?;
     let (tell, told) = unbounded();
     let source = Source((0..POOL).map(|i| i as u8).collect());
@@ -220,9 +221,9 @@ fn send(args: &Args) -> Result<(), Failure> {
     let mut last = handle.stats();
     while clock::now() < start + Duration::from_secs(args.seconds) {
         let acked = last.flow.acked_bytes.get();
-        if assigned < acked + AHEAD {
-            handle.assign(Offset(assigned)..Offset(assigned + AHEAD));
-            assigned += AHEAD;
+        if assigned < acked + MAX_LEAD {
+            handle.assign(Offset(assigned)..Offset(assigned + MAX_LEAD));
+            assigned += MAX_LEAD;
         }
         if watch(&told, clock::now() + Duration::from_secs(1)) {
             break;
@@ -262,7 +263,7 @@ fn recv(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what happens until `until`; true when the flow is over.
+/// Prints the events until `until`; true at the end of the flow.
 fn watch(told: &Receiver<FlowEvent>, until: Time) -> bool {
     while let Ok(event) = told.recv_timeout(until.since(clock::now()).to_std()) {
         match event {

@@ -1,5 +1,5 @@
-//! What the sockets and the cipher reach without any protocol: sealed datagrams at a given rate,
-//! opened and counted at the other end. The ceiling for `rawflow` on the same machine.
+//! The rate of the sockets and the cipher without any protocol: encrypted datagrams are sent at a
+//! given rate, decrypted and counted. It is the upper limit for `rawflow` on the same machine.
 //!
 //!     rawudp recv --bind 10.9.0.2 --lanes 8
 //!     rawudp send --bind 10.9.0.1 --peer 10.9.0.2 --lanes 8 --rate 20gbit --seconds 5

@@ -1,24 +1,24 @@
 //! The network thread of one end of a UDP flow.
 //!
-//! One thread owns the sockets (one a lane), the engine with its keys, and the source or the sink
-//! of bytes: there is no lock and no allocation on the way of a packet. It sleeps in `ppoll` with
-//! a precise timeout, and it never touches a disk: a [`Payload`] that has no bytes says
-//! `Pending`, the thread sleeps, and whoever brings the bytes calls
-//! [`Waker::wake`](thread::Waker::wake).
+//! One thread owns the sockets (one per lane), the engine with its keys, and the source or sink of
+//! bytes, so a packet needs no lock and no allocation. The thread sleeps in `ppoll` with a precise
+//! timeout. It never accesses a disk: a [`Payload`] without bytes returns `Pending`, the thread
+//! sleeps, and the owner of the bytes calls [`Waker::wake`](thread::Waker::wake) when they are
+//! available.
 //!
-//! A feedback that has a channel beside its datagrams gets it from whoever owns the flow:
-//! [`FlowHandle::beside`].
+//! A feedback that needs a separate reliable channel gets it from the flow's owner:
+//! [`FlowHandle::channel`].
 //!
-//! Commands come in through [`FlowHandle`]; what happens is told to a closure that runs on the
-//! thread and must not block, for example one that sends into a channel.
+//! Commands come through [`FlowHandle`]. Events go to a closure that runs on the thread and must
+//! not block, for example one that sends to a channel.
 
-mod beside;
+mod buffer_watch;
 mod driver;
+mod empty;
+mod feedback_channel;
 mod handle;
-mod judge;
-mod nothing;
+mod loss_classifier;
 mod stats;
-mod watch;
 
 use std::sync::Arc;
 
@@ -30,36 +30,36 @@ use parking_lot::Mutex;
 use crate::limit::RateLimiter;
 use crate::udp::{BufferWarning, UdpSocket};
 use driver::Driver;
-use nothing::{NoPayload, NoPlacement};
+use empty::{NoPayload, NoPlacement};
 
-pub use beside::{Beside, Inward, Outward};
+pub use feedback_channel::{ChannelInput, ChannelOutput, FeedbackChannel};
 pub use handle::FlowHandle;
 pub use stats::{FlowSnapshot, IoStats};
 
-/// What the owner of a flow is told.
+/// An event for the owner of a flow.
 #[derive(Clone, Debug)]
 pub enum FlowEvent {
-    /// Word of the engine.
+    /// An event of the engine.
     Flow(Event),
-    /// Datagrams were dropped because a system limit on buffers is too low for this rate.
+    /// Datagrams were dropped because a system limit on socket buffers is too low for this rate.
     Buffers(BufferWarning),
-    /// One line of the engine's event log, when it was asked for.
+    /// A line of the engine's event log, if it is enabled.
     Log(String),
-    /// The thread is done; nothing more will be told.
+    /// The thread has ended; this is the last event.
     Ended(Box<FlowSnapshot>),
-    /// The thread died of a bug, its own or that of the payload or placement.
+    /// The thread panicked, in its own code or in that of the payload or placement.
     Panicked,
 }
 
 const _: () = assert!(LANES <= thread::SOCKETS, "a flow has a socket a lane");
 
-/// Why a flow's thread could not be started.
+/// Why the thread of a flow could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no socket, or there are more than a flow has lanes.
+    /// There is no socket, or more than a flow has lanes.
     #[error("a flow has 1 to 16 sockets, not {0}")]
     Sockets(usize),
-    /// The system refused.
+    /// The system refused a thread or a descriptor.
     #[error("cannot start the network thread: {0}")]
     System(#[from] std::io::Error),
 }
@@ -67,7 +67,7 @@ pub enum SpawnError {
 /// Starts the sending end: bytes come from `payload`, socket `i` is lane `i` of the flow.
 ///
 /// # Errors
-/// [`SpawnError`] when there is no socket or too many, or no thread to be had.
+/// [`SpawnError`] for no socket or too many, or if no thread can be started.
 pub fn spawn_sender<P>(
     sockets: Vec<UdpSocket>,
     flow: Flow,
@@ -80,10 +80,11 @@ where
     spawn("pt-send", sockets, (flow, None), payload, NoPlacement, events)
 }
 
-/// The same under a rate limit that other senders may share: a batch leaves when the limit lets
-/// it, and delays theirs.
+/// The same with a rate limit, which other senders may share: a batch leaves when the limit allows
+/// it, and delays those of the others.
 ///
 /// # Errors
+/// As [`spawn_sender`].
 /// As [`spawn_sender`].
 pub fn spawn_limited_sender<P>(
     sockets: Vec<UdpSocket>,
@@ -101,7 +102,7 @@ where
 /// Starts the receiving end: bytes go to `placement`, socket `i` is lane `i` of the flow.
 ///
 /// # Errors
-/// [`SpawnError`] when there is no socket or too many, or no thread to be had.
+/// [`SpawnError`] for no socket or too many, or if no thread can be started.
 pub fn spawn_receiver<Q>(
     sockets: Vec<UdpSocket>,
     flow: Flow,
@@ -134,17 +135,17 @@ where
     let (commands, inbox) = crossbeam_channel::unbounded();
     let shared = Arc::new(Mutex::new(FlowSnapshot::empty(clock::now())));
     let board = Arc::clone(&shared);
-    let judge = judge::Judge::new(waker.clone());
-    let (line, beside) = if flow.wants_reliable() {
-        let (line, beside) = beside::pair(waker.clone());
-        (Some(line), Some(beside))
+    let classifier = loss_classifier::LossClassifier::new(waker.clone());
+    let (line, feedback_channel) = if flow.wants_reliable() {
+        let (line, feedback_channel) = feedback_channel::pair(waker.clone());
+        (Some(line), Some(feedback_channel))
     } else {
         (None, None)
     };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         // A panic in foreign code must not leave the owner waiting for an event.
         let run = std::panic::AssertUnwindSafe(|| {
-            let parts = (sleeper, judge, line);
+            let parts = (sleeper, classifier, line);
             let flow = (flow, limiter);
             Driver::new(sockets, flow, payload, placement, inbox, parts, board).run(&mut events)
         });
@@ -153,5 +154,5 @@ where
             Err(_) => events(FlowEvent::Panicked),
         }
     })?;
-    Ok(FlowHandle::new(commands, waker, shared, thread, beside))
+    Ok(FlowHandle::new(commands, waker, shared, thread, feedback_channel))
 }

@@ -1,5 +1,5 @@
-//! The network: UDP sockets with offloads and the thread of a flow over them, TCP and TLS, relays
-//! from one connection to another, rate limits.
+//! The network: UDP sockets with offloads and the network thread of a flow, TCP and TLS, relays
+//! between connections, rate limits.
 
 pub mod flow;
 pub mod limit;

@@ -6,19 +6,19 @@ use packtrain_os::clock;
 use packtrain_units::{ByteCount, DataRate, Duration, Time, TokenBucket};
 use parking_lot::Mutex;
 
-/// A piece takes no longer than this at the rate of a limit, unless it is of the least size.
+/// Maximum duration of a piece at the limited rate, unless it has the minimum size.
 const QUANTUM: Duration = Duration::from_millis(250);
-/// The least size of a piece, in bytes.
+/// Minimum size of a piece, in bytes.
 const MIN_QUANTUM: ByteCount = ByteCount(4 << 10);
 
-/// A limit on what all that share it move together; clones are the same limit.
+/// A limit on the sum of all senders that share it; clones are the same limit.
 ///
 /// The guarantee is that of [`TokenBucket`].
 #[derive(Clone, Debug)]
 pub struct RateLimiter(Arc<Mutex<TokenBucket>>);
 
 impl RateLimiter {
-    /// A limit that gives up to `burst` of its rate at once after a pause.
+    /// A limit that allows a burst of `burst` at its rate after a pause.
     pub fn new(rate: DataRate, burst: Duration) -> Self {
         Self(Arc::new(Mutex::new(TokenBucket::new(rate, burst))))
     }
@@ -28,18 +28,18 @@ impl RateLimiter {
         self.0.lock().rate()
     }
 
-    /// How large a piece should be, at most `max`: a bucket lets the first piece after a pause go at
-    /// once, whatever its size, so at a low rate it has to be small.
+    /// The size of a piece, at most `max`. The bucket passes the first piece after a pause at once,
+    /// whatever its size, so pieces must be small at a low rate.
     pub fn quantum(&self, max: ByteCount) -> ByteCount {
         self.rate().bytes_in(QUANTUM).max(MIN_QUANTUM).min(max)
     }
 
-    /// When the next bytes may go.
+    /// When the next bytes may be sent.
     pub fn due(&self) -> Time {
         self.0.lock().due()
     }
 
-    /// Takes bytes that went; gives when the next may go.
+    /// Charges sent bytes; returns when the next may be sent.
     pub fn charge(&self, bytes: ByteCount) -> Time {
         let now = clock::now();
         let mut bucket = self.0.lock();
@@ -47,18 +47,18 @@ impl RateLimiter {
         bucket.due()
     }
 
-    /// Takes bytes, and tells how long they have to wait before they go.
+    /// Charges bytes, and returns how long they must wait before they are sent.
     pub fn reserve(&self, bytes: ByteCount) -> Duration {
         let now = clock::now();
         self.0.lock().reserve(now, bytes).since(now)
     }
 
-    /// Takes bytes if they may go now.
+    /// Charges bytes if they may be sent now.
     pub fn try_take(&self, bytes: ByteCount) -> bool {
         self.0.lock().try_take(clock::now(), bytes)
     }
 
-    /// The share, 0 to 1, of the time with traffic in which this limit was used up.
+    /// The share, 0 to 1, of the time with traffic in which the limit was used up.
     pub fn limited(&self) -> f64 {
         self.0.lock().limited(clock::now())
     }

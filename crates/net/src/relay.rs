@@ -1,10 +1,10 @@
-//! Passing a byte stream on from one TCP connection to another, without looking at it: through a
-//! pipe in the kernel (`splice(2)`), so that no byte is copied to this process; where the kernel
-//! has no such thing for these sockets, through memory. While the second is slow, what comes from the first waits in
-//! memory as far as there is [`Room`].
+//! Relays a byte stream from one TCP connection to another without reading it. It uses a pipe in
+//! the kernel (`splice(2)`), so that no byte is copied to this process, or memory if the kernel
+//! cannot splice these sockets. While the second connection is slow, bytes of the first wait in
+//! memory as far as [`RelayMemory`] allows.
 
-mod movers;
-mod outside;
+mod fair_scheduler;
+mod kernel_buffers;
 mod store;
 mod sys;
 
@@ -18,68 +18,68 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-pub use movers::Movers;
-use movers::Share;
-use outside::Outside;
+pub use fair_scheduler::FairScheduler;
+use fair_scheduler::Share;
+use kernel_buffers::KernelBuffers;
 pub use store::BLOCK;
-use store::{Kept, Store};
+use store::{ReadResult, Store};
 
-/// Bytes moved before others have their turn.
+/// Bytes moved before other directions get their turn.
 const TURN: usize = 256 << 10;
-/// Room asked for in a pipe. What it holds is bounded by [`Room`], not by this.
-const PIPE: usize = 256 << 10;
-/// A pipe that holds less is slower than memory.
-const LEAST_PIPE: usize = 64 << 10;
-/// So many bytes of a direction go through memory first: one that only answers needs no pipe.
-const FEW: usize = 64 << 10;
-/// How long a hop may take nothing before what comes is copied to where it can wait.
+/// Requested capacity of a pipe. The bytes in it are limited by [`RelayMemory`].
+const PIPE_SIZE: usize = 256 << 10;
+/// With a smaller pipe, splicing is slower than copying.
+const MIN_PIPE_SIZE: usize = 64 << 10;
+/// The first bytes of a direction are copied: a direction with only a short answer needs no pipe.
+const MIN_SPLICED: usize = 64 << 10;
+/// How long a hop may be blocked before arriving bytes are copied to memory.
 const WRITE_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Who lends room for bytes on their way.
-pub trait Room {
-    /// Lends room for at most that many bytes that are given back with [`Room::give_back`]; never
-    /// zero.
+/// Lends memory for relayed bytes.
+pub trait RelayMemory {
+    /// Lends memory for the returned number of bytes, never zero. It is returned with
+    /// [`RelayMemory::give_back`].
     fn take(&self) -> usize;
-    /// Takes lent room back, and learns how many bytes have gone through it.
+    /// Returns lent memory; `moved` bytes have passed through it.
     fn give_back(&self, lent: usize, moved: usize);
-    /// Lends a [`BLOCK`] for bytes that wait for a slow hop, beside those that are kept already, or
-    /// refuses. It is given back with [`Room::unkeep`].
-    fn keep(&self, kept: usize) -> bool;
-    /// Takes a block back, and learns how many bytes have gone through it.
-    fn unkeep(&self, moved: usize);
-    /// Some bytes have gone on.
+    /// Lends a [`BLOCK`] for bytes that wait for a slow hop, or refuses; `kept` blocks are lent
+    /// already. It is returned with [`RelayMemory::return_block`].
+    fn lend_block(&self, kept: usize) -> bool;
+    /// Returns a block; `moved` bytes have passed through it.
+    fn return_block(&self, moved: usize);
+    /// Reports that bytes were moved.
     fn progress(&self);
-    /// The most that the kernel should hold of what has come by one connection, and of what goes
-    /// out by the other; none to leave that to the kernel.
-    fn outside(&self) -> Option<ByteCount>;
-    /// Where turns are taken.
-    fn movers(&self) -> &Arc<Movers>;
+    /// Maximum bytes that the kernel should buffer of the incoming connection, and of the outgoing
+    /// one; `None` leaves that to the kernel.
+    fn kernel_limit(&self) -> Option<ByteCount>;
+    /// The scheduler of the turns.
+    fn scheduler(&self) -> &Arc<FairScheduler>;
 }
 
-/// How bytes are passed on.
+/// How bytes are relayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RelayMode {
-    /// Within the kernel where it can.
+    /// In the kernel if possible.
     #[default]
     Splice,
     /// Through memory.
     Copy,
 }
 
-/// Passes on what comes from `from` until its end, which is then the end of what goes `to`.
-/// While `to` takes nothing, `from` is not read.
+/// Relays the bytes of `from` until its end, then ends the stream `to`. While `to` is blocked,
+/// `from` is not read.
 ///
 /// # Errors
-/// That of whichever connection broke.
+/// The error of the connection that failed.
 pub async fn pump(
     from: &TcpStream,
     to: &TcpStream,
     way: RelayMode,
-    room: &impl Room,
+    room: &impl RelayMemory,
 ) -> io::Result<()> {
     let mut store = Store::new(room);
     let mut turn = Turn::begin(from, to, room);
-    let few = if way == RelayMode::Splice { FEW } else { usize::MAX };
+    let few = if way == RelayMode::Splice { MIN_SPLICED } else { usize::MAX };
     let mut ended = copy(&mut turn, &mut store, few).await?;
     if !ended && way == RelayMode::Splice {
         ended = splice(&mut turn, &mut store).await?;
@@ -88,42 +88,45 @@ pub async fn pump(
         copy(&mut turn, &mut store, usize::MAX).await?;
     }
     match SockRef::from(to).shutdown(Shutdown::Write) {
-        // Gone already, having read all that it wanted.
+        // The other end has already closed, after reading everything.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
         done => done,
     }
 }
 
-/// Makes the end of this connection an abrupt one, so that nobody takes it for a stream's end.
+/// Makes the connection end with a reset, which is not the end of a stream.
 pub fn cut(socket: &TcpStream) {
-    // Nothing is lost where this is refused but the reason of the end.
+    // Without this option only the reason of the end is lost.
     let _ = SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO));
 }
 
-/// Room that was lent, given back however the work ends.
-struct Loan<'a, R: Room> {
+/// Lent memory, which is returned on drop.
+struct Loan<'a, R: RelayMemory> {
     room: &'a R,
     lent: usize,
     moved: usize,
 }
 
-impl<'a, R: Room> Loan<'a, R> {
+impl<'a, R: RelayMemory> Loan<'a, R> {
     fn new(room: &'a R) -> Self {
         Self { room, lent: room.take().max(1), moved: 0 }
     }
 }
 
-impl<R: Room> Drop for Loan<'_, R> {
+impl<R: RelayMemory> Drop for Loan<'_, R> {
     fn drop(&mut self) {
         self.room.give_back(self.lent, self.moved);
     }
 }
 
-/// Passes on within the kernel until the end; false if it does not do that between these two.
+/// Relays in the kernel until the end; false if the kernel cannot splice these two connections.
 ///
-/// The pipe is filled only while it is empty: that it would block then means that nothing has
-/// come, and never that the pipe is full.
-async fn splice<R: Room>(turn: &mut Turn<'_, R>, store: &mut Store<'_, R>) -> io::Result<bool> {
+/// The pipe is filled only while it is empty, so `WouldBlock` means that no data has arrived, never
+/// that the pipe is full.
+async fn splice<R: RelayMemory>(
+    turn: &mut Turn<'_, R>,
+    store: &mut Store<'_, R>,
+) -> io::Result<bool> {
     let ((from, to), room) = (turn.ends, turn.room);
     let Some((pipe_out, pipe_in)) = pipe() else { return Ok(false) };
     let mut begun = false;
@@ -150,25 +153,31 @@ async fn splice<R: Room>(turn: &mut Turn<'_, R>, store: &mut Store<'_, R>) -> io
     }
 }
 
-/// What one direction does beside moving bytes.
-struct Turn<'a, R: Room> {
+/// The turns of one direction.
+struct Turn<'a, R: RelayMemory> {
     ends: (&'a TcpStream, &'a TcpStream),
     room: &'a R,
     moved: usize,
-    outside: Outside,
+    kernel_buffers: KernelBuffers,
     share: Share,
 }
 
-impl<'a, R: Room> Turn<'a, R> {
+impl<'a, R: RelayMemory> Turn<'a, R> {
     fn begin(from: &'a TcpStream, to: &'a TcpStream, room: &'a R) -> Self {
-        let outside = Outside::begin(from, to, room);
-        Self { ends: (from, to), room, moved: 0, outside, share: Share::new(room.movers()) }
+        let kernel_buffers = KernelBuffers::begin(from, to, room);
+        Self {
+            ends: (from, to),
+            room,
+            moved: 0,
+            kernel_buffers,
+            share: Share::new(room.scheduler()),
+        }
     }
 
-    /// Lets others have their turn, now and then.
+    /// Lets other directions have their turn.
     async fn pause(&mut self, moved: usize) {
         self.room.progress();
-        self.outside.moved(moved, self.ends.0, self.ends.1, self.room);
+        self.kernel_buffers.moved(moved, self.ends.0, self.ends.1, self.room);
         self.share.moved(moved);
         self.moved += moved;
         if self.moved >= TURN {
@@ -178,7 +187,7 @@ impl<'a, R: Room> Turn<'a, R> {
         }
     }
 
-    /// Waits for what is not there yet, and meanwhile it is the turn of others.
+    /// Waits for readiness, and gives up the turn meanwhile.
     async fn until<T>(&mut self, ready: impl Future<Output = T>) -> T {
         tokio::pin!(ready);
         let now = tokio::select! {
@@ -196,9 +205,9 @@ impl<'a, R: Room> Turn<'a, R> {
     }
 }
 
-/// Writes `held` bytes, which `put` does, being told how many it has put. When that takes long, what comes
-/// meanwhile is stored, and written too. Whether nothing more comes.
-async fn push<R: Room>(
+/// Writes `held` bytes with `put`, which returns how many it wrote. If that takes long, arriving
+/// bytes are stored, and written too. Returns whether the input has ended.
+async fn push<R: RelayMemory>(
     (held, mut put): (usize, impl FnMut(usize) -> io::Result<usize>),
     loan: Loan<'_, R>,
     store: &mut Store<'_, R>,
@@ -224,17 +233,17 @@ async fn push<R: Room>(
             Err(error) => return Err(error),
         }
         if patient {
-            // Mostly it goes on at once, and then nothing need be copied.
+            // Mostly the connection is writable at once, and then nothing is copied.
             match turn.until(tokio::time::timeout(WRITE_WAIT, to.writable())).await {
                 Ok(writable) => writable?,
                 Err(_) => patient = false,
             }
             continue;
         }
-        match if ended { Ok(Kept::Full) } else { store.read(from) } {
-            Ok(Kept::Bytes(read)) => turn.pause(read).await,
-            Ok(Kept::Ended) => ended = true,
-            Ok(Kept::Full) => turn.until(to.writable()).await?,
+        match if ended { Ok(ReadResult::Full) } else { store.read(from) } {
+            Ok(ReadResult::Bytes(read)) => turn.pause(read).await,
+            Ok(ReadResult::Ended) => ended = true,
+            Ok(ReadResult::Full) => turn.until(to.writable()).await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let either = async {
                     tokio::select! {
@@ -251,7 +260,7 @@ async fn push<R: Room>(
     Ok(ended)
 }
 
-/// Whether an error says that the kernel does not splice here.
+/// Whether an error means that the kernel cannot splice here.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -259,17 +268,17 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// A pipe, if one is to be had that is worth it: a user has only so much room in pipes, and who has had
-/// it gets two pages (pipe(7)).
+/// A pipe of useful size, if available. A user has a limit for the memory in pipes, and beyond it
+/// gets pipes of two pages (pipe(7)).
 fn pipe() -> Option<(OwnedFd, OwnedFd)> {
     let ends = sys::pipe().ok()?;
-    let size = sys::set_pipe_size(ends.1.as_fd(), PIPE);
+    let size = sys::set_pipe_size(ends.1.as_fd(), PIPE_SIZE);
     let size = size.or_else(|_| sys::pipe_size(ends.1.as_fd())).ok()?;
-    (size >= LEAST_PIPE).then_some(ends)
+    (size >= MIN_PIPE_SIZE).then_some(ends)
 }
 
-/// Passes on through memory, about `most` bytes; whether nothing more comes.
-async fn copy<R: Room>(
+/// Relays through memory, about `most` bytes; returns whether the input has ended.
+async fn copy<R: RelayMemory>(
     turn: &mut Turn<'_, R>,
     store: &mut Store<'_, R>,
     most: usize,
@@ -286,7 +295,7 @@ async fn copy<R: Room>(
             Ok(0) => return Ok(true),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                // Nobody has room for nothing.
+                // An idle direction keeps no memory.
                 buffer = Vec::new();
                 continue;
             }

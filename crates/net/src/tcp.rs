@@ -1,5 +1,5 @@
-//! TCP and TLS over it: connecting by whichever address family answers first, listening in a
-//! range of ports, what the kernel knows of a connection, and mutual keys.
+//! TCP, and TLS over it: connecting over both address families, listening in a range of ports,
+//! `TCP_INFO`, and mutual authentication by keys.
 
 pub mod connect;
 pub mod info;

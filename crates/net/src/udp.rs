@@ -1,10 +1,10 @@
-//! UDP sockets with everything the flow engine lives on: segmentation offload out
-//! (`UDP_SEGMENT`), coalescing in (`UDP_GRO`), receive timestamps, the kernel's own drop counter,
-//! congestion marks, and the don't-fragment bit with probing left to us.
+//! UDP sockets with the features that the flow engine needs: segmentation offload (`UDP_SEGMENT`),
+//! coalescing (`UDP_GRO`), receive timestamps, the kernel's drop counter, congestion marks, and the
+//! don't-fragment bit without the kernel's own path MTU discovery.
 //!
-//! An offload that the kernel lacks, or refuses while running (`EIO` from a device without
-//! checksums), costs speed and nothing else: the socket falls back to one datagram a call.
-//! Systems other than Linux get the plain sockets of `portable`.
+//! A missing offload, or one that fails at run time (`EIO` from a device without checksums), only
+//! costs speed: the socket then sends one datagram per call. Systems other than Linux have the
+//! plain sockets of `portable`.
 
 mod buffers;
 mod control;

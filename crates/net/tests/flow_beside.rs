@@ -1,4 +1,4 @@
-//! A flow with a channel beside its datagrams, and what becomes of it without.
+//! A flow with a separate feedback channel, and its behaviour without one.
 
 mod flow_ends;
 
@@ -6,22 +6,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flow_ends::{Ends, ends, is, range, until};
-use packtrain_net::flow::{Beside, FlowEvent, Inward, Outward};
+use packtrain_net::flow::{ChannelInput, ChannelOutput, FeedbackChannel, FlowEvent};
 use packtrain_proto::{CloseReason, Event};
 
-/// Carries what one end says to the other, cut as a stream may cut it.
-async fn carry(mut from: Outward, to: Inward, cut: usize) {
+/// Forwards the messages of one end to the other, in pieces of `cut` bytes as a stream may deliver
+/// them.
+async fn carry(mut from: ChannelOutput, to: ChannelInput, cut: usize) {
     while let Some(bytes) = from.next().await {
         for piece in bytes.chunks(cut) {
-            if !to.came(piece.to_vec()).await {
+            if !to.push(piece.to_vec()).await {
                 return;
             }
         }
     }
 }
 
-/// A channel between the two, until either is over or for so long.
-fn bridge(a: Beside, b: Beside, limit: Duration) -> JoinHandle<()> {
+/// Connects two channels until one of them ends, or for at most `limit`.
+fn bridge(a: FeedbackChannel, b: FeedbackChannel, limit: Duration) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().build().unwrap().block_on(async move {
@@ -39,14 +40,14 @@ fn bridge(a: Beside, b: Beside, limit: Duration) -> JoinHandle<()> {
 
 fn joined(cc: &str, limit: Duration) -> (Ends, JoinHandle<()>) {
     let mut ends = ends("127.0.0.1:0", 2, cc);
-    let (a, b) = (ends.tx.beside().unwrap(), ends.rx.beside().unwrap());
-    assert!(ends.tx.beside().is_none(), "there is one");
+    let (a, b) = (ends.tx.channel().unwrap(), ends.rx.channel().unwrap());
+    assert!(ends.tx.channel().is_none(), "there is one");
     (ends, bridge(a, b, limit))
 }
 
 #[test]
 fn bytes_move_when_what_is_said_of_them_goes_by_a_stream() {
-    let (ends, bridge) = joined("sabul:400mbit", flow_ends::PATIENCE);
+    let (ends, bridge) = joined("sabul:400mbit", flow_ends::TIMEOUT);
     let size = (16 << 20) + 5;
     ends.tx.assign(range(0, size));
     let mut placed = 0;
@@ -61,7 +62,7 @@ fn bytes_move_when_what_is_said_of_them_goes_by_a_stream() {
     until(&ends.told_rx, |e| matches!(e, FlowEvent::Flow(Event::Closed(_))));
     ends.tx.join();
     ends.rx.join();
-    // Without its flows the channel ends by itself.
+    // The channel ends with its flows.
     bridge.join().unwrap();
 }
 
@@ -91,5 +92,5 @@ fn a_stream_that_breaks_closes_both_ends_and_gives_the_rest_back() {
 #[test]
 fn a_native_flow_has_none() {
     let mut ends = ends("127.0.0.1:0", 1, "native");
-    assert!(ends.tx.beside().is_none() && ends.rx.beside().is_none());
+    assert!(ends.tx.channel().is_none() && ends.rx.channel().is_none());
 }

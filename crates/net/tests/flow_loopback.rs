@@ -1,4 +1,4 @@
-//! Both ends of a flow on their threads, over loopback.
+//! Both ends of a flow on their own threads, over loopback.
 
 mod flow_ends;
 
@@ -63,7 +63,7 @@ fn a_pending_payload_lets_the_thread_sleep_and_a_call_wakes_it() {
         if let FlowEvent::Flow(Event::Placed(range)) = event {
             placed += range.end.since(range.start).get();
         }
-        // A full datagram may straddle the edge of what is ready.
+        // A full datagram may extend beyond the available bytes.
         placed >= (1 << 20) - 1_500
     });
     let asked = ends.asked.load(Ordering::SeqCst);
@@ -113,7 +113,7 @@ fn a_panic_in_the_payload_is_told() {
 
 #[test]
 fn a_peer_that_is_not_there_is_survived() {
-    // The port is closed: sends bring ICMP errors, and no more than that.
+    // The port is closed: sends cause ICMP errors, and nothing else.
     let gone = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (secret, now) = (entropy::bytes(), clock::now());
     let config = config(Role::Sender, secret, vec![vec![gone.local_addr()]]);

@@ -1,4 +1,4 @@
-//! Both ends of a flow with something between them that loses datagrams or moves house.
+//! Both ends of a flow, with a relay between them that loses datagrams or changes its address.
 
 mod flow_ends;
 
@@ -12,19 +12,19 @@ use packtrain_net::flow::FlowEvent;
 use packtrain_proto::{CloseReason, Event};
 use packtrain_units::Rng;
 
-/// What the relay does to datagrams, and what it did.
+/// What the relay does to datagrams, and its counters.
 #[derive(Default)]
 struct Rules {
-    /// Losses in 10,000.
+    /// Losses per 10,000 datagrams.
     loss: u64,
-    /// Datagrams from the sender after which the relay speaks from another port.
+    /// Number of datagrams from the sender after which the relay uses another port.
     move_after: Option<u64>,
     lost: AtomicU64,
     stop: AtomicBool,
 }
 
-/// A relay between the sender, known by its first datagram, and the receiver at `to`; the
-/// receiver sees the relay as the sender. Gives the address for the sender to speak to.
+/// A relay between the sender, which it identifies by the first datagram, and the receiver at `to`.
+/// The receiver sees the relay as the sender. Returns the address for the sender.
 fn relay(to: SocketAddr, rules: &Arc<Rules>) -> (SocketAddr, JoinHandle<()>) {
     let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = inner.local_addr().unwrap();
@@ -72,7 +72,7 @@ fn moves_through(rules: Rules, size: u64) -> (Arc<Rules>, Vec<FlowEvent>) {
     let (near, far) = (sockets("127.0.0.1:0", 1), sockets("127.0.0.1:0", 1));
     let rules = Arc::new(rules);
     let (entry, thread) = relay(far[0].local_addr(), &rules);
-    // The receiver knows no address: it answers whoever proves to be the sender.
+    // The receiver knows no address: it answers the peer that authenticates as the sender.
     let ends = join(near, far, vec![vec![]], vec![vec![entry]], "native");
     ends.tx.assign(range(0, size));
     until(&ends.told, |e| is(e, &Event::Idle));

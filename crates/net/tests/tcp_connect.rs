@@ -8,7 +8,7 @@ use packtrain_units::{ByteCount, Duration};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// An address at which nothing answers: its queue of connections is full.
+/// An address that never answers, because its accept queue is full.
 struct Silent {
     addr: SocketAddr,
     _listener: socket2::Socket,
@@ -97,7 +97,7 @@ async fn names_and_bracketed_addresses_connect() {
 
 #[tokio::test]
 async fn a_range_of_ports_is_used_in_order() {
-    // A free pair of ports: taken by the system, then given back.
+    // Finds a free pair of ports by binding and closing them.
     let (first, second) = loop {
         let probe = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port();
         if probe < u16::MAX && TcpListener::bind((HERE, probe + 1)).is_ok() {

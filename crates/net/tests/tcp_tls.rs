@@ -1,4 +1,4 @@
-//! TLS with mutual raw keys: who is let in, and who is not.
+//! TLS with mutual raw public keys: which keys are accepted.
 
 use parking_lot::Mutex;
 use std::io;
@@ -30,9 +30,9 @@ async fn pair() -> (TcpStream, TcpStream) {
 
 type Ends = (io::Result<client::TlsStream<TcpStream>>, io::Result<server::TlsStream<TcpStream>>);
 
-/// Both ends of a handshake. A TLS 1.3 client is done before the server has seen its key, so it
-/// also waits for a byte from there. It sends none itself: a server that closes with bytes unread
-/// resets the connection, and the reset may overtake its reason.
+/// Both ends of a handshake. A TLS 1.3 client finishes before the server has checked its key, so
+/// the client also waits for a byte of the server. It sends none itself: a server that closes with
+/// unread bytes resets the connection, and the reset may overtake its reason.
 async fn shake(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Ends {
     let (c, s) = pair().await;
     let client = async {
@@ -107,7 +107,7 @@ async fn a_client_that_is_not_known_is_refused() {
 
 #[tokio::test]
 async fn a_public_key_without_its_private_half_is_refused() {
-    // Someone shows the known key and signs with another.
+    // The peer presents the known key, and signs with another.
     let (a, b, thief) = (key(1), key(2), key(3));
     let client = tls::pinned_client_config(&thief, b.public()).unwrap();
     let mut stolen = (*client).clone();
@@ -128,9 +128,9 @@ async fn a_public_key_without_its_private_half_is_refused() {
 async fn trust_on_first_use_sees_the_key() {
     let (a, b) = (key(1), key(2));
     let seen = Arc::new(Mutex::new(None));
-    let keep = Arc::clone(&seen);
+    let lend_block = Arc::clone(&seen);
     let decide: Decide = Arc::new(move |shown| {
-        *keep.lock() = Some(*shown);
+        *lend_block.lock() = Some(*shown);
         true
     });
     let client = tls::client_config(&a, decide).unwrap();

@@ -1,4 +1,4 @@
-//! The UDP socket against the real kernel, over loopback.
+//! The UDP socket on the real kernel, over loopback.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -19,7 +19,7 @@ fn wait(socket: &UdpSocket) {
     assert_eq!(poll(&mut fds, Some(&limit)).unwrap(), 1, "nothing came within ten seconds");
 }
 
-/// Every datagram that comes until `count` are here.
+/// Receives datagrams until `count` have arrived.
 fn collect(socket: &mut UdpSocket, count: usize) -> Vec<(SocketAddr, Option<Ecn>, Vec<u8>)> {
     let mut slab = RecvSlab::new();
     let mut out = Vec::new();
@@ -95,12 +95,12 @@ fn drops_for_want_of_buffer_are_counted() {
     assert_eq!(rx.drops().0, 0);
     let batch = datagrams(44, 1_472, 1_472);
     for _ in 0..1_000 {
-        // The sender's own buffer never fills on loopback: arrivals that find no room vanish.
+        // The sender's buffer never fills on loopback: datagrams are dropped at the receiver.
         let _ = tx.send(rx.local_addr(), &batch, 1_472, None);
     }
     let total = rx.drops().0;
     assert!(total > 0, "44,000 datagrams cannot all have waited");
-    // Drain; the next arrival carries the counter along.
+    // Empties the queue; the next datagram carries the counter.
     let mut slab = RecvSlab::new();
     let mut got = 0;
     while rx.recv(&mut slab).unwrap() > 0 {
@@ -110,7 +110,7 @@ fn drops_for_want_of_buffer_are_counted() {
     collect(&mut rx, 1);
     assert_eq!(rx.seen_drops().0, total);
     if rx.offloads().coalescing {
-        // Kernels count a batch that is dropped whole as one, or by its datagrams.
+        // Kernels count a dropped batch as one, or by its datagrams.
         assert!(got + total as usize * 44 >= 44_000, "each batch arrived or was counted");
     }
 }
@@ -120,7 +120,7 @@ fn what_is_too_big_is_said() {
     let (mut tx, rx) = pair("127.0.0.1:0", "127.0.0.1:0");
     let huge = vec![0; 65_520];
     assert!(matches!(tx.send(rx.local_addr(), &huge, huge.len(), None), Err(SendError::TooBig)));
-    // The wrong family is refused, not fatal.
+    // An address of the wrong family is refused, and the socket stays usable.
     let elsewhere = "[2001:db8::1]:9".parse().unwrap();
     assert!(matches!(tx.send(elsewhere, b"x", 1, None), Err(SendError::Refused(_))));
     assert_eq!(tx.send(rx.local_addr(), b"x", 1, None).unwrap(), 1);
@@ -128,7 +128,7 @@ fn what_is_too_big_is_said() {
 
 #[test]
 fn ports_come_from_the_range_until_it_is_used_up() {
-    // A free stretch is found by asking for one port and trying those after it.
+    // Finds free consecutive ports by binding one port and trying those after it.
     let probe = UdpSocket::bind((LOCAL, 0).into()).unwrap();
     let first = probe.local_addr().port().min(65_000);
     let range = PortRange::new(first, first + 20).unwrap();

@@ -1,4 +1,4 @@
-//! The grid that the offset space is cut in, and the names of entries.
+//! The grid of the offset space, and the numbers of entries.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 pub(crate) const CHUNK_LEN: u64 = 4 << 20;
 pub(crate) const BLOCK_LEN: u64 = 256 << 10;
 
-/// The digest unit: bytes verified, journalled and fetched again together.
+/// The unit of digests: bytes that are verified, journalled and requested again together.
 pub const CHUNK: ByteCount = ByteCount(CHUNK_LEN);
 
-/// The unit a writer hashes as it writes; sixteen make a chunk.
+/// The unit that a writer hashes while it writes; sixteen make a chunk.
 pub const BLOCK: ByteCount = ByteCount(BLOCK_LEN);
 
-/// Where the offset space ends: 2^63, a multiple of [`CHUNK`]. Nothing lies beyond, so that sums
-/// of an offset and a length never wrap.
+/// The end of the offset space: 2^63, a multiple of [`CHUNK`]. No offset is larger, so the sum of
+/// an offset and a length never wraps.
 pub const SPACE_END: Offset = Offset(1 << 63);
 
-/// An entry's place in the manifest, from zero.
+/// An entry's index in the manifest, from zero.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -38,14 +38,14 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A chunk's place in the offset space: its first offset divided by [`CHUNK`].
+/// A chunk's index in the offset space: its first offset divided by [`CHUNK`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct ChunkIndex(pub u64);
 
 impl ChunkIndex {
-    /// The chunk that `offset` lies in.
+    /// The chunk that contains `offset`.
     pub const fn of(offset: Offset) -> Self {
         Self(offset.0 / CHUNK_LEN)
     }
@@ -67,8 +67,8 @@ impl ChunkIndex {
         Self(self.0.saturating_add(1))
     }
 
-    /// The chunks that `range` touches, ascending; none if it is empty. Clip a peer's range to the
-    /// layout before walking through its chunks.
+    /// The chunks that `range` overlaps, ascending; none if it is empty. Clip a peer's range to the
+    /// layout before iterating over its chunks.
     pub fn covering(range: &Range<Offset>) -> impl Iterator<Item = Self> + use<> {
         let end = if range.start < range.end { (range.end.0 - 1) / CHUNK_LEN + 1 } else { 0 };
         (range.start.0 / CHUNK_LEN..end).map(Self)

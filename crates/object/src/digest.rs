@@ -1,10 +1,10 @@
-//! Digests of pieces that add up to the digest of the file.
+//! Digests of pieces that combine to the digest of the file.
 //!
 //! BLAKE3 is a binary tree over 1 KiB leaves whose left subtrees are complete (BLAKE3 paper,
 //! section 2.1). Chunks and blocks are powers of two, so each full one is a subtree of its
-//! file's tree and its chaining value can be computed alone, given where in the file it lies.
-//! Only the root of the tree is hashed differently: a piece that is the whole file has the
-//! file's own digest, any other the non-root chaining value of its subtree.
+//! file's tree and its chaining value can be computed alone, given its position in the file. Only
+//! the root of the tree is hashed differently: a piece that is the whole file has the file's own
+//! digest, any other piece the non-root chaining value of its subtree.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,18 +24,18 @@ pub use file::FileHasher;
 pub struct Digest(pub [u8; 32]);
 
 /// The digest of one piece of a file: its bytes start at `file_offset` (a multiple of
-/// [`crate::CHUNK`]) and are at most one chunk. `whole` says that they are the entire file, as
-/// [`crate::Piece::whole`] has it.
+/// [`crate::CHUNK`]) and are at most one chunk. `whole` means that they are the entire file, as in
+/// [`crate::Piece::whole`].
 ///
 /// # Panics
-/// If the offset is not on the grid or there is more than a chunk: both are the layout's to know.
+/// If the offset is not on the grid or there is more than a chunk; the layout guarantees both.
 pub fn piece(file_offset: u64, whole: bool, bytes: &[u8]) -> Digest {
     assert!(file_offset.is_multiple_of(CHUNK_LEN) && bytes.len() as u64 <= CHUNK_LEN);
     if whole { root_of(bytes) } else { subtree(file_offset, bytes) }
 }
 
 /// The chaining value of one block: at most [`crate::BLOCK`] bytes at a multiple of it. For the
-/// only block of a whole file it is [`only_block`] that is wanted.
+/// only block of a whole file use [`only_block`].
 ///
 /// # Panics
 /// If the offset is not on the grid or there is more than a block.
@@ -44,14 +44,14 @@ pub fn block(file_offset: u64, bytes: &[u8]) -> Digest {
     subtree(file_offset, bytes)
 }
 
-/// What stands for a block's digest in [`piece_from_blocks`] if the block is a whole file.
+/// The digest of a block that is a whole file, for [`piece_from_blocks`].
 pub fn only_block(bytes: &[u8]) -> Digest {
     root_of(bytes)
 }
 
-/// The digest of a piece from those of its blocks, in order. A piece of one block has that
-/// block's digest: made by [`only_block`] if `whole`, else by [`block`]. None if there are not
-/// as many blocks as `piece_len` bytes need.
+/// The digest of a piece from those of its blocks, in order. A piece of one block has that block's
+/// digest: made by [`only_block`] if `whole`, else by [`block`]. `None` if the number of blocks
+/// does not match `piece_len` bytes.
 pub fn piece_from_blocks(whole: bool, blocks: &[Digest], piece_len: u64) -> Option<Digest> {
     if piece_len > CHUNK_LEN || blocks.len() as u64 != piece_len.div_ceil(BLOCK_LEN) {
         return None;
@@ -59,16 +59,16 @@ pub fn piece_from_blocks(whole: bool, blocks: &[Digest], piece_len: u64) -> Opti
     Some(merge(blocks, whole))
 }
 
-/// The digest of a file of `size` bytes (what `b3sum` prints) from those of its pieces, in order.
+/// The digest of a file of `size` bytes (as `b3sum` prints it) from those of its pieces, in order.
 ///
 /// # Panics
-/// If there are not as many digests as `size` bytes need.
+/// If the number of digests does not match `size` bytes.
 pub fn file_root(size: u64, chunks: &[Digest]) -> Digest {
     assert!(chunks.len() as u64 == size.div_ceil(CHUNK_LEN), "one digest a chunk");
     merge(chunks, true)
 }
 
-/// The digest of a file in one go.
+/// The digest of a file in memory.
 pub fn root_of(bytes: &[u8]) -> Digest {
     Digest(*blake3::hash(bytes).as_bytes())
 }
@@ -97,7 +97,7 @@ fn at(file_offset: u64) -> Hasher {
     hasher
 }
 
-/// The subtree's chaining value. No bytes have none; they get the digest of no bytes.
+/// The subtree's chaining value. Zero bytes have none; they get the digest of the empty input.
 fn finish(hasher: &Hasher, len: u64) -> Digest {
     if len == 0 { root_of(&[]) } else { Digest(hasher.finalize_non_root()) }
 }
@@ -106,8 +106,8 @@ fn subtree(file_offset: u64, bytes: &[u8]) -> Digest {
     finish(at(file_offset).update(bytes), bytes.len() as u64)
 }
 
-/// Merges the digests of equal subtrees, of which the last may be short. One digest stands for
-/// itself: it was made as what it is.
+/// Merges the digests of equal subtrees, of which the last may be short. A single digest is
+/// returned unchanged.
 fn merge(parts: &[Digest], root: bool) -> Digest {
     match parts {
         [] => root_of(&[]),

@@ -1,4 +1,4 @@
-//! What a manifest tells of each file, directory and link.
+//! Metadata of each file, directory and link in a manifest.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use crate::path::RelPath;
 pub struct Mtime {
     /// Whole seconds since 1970, negative before.
     pub secs: i64,
-    /// Nanoseconds on top, below 10^9.
+    /// Nanoseconds within the second, below 10^9.
     pub nanos: u32,
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -23,23 +23,23 @@ pub enum EntryKind {
         /// Its size in bytes.
         size: u64,
     },
-    /// Bytes whose number is told when they end; the last entry of its manifest.
+    /// Data of unknown size until its end; the last entry of its manifest.
     Stream,
     /// A directory.
     Directory,
     /// A symbolic link.
     Symlink {
-        /// Where it points, as bytes.
+        /// Its target, as bytes.
         target: Vec<u8>,
     },
 }
 
-/// One line of the manifest.
+/// One entry of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it goes, below the destination.
+    /// Its path below the destination.
     pub path: RelPath,
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// Permission bits, 0o7777 at most, or [`NO_MODE`].
     pub mode: u32,
@@ -51,11 +51,11 @@ pub struct Entry {
     pub gid: u32,
 }
 
-/// Stands in [`Entry::mode`] where the source has no permissions: a pipe, a web server.
+/// Value of [`Entry::mode`] where the source has no permissions: a pipe, a web server.
 pub const NO_MODE: u32 = 0o10000;
 
 impl Entry {
-    /// Permission bits; none where the source has none.
+    /// Permission bits; `None` where the source has none.
     pub const fn permissions(&self) -> Option<u32> {
         match self.mode {
             NO_MODE => None,
@@ -63,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// The file's size in bytes; none for what is not a file or has no known size.
+    /// The file's size in bytes; `None` for other types and unknown sizes.
     pub const fn size(&self) -> Option<u64> {
         match self.kind {
             EntryKind::File { size } => Some(size),

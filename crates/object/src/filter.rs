@@ -1,21 +1,22 @@
-//! Which paths of a tree are moved: rules in rsync's language, the first that matches decides.
+//! Selects the paths of a tree to transfer, with rules in rsync's language: the first rule that
+//! matches decides.
 //!
-//! A rule is `+ PATTERN` (include) or `- PATTERN` (exclude). What no rule matches is included.
-//! A directory that is excluded is not entered, so nothing beneath it is asked about.
+//! A rule is `+ PATTERN` (include) or `- PATTERN` (exclude). A path that no rule matches is
+//! included. An excluded directory is not entered, so the paths below it are not tested.
 //!
-//! - A pattern without a slash and without `**` is matched against the last name of the path;
-//!   any other against the path from the transfer's root, where it may begin at any directory.
-//! - A leading `/` binds it to the root of the transfer.
+//! - A pattern without a slash and without `**` is matched against the last name of the path; any
+//!   other against the path from the transfer's root, and it may match from any directory on.
+//! - A leading `/` anchors it at the root of the transfer.
 //! - A trailing `/` makes it match directories only.
 //! - `*` matches any bytes but a slash, `**` any bytes, `?` one byte but a slash, `[...]` one byte
-//!   of a class; `\` takes the next byte as it is, in a pattern with one of these.
+//!   of a class; `\` quotes the next byte, in a pattern with one of these.
 //! - `dir/***` matches `dir` itself and everything in it.
 
 mod pattern;
 
 use pattern::Pattern;
 
-/// Why a filter rule cannot be used.
+/// Why a filter rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// It is neither an include nor an exclude rule.
@@ -27,7 +28,7 @@ pub enum FilterError {
     /// A `[` has no `]`.
     #[error("pattern `{0}` has a `[` without its `]`; write `\\[` for the character itself")]
     OpenClass(String),
-    /// It is longer than any path can need.
+    /// It is longer than any path can be.
     #[error("a filter pattern is longer than 4096 bytes")]
     TooLong,
 }
@@ -41,7 +42,7 @@ pub struct Filters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     include: bool,
-    /// The rule holds where the pattern does not match.
+    /// The rule applies where the pattern does not match.
     negated: bool,
     text: Vec<u8>,
     pattern: Pattern,
@@ -58,28 +59,28 @@ impl Filters {
         self.rules.is_empty()
     }
 
-    /// Adds what `--exclude` says. As with rsync, a pattern that begins with `+ ` or `- ` is a
+    /// Adds the pattern of `--exclude`. As with rsync, a pattern that begins with `+ ` or `- ` is a
     /// rule of that kind, and `!` alone drops all rules before it.
     ///
     /// # Errors
-    /// A pattern that cannot be used.
+    /// The pattern is invalid.
     pub fn exclude(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
         self.old_style(false, pattern)
     }
 
-    /// Adds what `--include` says, with the same exceptions as [`Filters::exclude`].
+    /// Adds the pattern of `--include`, with the same exceptions as [`Filters::exclude`].
     ///
     /// # Errors
-    /// A pattern that cannot be used.
+    /// The pattern is invalid.
     pub fn include(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
         self.old_style(true, pattern)
     }
 
-    /// Adds what `--filter` says: `+ P`, `- P`, `include P`, `exclude P`, `!` or `clear`. A `!`
-    /// after the sign (`-! P`) turns the match around. `_` does for the space.
+    /// Adds the rule of `--filter`: `+ P`, `- P`, `include P`, `exclude P`, `!` or `clear`. A `!`
+    /// after the sign (`-! P`) negates the match. `_` may replace the space.
     ///
     /// # Errors
-    /// A rule that is not understood: rsync's `merge`, `hide`, `protect` and the like are refused.
+    /// The rule is unknown; rsync's `merge`, `hide`, `protect` and the like are not supported.
     pub fn rule(&mut self, rule: &[u8]) -> Result<(), FilterError> {
         if matches!(rule, b"!" | b"clear") {
             self.rules.clear();
@@ -108,11 +109,12 @@ impl Filters {
         }
     }
 
-    /// Adds a file of rules (`--exclude-from`, `--include-from`), one a line; empty lines and those
-    /// that begin with `#` or `;` say nothing. With `from0` they end with NUL and all of them count.
+    /// Adds a file of rules (`--exclude-from`, `--include-from`), one per line; empty lines and
+    /// those that begin with `#` or `;` are ignored. With `from0` rules end with NUL and all of
+    /// them count.
     ///
     /// # Errors
-    /// The first rule that cannot be used.
+    /// The first invalid rule.
     pub fn file(&mut self, include: bool, text: &[u8], from0: bool) -> Result<(), FilterError> {
         for line in lines(text, from0) {
             if !from0 && matches!(line.first(), Some(b'#' | b';')) {
@@ -123,8 +125,8 @@ impl Filters {
         Ok(())
     }
 
-    /// Whether `path`, relative to the root of the transfer, is left out. Its directories are
-    /// taken to be included.
+    /// Whether `path`, relative to the root of the transfer, is excluded. Assumes that its
+    /// directories are included.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
         if path.is_empty() {
             return false;
@@ -134,8 +136,8 @@ impl Filters {
         rule.is_some_and(|rule| !rule.include)
     }
 
-    /// Whether `path` or a directory above it is left out: for one path by itself, as when deciding
-    /// what may be deleted.
+    /// Whether `path` or a directory above it is excluded: for a single path, as when deciding what
+    /// may be deleted.
     pub fn excludes_within(&self, path: &[u8], is_dir: bool) -> bool {
         if self.rules.is_empty() {
             return false;
@@ -145,7 +147,7 @@ impl Filters {
         parents.into_iter().any(|dir| self.excludes(dir, true)) || self.excludes(path, is_dir)
     }
 
-    /// The rules as text that [`Filters::rule`] takes back, to send to the other end.
+    /// The rules as text for [`Filters::rule`], to send to the other end.
     pub fn to_rules(&self) -> Vec<Vec<u8>> {
         let sign = |rule: &Rule| match (rule.include, rule.negated) {
             (true, false) => &b"+ "[..],
@@ -175,8 +177,8 @@ impl Filters {
     }
 }
 
-/// The names in a file of names (`--files-from`), one a line or NUL-terminated; empty lines say
-/// nothing, and neither do those that begin with `#` or `;` unless `from0`.
+/// The names in a file of names (`--files-from`), one per line or NUL-terminated. Empty lines are
+/// ignored, and so are those that begin with `#` or `;` unless `from0`.
 pub fn names(text: &[u8], from0: bool) -> Vec<Vec<u8>> {
     let counts = |line: &&[u8]| from0 || !matches!(line.first(), Some(b'#' | b';'));
     lines(text, from0).filter(counts).map(<[u8]>::to_vec).collect()

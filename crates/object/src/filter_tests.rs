@@ -9,7 +9,7 @@ fn filters(rules: &[&str]) -> Filters {
     filters
 }
 
-/// Whether `- pattern` leaves the path out; a path that ends with a slash is a directory.
+/// Whether `- pattern` excludes the path; a path that ends with a slash is a directory.
 fn excluded(pattern: &str, path: &str) -> bool {
     let mut filters = Filters::new();
     filters.exclude(pattern.as_bytes()).unwrap();
@@ -155,7 +155,7 @@ fn a_hostile_pattern_takes_no_exponential_time() {
     assert!(!excluded(&pattern, &"a/".repeat(150)));
 }
 
-/// The same meaning written down without care for time.
+/// A simple reference implementation, not optimised.
 fn slow(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [] => text.is_empty(),

@@ -1,13 +1,13 @@
-//! The journal: what of which file is safe at the receiving end, on disk as it becomes so.
+//! The journal: a file on disk at the receiving end that records which data of which file is
+//! durable.
 //!
-//! It is only appended to. Each record is: tag (1 byte), length of the body, the body, and the
-//! first 6 bytes of the BLAKE3 digest of all that. A journal starts with eight magic bytes and
-//! a `Begin` record; each later run appends a further one before anything else: what an earlier
-//! run left unsynced is then not taken for durable. A record that is torn or wrong ends
-//! what is believed: everything before it stands. A chunk takes 45 bytes or so, which is
-//! 11.3 MiB for a file of 1 TiB.
+//! The journal is only appended to. Each record is: tag (1 byte), length of the body, the body, and
+//! the first 6 bytes of the BLAKE3 digest of all that. A journal starts with eight magic bytes and
+//! a `Begin` record. Each later run appends a further `Begin` first: data that an earlier run left
+//! unsynced then does not count as durable. Reading stops at a torn or corrupt record; all records
+//! before it are valid. A chunk takes about 45 bytes, which is 11.3 MiB for a file of 1 TiB.
 //!
-//! Only files larger than one chunk are journalled: a smaller one is either there or it is not.
+//! Only files larger than one chunk are journalled; a smaller file is either complete or absent.
 
 use packtrain_units::ByteCount;
 
@@ -20,13 +20,13 @@ mod state;
 pub use record::{MAX_NOTE, Record, encode};
 pub use state::{ChunkState, FileState, JournalState};
 
-/// The journal format that this build writes, and the newest it reads.
+/// The journal format that this build writes, and the newest that it reads.
 pub const FORMAT: u16 = 1;
 
-/// What a file must have in common with its journalled self for its chunks to count.
+/// The properties that must equal those of the journalled file for its chunks to count.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// Where it goes, below the destination.
+    /// Its path below the destination.
     pub path: RelPath,
     /// Its size in bytes.
     pub size: u64,
@@ -34,10 +34,10 @@ pub struct FileKey {
     pub mtime: Mtime,
 }
 
-/// Why a journal is of no use.
+/// Why a journal cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// It does not start as a journal does: this is somebody's file, leave it alone.
+    /// It does not start like a journal: the file belongs to someone else and must not be changed.
     #[error("this file is not a packtrain journal")]
     Foreign,
     /// A newer program wrote it.
@@ -45,26 +45,26 @@ pub enum JournalError {
     Newer(u16),
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// What is known of each file.
+    /// The state of each file.
     pub state: JournalState,
-    /// How many bytes of the journal were good: cut it there before appending.
+    /// Number of valid bytes: truncate the journal to this length before appending.
     pub valid_len: u64,
-    /// Whether anything followed the good bytes.
+    /// Whether anything followed the valid bytes.
     pub torn: bool,
 }
 
 impl Replay {
-    /// How many bytes of the journal were good.
+    /// Number of valid bytes.
     pub const fn valid(&self) -> ByteCount {
         ByteCount(self.valid_len)
     }
 }
 
-/// Reads a journal. No bytes are an empty journal; a torn or wrong record ends the reading and
-/// is no error. Memory is in proportion to the journal's length.
+/// Reads a journal. An empty input is an empty journal; a torn or corrupt record ends the reading
+/// and is no error. Memory is proportional to the journal's length.
 pub fn replay(bytes: &[u8]) -> Result<Replay, JournalError> {
     let head = &bytes[..bytes.len().min(record::MAGIC.len())];
     if !record::MAGIC.starts_with(head) {
@@ -73,7 +73,7 @@ pub fn replay(bytes: &[u8]) -> Result<Replay, JournalError> {
     let mut state = JournalState::default();
     let mut rest = bytes;
     while let Some((record, after)) = record::next(rest) {
-        // Nothing comes before the first `Begin`.
+        // The first record must be `Begin`.
         if rest.len() == bytes.len() && !matches!(record, Record::Begin { .. }) {
             break;
         }

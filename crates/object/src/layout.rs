@@ -1,10 +1,10 @@
-//! Which file's byte lies at which offset: a pure function of the manifest, the same at both
-//! ends without a word about it.
+//! The mapping between bytes of files and offsets: a pure function of the manifest, so both ends
+//! compute the same layout without exchanging it.
 //!
-//! A file of a chunk or more starts on a chunk boundary, and so does what follows it. Smaller
-//! files are packed one after another; one that does not fit in the rest of the chunk starts
-//! the next. So a chunk belongs to one big file or to whole small ones. A stream starts on a
-//! boundary, is last, and takes the rest of the space until its end is known.
+//! A file of a chunk or more starts on a chunk boundary, and so does the file after it. Smaller
+//! files are packed one after another; one that does not fit in the rest of the chunk starts the
+//! next. A chunk therefore belongs to one big file or to whole small ones. A stream starts on a
+//! boundary, is last, and occupies the rest of the space until its end is known.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,25 +17,25 @@ use crate::entry::EntryKind;
 /// The part of one entry that lies in one chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// Whose bytes.
+    /// The file that the bytes belong to.
     pub entry: EntryId,
-    /// Where in the file they start, in bytes; a multiple of [`crate::CHUNK`].
+    /// Their position in the file, in bytes; a multiple of [`crate::CHUNK`].
     pub file_offset: u64,
-    /// Where in the object they lie.
+    /// Their position in the object.
     pub range: Range<Offset>,
-    /// Whether they are the entire file, and their digest therefore the file's. Never so for a
+    /// Whether they are the entire file, so that their digest is the file's. Never true for a
     /// stream: the digest of its first chunk must not depend on when its end became known.
     pub whole: bool,
 }
 
 impl Piece {
-    /// How many bytes it has: at least one, at most [`crate::CHUNK`].
+    /// Its number of bytes: at least one, at most [`crate::CHUNK`].
     pub const fn size(&self) -> ByteCount {
         self.range.end.since(self.range.start)
     }
 }
 
-/// Why an entry has no place.
+/// Why an entry cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The sizes add up to more than the offset space.
@@ -57,16 +57,16 @@ pub enum LayoutError {
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     placed: VecDeque<Placed>,
-    /// Sizes of the entries whose `len` says [`BIG`], by entry.
+    /// Sizes of the entries whose `len` is [`BIG`], by entry.
     big: VecDeque<(EntryId, u64)>,
-    /// Where the next small file would start.
+    /// The position of the next small file.
     cursor: u64,
     last: Option<EntryId>,
     stream: Option<EntryId>,
     open: bool,
 }
 
-/// `len` of an entry whose size is in the other table.
+/// Value of `len` for an entry whose size is in the other table.
 const BIG: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -82,14 +82,14 @@ impl Layout {
         Self::default()
     }
 
-    /// Places the next entry; none for what has no bytes (directory, link, empty file) and for
-    /// what [`Layout::try_push`] refuses.
+    /// Places the next entry; `None` for an entry without bytes (directory, link, empty file) and
+    /// for one that [`Layout::try_push`] refuses.
     pub fn push(&mut self, id: EntryId, kind: &EntryKind) -> Option<Range<Offset>> {
         self.try_push(id, kind).ok().flatten()
     }
 
-    /// Places the next entry; none for what has no bytes. An error leaves the layout as it was;
-    /// both ends meet it at the same entry.
+    /// Places the next entry; `None` for one without bytes. An error leaves the layout unchanged;
+    /// it occurs at the same entry at both ends.
     pub fn try_push(
         &mut self,
         id: EntryId,
@@ -132,7 +132,7 @@ impl Layout {
         Ok(Some(Offset(start)..Offset(end)))
     }
 
-    /// Where an entry lies; none if it has no bytes, is unknown or forgotten.
+    /// The range of an entry; `None` if it has no bytes, is unknown or forgotten.
     pub fn range_of(&self, id: EntryId) -> Option<Range<Offset>> {
         let at = self.placed.partition_point(|p| p.id < id);
         let placed = self.placed.get(at).filter(|p| p.id == id)?;
@@ -151,19 +151,19 @@ impl Layout {
             .collect()
     }
 
-    /// The piece that holds the byte at `offset`; none in a gap.
+    /// The piece that contains the byte at `offset`; `None` in a gap.
     pub fn piece_at(&self, offset: Offset) -> Option<Piece> {
         let after = self.placed.partition_point(|p| p.start <= offset.0);
         let placed = self.placed.get(after.checked_sub(1)?)?;
         self.piece(placed, &ChunkIndex::of(offset).range()).filter(|p| p.range.contains(&offset))
     }
 
-    /// Where the last byte placed so far ends; the end of the space while a stream is open.
+    /// The end of the last byte placed so far; the end of the space while a stream is open.
     pub fn end(&self) -> Offset {
         self.placed.back().map_or(Offset(self.cursor), |p| self.extent(p).end)
     }
 
-    /// Tells how many bytes the stream had. Its pieces shrink accordingly.
+    /// Sets the size of the stream. Its pieces shrink accordingly.
     pub fn end_stream(&mut self, id: EntryId, size: u64) -> Result<(), LayoutError> {
         let Some(placed) = self.placed.back().copied() else { return Err(LayoutError::NotAStream) };
         if self.stream != Some(id) || placed.id != id || !self.open {
@@ -185,11 +185,11 @@ impl Layout {
         self.open
     }
 
-    /// Forgets entries that end at or before the start of `chunk`, to keep memory small.
+    /// Drops entries that end at or before the start of `chunk`, to limit memory.
     pub fn forget_below(&mut self, chunk: ChunkIndex) {
         let floor = chunk.start();
         let keep = self.placed.partition_point(|p| self.extent(p).end <= floor);
-        // The last entry stays: it says where the object ends.
+        // The last entry stays, because it determines the end of the object.
         let keep = keep.min(self.placed.len().saturating_sub(1));
         self.placed.drain(..keep);
         let first = self.placed.front().map_or(EntryId(0), |p| p.id);

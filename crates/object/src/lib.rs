@@ -1,11 +1,11 @@
-//! One transfer as one object: what both ends must agree on, without any I/O.
+//! The object of a transfer: the data structures that both ends must agree on, without I/O.
 //!
-//! Files are laid in one offset space ([`Layout`]) in the order of the [`manifest`], a stream of
-//! bounded segments. The space is cut in chunks of [`CHUNK`] bytes; a chunk belongs to one big
-//! file or to a run of small ones, and the part of a file in one chunk is a [`Piece`]. A piece's
-//! [`Digest`] is its BLAKE3 subtree, so the digests of a file's pieces give the digest that
-//! `b3sum` prints. What is safe at the receiving end is kept in a [`journal`] by file, not by
-//! offset, so that a tree which changed between two runs keeps what did not change.
+//! Files are laid out in one offset space ([`Layout`]) in the order of the [`manifest`], a stream
+//! of bounded segments. The space is divided into chunks of [`CHUNK`] bytes. A chunk belongs to one
+//! big file or to a run of small ones, and the part of a file in one chunk is a [`Piece`]. A
+//! piece's [`Digest`] is its BLAKE3 subtree, so the digests of a file's pieces give the digest that
+//! `b3sum` prints. The [`journal`] records durable data per file, not per offset, so that unchanged
+//! files of a tree that changed between two runs remain valid.
 //!
 //! ```
 //! use packtrain_object::{CHUNK, ChunkIndex, EntryId, EntryKind, Layout, digest};

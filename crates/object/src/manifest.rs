@@ -1,34 +1,34 @@
 //! The manifest on the wire: a stream of segments, each a run of entries.
 //!
-//! A segment is: version (1 byte), id of the first entry, number of entries, and the entries.
-//! An entry is: bytes of the path shared with the entry before, the rest of the path (length
-//! and bytes), a head byte (kind in the low two bits; flags: same mode, same owner, same second
-//! as the entry before), then what the head does not say: mode, owner and group, seconds (as a
-//! difference), nanoseconds, and for a file its size, for a link its target. Numbers are LEB128
-//! with one spelling each; the entry before the first is all zeros with an empty path.
+//! A segment is: version (1 byte), id of the first entry, number of entries, and the entries. An
+//! entry is: length of the path prefix shared with the previous entry, the rest of the path (length
+//! and bytes), a head byte (kind in the low two bits; flags: same mode, same owner, same second as
+//! the previous entry), then the fields that the head does not cover: mode, owner and group,
+//! seconds (as a difference), nanoseconds, and for a file its size, for a link its target. Numbers
+//! are LEB128 in their shortest form. The entry before the first is all zeros with an empty path.
 
 use crate::chunk::EntryId;
 use crate::entry::{Entry, EntryKind, Mtime, NO_MODE};
 use crate::path::{MAX_PATH, PathError, RelPath};
 use crate::wire::{Reader, put_bytes, put_int, put_uint};
 
-/// The longest segment in bytes.
+/// Maximum length of a segment in bytes.
 pub const MAX_SEGMENT_BYTES: usize = 512 << 10;
-/// The most entries in a segment.
+/// Maximum entries of a segment.
 pub const MAX_SEGMENT_ENTRIES: usize = 4096;
-/// The most bytes that the paths of a segment may have when they are written out in full: front
-/// coding must not let a peer make us hold many times what it sent.
+/// Maximum total length of a segment's paths when expanded: front coding must not let a peer make
+/// the receiver hold many times the bytes it sent.
 pub const MAX_SEGMENT_PATHS: usize = 4 << 20;
 
 /// The version of the segments that this build reads and writes.
 const VERSION: u8 = 1;
-/// The longest target of a symbolic link (Linux `PATH_MAX`).
+/// Maximum length of a symbolic link's target (Linux `PATH_MAX`).
 const MAX_TARGET: usize = 4096;
-/// The largest file: what a signed 64-bit file offset can say.
+/// Maximum size of a file: the range of a signed 64-bit file offset.
 const MAX_SIZE: u64 = i64::MAX as u64;
-/// Head byte and numbers of one entry at their longest.
+/// Maximum bytes of the head byte and the numbers of one entry.
 const MAX_FIXED: usize = 64;
-/// Version, first id and count at their longest.
+/// Maximum bytes of version, first id and count.
 const MAX_HEADER: usize = 16;
 
 const KIND: u8 = 0b0000_0011;
@@ -39,28 +39,28 @@ const SAME_SECOND: u8 = 0b0001_0000;
 /// Why a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It has more bytes, entries or path bytes than a segment may have.
+    /// It has more bytes, entries or path bytes than allowed.
     #[error("a manifest segment is too large")]
     TooLarge,
-    /// It is of a version that this build does not read.
+    /// Its version is unknown to this build.
     #[error("a manifest segment has version {0}, this build reads version {VERSION}")]
     Version(u8),
-    /// It ends early or a number is not in the form that a writer gives it.
+    /// It ends early, or a number is not in its shortest form.
     #[error("a manifest segment is cut short or malformed")]
     Malformed,
     /// Bytes follow the last entry.
     #[error("bytes follow the end of a manifest segment")]
     Trailing,
-    /// A path that may not be used.
+    /// An invalid path.
     #[error("in a manifest segment: {0}")]
     Path(#[from] PathError),
-    /// A size, mode, time, target or flag out of its range.
+    /// A size, mode, time, target or flag is out of range.
     #[error("in a manifest segment: {0} is out of range")]
     Field(&'static str),
 }
 
-/// One segment: `entries`, of which the first has the id `first`. Use [`fitting`] to know how
-/// many entries a segment takes; more than that makes bytes that [`decode_segment`] refuses.
+/// One segment with `entries`, of which the first has the id `first`. [`fitting`] returns how many
+/// entries a segment takes; [`decode_segment`] refuses a segment with more.
 pub fn encode_segment(first: EntryId, entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(MAX_HEADER + entries.len() * 32);
     out.push(VERSION);
@@ -74,7 +74,7 @@ pub fn encode_segment(first: EntryId, entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// How many of `entries`, from the first, a segment takes; at least one if there is one.
+/// How many of `entries`, from the first, fit in a segment; at least one if there is one.
 pub fn fitting(entries: &[Entry]) -> usize {
     let (mut bytes, mut paths) = (MAX_HEADER, 0);
     let mut fit = 0;
@@ -89,8 +89,8 @@ pub fn fitting(entries: &[Entry]) -> usize {
     fit.max(usize::from(!entries.is_empty()))
 }
 
-/// Whether [`decode_segment`] at the other end takes this entry: link target, size and numbers
-/// are in their ranges. A walk asks before it hands out an entry.
+/// Checks that [`decode_segment`] at the other end accepts this entry: link target, size and
+/// numbers are in range. A walk checks each entry before it sends it.
 pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
     if entry.path.is_root() && entry.kind != EntryKind::Directory {
         return Err(ManifestError::Path(PathError::Empty));
@@ -149,7 +149,7 @@ pub fn decode_segment(bytes: &[u8]) -> Result<(EntryId, Vec<Entry>), ManifestErr
     if reader.is_empty() { Ok((EntryId(first), entries)) } else { Err(ManifestError::Trailing) }
 }
 
-/// What an entry may refer to in the one before it.
+/// The fields of the previous entry that an entry may refer to.
 #[derive(Default)]
 struct Before {
     path: Vec<u8>,
@@ -168,7 +168,7 @@ impl Before {
     }
 }
 
-/// An upper bound of an entry's bytes in a segment.
+/// An upper bound of an entry's encoded bytes.
 fn longest(entry: &Entry) -> usize {
     let target = match &entry.kind {
         EntryKind::Symlink { target } => target.len(),

@@ -1,26 +1,26 @@
-//! Paths below the destination: bytes, checked once, safe to join ever after.
+//! Paths below the destination, as bytes: checked once at construction, then safe to join.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest component in bytes (Linux `NAME_MAX`).
+/// Maximum length of a component in bytes (Linux `NAME_MAX`).
 const MAX_COMPONENT: usize = 255;
-/// The longest path in bytes (Linux `PATH_MAX`).
+/// Maximum length of a path in bytes (Linux `PATH_MAX`).
 pub(crate) const MAX_PATH: usize = 4096;
 
-/// A relative path that stays below where it starts: no empty, `.` or `..` component, no NUL,
-/// components of at most 255 bytes, 4096 bytes in all. Names are bytes, not text.
+/// A relative path that cannot leave its root: no empty, `.` or `..` component, no NUL, components
+/// of at most 255 bytes, 4096 bytes in total. Names are bytes, not text.
 ///
 /// The empty path is the root itself: the destination directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct RelPath(Vec<u8>);
 
-/// Why bytes are not a path that may be used.
+/// Why bytes are not a valid path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing at all; the root is spelled [`RelPath::root`].
+    /// It is empty; use [`RelPath::root`] for the root.
     #[error("a path is empty")]
     Empty,
     /// It starts with a slash.
@@ -78,7 +78,7 @@ impl RelPath {
         self.0.rsplit(|&b| b == b'/').next().unwrap_or_default()
     }
 
-    /// The directory this lies in; none for the root.
+    /// The directory that contains it; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -87,7 +87,7 @@ impl RelPath {
         Some(Self(self.0[..cut].to_vec()))
     }
 
-    /// The names on the way from the root; none for the root itself.
+    /// The components from the root on; none for the root itself.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&b| b == b'/').filter(|c| !c.is_empty())
     }
@@ -129,7 +129,7 @@ fn check(bytes: &[u8]) -> Result<(), PathError> {
 
 impl TryFrom<Vec<u8>> for RelPath {
     type Error = PathError;
-    /// As [`RelPath::new`], but no bytes are the root: what a serialised path means.
+    /// As [`RelPath::new`], but empty bytes are the root, as in the serialised form.
     fn try_from(bytes: Vec<u8>) -> Result<Self, PathError> {
         if bytes.is_empty() { Ok(Self::root()) } else { Self::new(bytes) }
     }
@@ -148,7 +148,7 @@ impl AsRef<[u8]> for RelPath {
 }
 
 impl fmt::Display for RelPath {
-    /// For people: control and non-ASCII bytes that are not UTF-8 are escaped.
+    /// For people: control characters and bytes that are not UTF-8 are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
             return f.write_str(".");

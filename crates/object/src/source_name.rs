@@ -1,19 +1,19 @@
-//! What a source that the user named is called at the destination.
+//! The name at the destination of a source given by the user.
 
 use serde::{Deserialize, Serialize};
 
 /// The name of a source at the destination. As with rsync, `dir` is copied under its own name and
-/// `dir/` stands for what is in it.
+/// `dir/` means its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SourceName {
     /// The source's contents, directly in the destination: `dir/`, `dir/.`, `.`, `..`, `/`.
     Contents,
-    /// One entry of this name and, if it is a directory, what is below it.
+    /// One entry with this name and, if it is a directory, everything below it.
     Named(Vec<u8>),
 }
 
 impl SourceName {
-    /// About how many bytes it takes on the wire.
+    /// Its approximate size on the wire, in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no name is empty on the wire")]
     pub fn len(&self) -> usize {
         match self {
@@ -22,7 +22,7 @@ impl SourceName {
         }
     }
 
-    /// The name of the source that the user wrote as `path`.
+    /// The name of a source given as `path`.
     pub fn of(path: &[u8]) -> Self {
         match path.rsplit(|&b| b == b'/').next().unwrap_or_default() {
             b"" | b"." | b".." => Self::Contents,

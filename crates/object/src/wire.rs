@@ -1,4 +1,4 @@
-//! Bounded reading and writing of the few shapes that the manifest and the journal use.
+//! Bounded reading and writing of the primitive encodings of manifest and journal.
 
 /// Appends `value` as LEB128: seven bits a byte, low ones first.
 pub(crate) fn put_uint(mut value: u64, out: &mut Vec<u8>) {
@@ -9,7 +9,7 @@ pub(crate) fn put_uint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Appends a signed number, folded so that small ones of either sign are short.
+/// Appends a signed number, zigzag-encoded so that small values of either sign are short.
 pub(crate) fn put_int(value: i64, out: &mut Vec<u8>) {
     put_uint(((value << 1) ^ (value >> 63)) as u64, out);
 }
@@ -20,8 +20,8 @@ pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// What is left to read. Every method gives none when the bytes run out or are not in the one
-/// form that the writer gives them; nothing is copied or allocated.
+/// The unread bytes. Every method returns `None` when the bytes run out or are not in the form that
+/// the writer produces; nothing is copied or allocated.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
-                // A number has one spelling: no zero byte at its end.
+                // Numbers are in their shortest form: no zero byte at the end.
                 return (byte != 0 || shift == 0).then_some(value);
             }
         }

@@ -1,5 +1,5 @@
-//! Both ends of a transfer, as far as the object goes: a tree becomes a manifest, the other end
-//! lays it out by itself, pieces move in any order, the journal remembers, digests agree.
+//! Both ends of a transfer at the level of the object: a tree becomes a manifest, the other end
+//! computes the same layout, pieces arrive in any order, the journal records them, digests agree.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn contents(id: EntryId, size: u64) -> Vec<u8> {
     words.take(size as usize).collect()
 }
 
-/// Lays out what segments say; the entries come back with it.
+/// The layout of segments, with their entries.
 fn lay_out(segments: &[Vec<u8>]) -> (Layout, Vec<Entry>) {
     let (mut layout, mut all) = (Layout::new(), Vec::new());
     for segment in segments {
@@ -139,7 +139,7 @@ fn key(entry: &Entry) -> FileKey {
     FileKey { path: entry.path.clone(), size: entry.size().unwrap_or(0), mtime: entry.mtime }
 }
 
-/// The journalled digests of each big file give what `b3sum` prints.
+/// The journalled digests of each big file give the digest that `b3sum` prints.
 fn check_roots(
     entries: &[Entry],
     data: &BTreeMap<EntryId, Vec<u8>>,

@@ -1,9 +1,9 @@
-//! The source of entropy: the operating system's, through the cryptographic library.
+//! Entropy of the operating system, through the cryptographic library.
 
-/// Fills `N` bytes with entropy fit for keys.
+/// Fills `N` bytes with entropy that is suitable for keys.
 ///
 /// # Panics
-/// When the operating system gives no entropy, which leaves nothing safe to do.
+/// If the operating system gives no entropy, because nothing is safe then.
 #[allow(clippy::disallowed_methods)]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut out = [0; N];
@@ -11,7 +11,7 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     out
 }
 
-/// A seed for the generators that are not for keys.
+/// A seed for generators that are not used for keys.
 pub fn seed() -> u64 {
     u64::from_le_bytes(bytes())
 }

@@ -1,6 +1,6 @@
-//! What this machine gives besides disk and network: the clock, entropy, and how programs and
-//! threads are started, woken and put to sleep. The one place that reads a clock or asks for
-//! entropy; everything else is given `now` and seeds.
+//! Services of the operating system other than disk and network: the clock, entropy, starting
+//! programs and threads, sleeping and waking. Only this crate reads a clock or entropy; other
+//! crates receive `now` and seeds.
 
 pub mod clock;
 pub mod entropy;

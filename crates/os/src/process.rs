@@ -1,4 +1,4 @@
-//! Programs that we start.
+//! Programs that packtrain starts.
 
 #[allow(unsafe_code)]
 mod sys;
@@ -14,8 +14,8 @@ pub enum TerminalSignal {
     HangUp,
 }
 
-/// Makes `command` start its program with these signals ignored. The setting survives `exec`, and
-/// programs that check it (OpenSSH does) leave the signals ignored.
+/// Makes `command` start its program with these signals ignored. The setting survives `exec`.
+/// Programs that check it, as OpenSSH does, leave the signals ignored.
 pub fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {
     sys::ignore_in_child(command, signals);
 }

@@ -1,8 +1,8 @@
-//! The parts of a network thread, for whoever drives an engine over sockets: [`Bed`] sleeps
-//! precisely until something happens, [`Waker`] ends that sleep from other threads at no cost
-//! when there is none.
+//! Parts of a network thread that drives an engine over sockets. [`ThreadSleep`] sleeps until an
+//! event, precisely. [`Waker`] ends that sleep from other threads; without a sleep it makes no
+//! system call.
 //!
-//! The flows of `packtrain-net` are built of them, and so are the ports of `packtrain-socket`.
+//! The flows of `packtrain-net` and the ports of `packtrain-socket` use them.
 
 mod sleep;
 #[cfg(target_os = "linux")]
@@ -12,8 +12,8 @@ mod wake;
 
 use packtrain_units::Duration;
 
-pub use sleep::{Bed, SOCKETS};
-pub use wake::{Sleeper, Waker, pair};
+pub use sleep::{SOCKETS, ThreadSleep};
+pub use wake::{WakeReceiver, Waker, pair};
 
 /// Processor time used by the calling thread.
 pub fn cpu() -> Duration {

@@ -1,4 +1,4 @@
-//! The flows of a test: bytes from a pattern in memory, thrown away where they arrive.
+//! The flows of a test: the sender repeats a pattern from memory, the receiver discards it.
 
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -21,33 +21,33 @@ use packtrain_runtime::transports::{TransportConfig, causes, udp};
 use packtrain_service::ceilings::HeldBy;
 use packtrain_service::{LossCause, TransportChoice};
 
-/// Bytes that every flow may take without end.
+/// Length of the range that every flow gets, practically unlimited.
 const ENDLESS: u64 = 1 << 60;
-/// The pattern sent over and over; longer than any cache line, short enough to stay in cache.
+/// Size of the pattern in bytes, small enough for the cache.
 const PATTERN: usize = 1 << 16;
-/// What the receiver says it has room for: nothing stays.
-const ROOM: ByteCount = ByteCount(256 << 20);
-/// The sender connects first; the receiver tries the other way round a little later.
+/// The free buffer that the receiver announces; it stores nothing.
+const ANNOUNCED_BUFFER: ByteCount = ByteCount(256 << 20);
+/// The sender connects first; the receiver also tries to connect after this time.
 const HEAD_START: Duration = Duration::from_millis(300);
 
 fn fatal(text: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Fatal, text)
 }
 
-/// The sending end's flows.
+/// The flows of the sending end.
 pub(super) struct Sending {
     plan: TransportConfig,
-    /// What all flows together are held to.
+    /// The rate limit of all flows together.
     limiter: Option<RateLimiter>,
     bound: Vec<(Vec<UdpSocket>, FlowOffer)>,
     flows: Vec<FlowHandle>,
     tcp: Option<PerfTcp>,
-    /// The connections beside the flows, where they have them.
+    /// The feedback channels of the flows, if they have any.
     channels: Option<Channels>,
     parallel: u32,
     share: u64,
     up: Arc<AtomicU64>,
-    /// How many of those connections are up.
+    /// Number of connected feedback channels.
     beside: Arc<AtomicU64>,
     failure: Arc<Mutex<Option<Failure>>>,
 }
@@ -126,7 +126,7 @@ impl Sending {
             let mut handle = udp::start_sender(&self.plan, sockets, keys, peer, pattern, events)
                 .map_err(fatal)?;
             handle.assign(Offset(0)..Offset(self.share));
-            if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+            if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
                 let (count, waker) = (Arc::clone(&self.beside), handle.waker());
                 channels.add(flow.id, beside, move || {
                     count.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Sending {
         all(&self.up) && (self.channels.is_none() || all(&self.beside))
     }
 
-    /// What is missing when they do not come up.
+    /// The reason for the error message if the flows do not connect.
     pub(super) fn missing(&self) -> &'static str {
         let datagrams = self.up.load(Ordering::Relaxed) >= u64::from(self.parallel);
         if datagrams && self.channels.is_some() {
@@ -161,7 +161,7 @@ impl Sending {
         }
     }
 
-    /// What held the rate down, if anything did.
+    /// What limited the rate, if anything did.
     pub(super) fn held(&self) -> Option<HeldBy> {
         self.plan.held_by(self.limiter.as_ref())
     }
@@ -170,7 +170,8 @@ impl Sending {
         self.failure.lock().clone()
     }
 
-    /// Payload bytes sent again, least round trip, congestion windows together.
+    /// Retransmitted payload in bytes, minimum round-trip time, and the sum of the congestion
+    /// windows.
     pub(super) fn state(&self) -> (u64, Option<Duration>, Option<ByteCount>) {
         if let Some(tcp) = &self.tcp {
             return tcp.state();
@@ -182,14 +183,14 @@ impl Sending {
         (again, rtt, cwnd)
     }
 
-    /// Why packets were lost: what was found of the flow that lost most.
+    /// The loss causes of the flow that lost most.
     pub(super) fn losses(&self) -> LossCause {
         let stats = self.flows.iter().map(|flow| flow.stats().flow);
         stats.max_by_key(|flow| flow.lost_packets).map(|flow| causes(&flow)).unwrap_or_default()
     }
 
-    /// Capacity of the path and rate of arrival as feedback measured them: the most of any flow,
-    /// and all together.
+    /// Capacity of the path and arrival rate from the feedback: the highest capacity of a flow, and
+    /// the sum of the arrival rates.
     pub(super) fn estimates(&self) -> (Option<DataRate>, Option<DataRate>) {
         let stats: Vec<_> = self.flows.iter().map(|flow| flow.stats().flow).collect();
         let capacity = stats.iter().filter_map(|s| s.capacity).max();
@@ -207,7 +208,7 @@ impl Sending {
     }
 }
 
-/// The receiving end's flows.
+/// The flows of the receiving end.
 pub(super) struct Receiving {
     plan: TransportConfig,
     limiter: Option<RateLimiter>,
@@ -273,7 +274,7 @@ impl Receiving {
             let mut handle =
                 udp::start_receiver(&self.plan, sockets, keys, peer, count, |_: FlowEvent| {})
                     .map_err(fatal)?;
-            if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+            if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
                 channels.add(flow.id, beside, || {});
             }
             self.flows.push(handle);
@@ -284,7 +285,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What held the rate down, if anything did.
+    /// What limited the rate, if anything did.
     pub(super) fn held(&self) -> Option<HeldBy> {
         self.plan.held_by(self.limiter.as_ref())
     }
@@ -296,7 +297,7 @@ impl Receiving {
     }
 }
 
-/// The connections beside flows, where this plan's have them.
+/// The feedback channels, if the flows of this configuration need them.
 fn channels(plan: &TransportConfig, role: Role) -> Result<Option<Channels>, Failure> {
     let channels = plan.beside().then(|| Channels::listen(plan, role));
     channels.transpose().map_err(|e| fatal(e.to_string()))
@@ -315,7 +316,7 @@ fn offer(
     offer
 }
 
-/// Bytes without end; every offset has its own. None before all that a flow needs is up.
+/// An unlimited payload. It is pending until everything that a flow needs is connected.
 struct Pattern {
     bytes: Vec<u8>,
     go: Arc<AtomicBool>,
@@ -340,12 +341,12 @@ impl Payload for Pattern {
     fn release(&mut self, _: Range<Offset>) {}
 }
 
-/// Counts what arrives, each byte once.
+/// Counts received bytes, each once.
 struct Count {
     bytes: Arc<AtomicU64>,
-    /// Everything below it is here.
+    /// All bytes below this offset have arrived.
     edge: Offset,
-    /// What is here beyond it.
+    /// Ranges that arrived beyond the edge.
     ahead: RangeSet,
 }
 
@@ -354,7 +355,7 @@ impl Count {
         Self { bytes, edge: Offset(0), ahead: RangeSet::new() }
     }
 
-    /// Counts `range`; how many bytes of it are new.
+    /// Adds `range`; returns the number of new bytes.
     fn add(&mut self, range: Range<Offset>) -> u64 {
         let start = range.start.max(self.edge);
         if start >= range.end {
@@ -379,14 +380,14 @@ impl Placement for Count {
         if new == 0 {
             return Placed::Duplicate;
         }
-        // One writer: a load and a store are enough.
+        // There is only one writer, so a load and a store are sufficient.
         let have = self.bytes.load(Ordering::Relaxed);
         self.bytes.store(have + new, Ordering::Relaxed);
         Placed::New
     }
 
     fn room(&self) -> ByteCount {
-        ROOM
+        ANNOUNCED_BUFFER
     }
 }
 

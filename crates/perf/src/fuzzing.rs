@@ -1,18 +1,18 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Bodies of fuzz targets for private parsers of this crate, and their seeds.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body takes any bytes and must return: a panic, a
+//! hang or unbounded memory is a finding.
 
 use crate as perf;
 
-/// A word between the two ends of a perf test: what is read is written and read again the same.
+/// A message of a perf test: what is parsed and written is parsed to the same again.
 pub fn perf_word(data: &[u8]) {
-    let Some(written) = perf::rewrite_word(data) else { return };
+    let Some(written) = perf::rewrite_message(data) else { return };
     assert!(written.len() <= data.len());
-    assert_eq!(perf::rewrite_word(&written), Some(written));
+    assert_eq!(perf::rewrite_message(&written), Some(written));
 }
 
-/// One word of each kind.
+/// Seeds: one message of each kind.
 pub fn perf_word_seeds() -> Vec<Vec<u8>> {
     vec![
         vec![0, 2, 3, 1, 2, 3, 0],

@@ -1,4 +1,5 @@
-//! `perf`: memory to memory over any transport, the way iperf3's users expect it.
+//! `perf`: measurements from memory to memory over any transport, with options like those of
+//! iperf3.
 
 mod flows;
 #[cfg(feature = "fuzzing")]
@@ -29,25 +30,25 @@ use packtrain_service::{
     PerfReporter, RequestError, TransportChoice, history,
 };
 
-/// How often the receiver tells what it has.
-const TOLD: Duration = Duration::from_millis(100);
-/// How long the ends wait for each other's word at the end.
-const LAST_WORD: Duration = Duration::from_secs(10);
+/// How often the receiver reports its counts.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout for the last message of the other end.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the two ends of a test tell each other.
+/// The messages between the two ends of a test.
 #[derive(Serialize, Deserialize)]
 enum PerfMessage {
-    /// How each flow is set up.
+    /// The offers of the flows.
     Offers(Vec<Vec<u8>>),
-    /// Receiver: useful bytes so far, and its processor use.
+    /// Receiver: useful bytes so far, and its processor time.
     Have { bytes: u64, user_ns: u64, system_ns: u64, last: bool },
-    /// Sender: no more will come.
+    /// Sender: no more data follows.
     Over {
         retransmitted: u64,
         rtt_ns: Option<u64>,
         user_ns: u64,
         system_ns: u64,
-        /// What held its rate down, as the sender sees it.
+        /// What limited its rate, according to the sender.
         held: Option<HeldBy>,
     },
 }
@@ -59,79 +60,79 @@ impl PerfMessage {
     }
 }
 
-/// Reads a word and writes it again.
+/// Parses and writes a message, for fuzzing.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn rewrite_word(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn rewrite_message(bytes: &[u8]) -> Option<Vec<u8>> {
     let word: PerfMessage = postcard::from_bytes(bytes).ok()?;
     postcard::to_stdvec(&word).ok()
 }
 
-fn hear(incoming: Incoming) -> Result<Option<PerfMessage>, Failure> {
+fn receive_message(incoming: Incoming) -> Result<Option<PerfMessage>, Failure> {
     match incoming {
         Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)
             .map(Some)
-            .map_err(|_| Failure::new(FailureKind::Protocol, "an unintelligible word")),
+            .map_err(|_| Failure::new(FailureKind::Protocol, "a malformed message")),
         Incoming::Message(Message::Cancel(failure) | Message::Refused(failure))
         | Incoming::Closed(failure) => Err(failure),
         Incoming::Message(_) => Ok(None),
     }
 }
 
-/// How long and how much, and who watches.
+/// Duration, size and reporter of a test.
 struct Test<'a> {
     duration: Duration,
     bytes: Option<u64>,
     stop: Stop,
-    tell: &'a mut dyn FnMut(Now),
+    tell: &'a mut dyn FnMut(TestState),
 }
 
 /// The state of a running test.
-pub struct Now {
-    /// When.
+pub struct TestState {
+    /// The time of this state.
     pub at: Time,
     /// Bytes moved so far.
     pub bytes: u64,
-    /// Bytes sent more than once so far.
+    /// Retransmitted bytes so far.
     pub retransmitted: u64,
-    /// The smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Option<Duration>,
-    /// The congestion window.
+    /// Congestion window.
     pub cwnd: Option<ByteCount>,
-    /// The estimated capacity of the path.
+    /// Estimated capacity of the path.
     pub capacity: Option<DataRate>,
-    /// The rate at which data arrives.
+    /// Arrival rate of the data.
     pub arrival_rate: Option<DataRate>,
 }
 
-/// What an end knows when a test is over.
+/// The result of one end.
 #[derive(Default)]
-struct Sum {
+struct EndResult {
     bytes: u64,
     elapsed: Duration,
     retransmitted: u64,
     rtt: Option<Duration>,
     sender: CpuUse,
     receiver: CpuUse,
-    /// Only the sending end knows.
+    /// Known only to the sending end.
     losses: LossCause,
     held: Option<HeldBy>,
 }
 
-/// The sending end of a test.
+/// Runs the sending end of a test.
 fn send(
     control: &Control,
     plan: &TransportConfig,
     parallel: u32,
     test: Test<'_>,
-) -> Result<Sum, Failure> {
+) -> Result<EndResult, Failure> {
     let mut sending = Sending::new(plan, parallel, test.bytes)?;
     PerfMessage::Offers(sending.offers()).send(control);
     let begin_cpu = CpuUse::now();
     let (mut begun, mut ended): (Option<Time>, Option<Time>) = (None, None);
-    let mut sum = Sum::default();
+    let mut sum = EndResult::default();
     loop {
         let wait = std::time::Duration::from_millis(10);
-        match control.rx.recv_timeout(wait).map(hear) {
+        match control.rx.recv_timeout(wait).map(receive_message) {
             Ok(Ok(Some(PerfMessage::Offers(offers)))) => {
                 sending.start(&offers)?;
                 begun = Some(clock::now());
@@ -145,7 +146,7 @@ fn send(
                 let (retransmitted, rtt, cwnd) = sending.state();
                 let (capacity, arrival_rate) = sending.estimates();
                 let at = clock::now();
-                let now = Now { at, bytes, retransmitted, rtt, cwnd, capacity, arrival_rate };
+                let now = TestState { at, bytes, retransmitted, rtt, cwnd, capacity, arrival_rate };
                 (test.tell)(now);
                 if last {
                     break;
@@ -161,10 +162,10 @@ fn send(
             return Err(failure);
         }
         if let (Some(start), None) = (begun, ended) {
-            // The time counts from when data can flow.
+            // The time of the test starts when data can flow.
             if !sending.established() {
                 begun = Some(now);
-                if now.since(start) > LAST_WORD {
+                if now.since(start) > LAST_MESSAGE_TIMEOUT {
                     return Err(Failure::new(FailureKind::Temporary, sending.missing()));
                 }
                 continue;
@@ -191,32 +192,32 @@ fn send(
                 ended = Some(now);
             }
         }
-        if ended.is_some_and(|at| now.since(at) > LAST_WORD) {
+        if ended.is_some_and(|at| now.since(at) > LAST_MESSAGE_TIMEOUT) {
             return Err(Failure::new(
                 FailureKind::Temporary,
-                "the receiver's last word is missing",
+                "the receiver's last message is missing",
             ));
         }
     }
     Ok(sum)
 }
 
-/// The receiving end of a test.
+/// Runs the receiving end of a test.
 fn receive(
     control: &Control,
     plan: &TransportConfig,
     parallel: u32,
     test: Test<'_>,
-) -> Result<Sum, Failure> {
+) -> Result<EndResult, Failure> {
     let bytes = Arc::new(AtomicU64::new(0));
     let mut receiving = Receiving::new(plan, parallel, Arc::clone(&bytes))?;
     PerfMessage::Offers(receiving.offers()).send(control);
     let begin_cpu = CpuUse::now();
     let (mut first, mut told): (Option<Time>, Time) = (None, clock::now());
-    let mut sum = Sum::default();
+    let mut sum = EndResult::default();
     loop {
         let wait = std::time::Duration::from_millis(10);
-        let word = match control.rx.recv_timeout(wait).map(hear) {
+        let word = match control.rx.recv_timeout(wait).map(receive_message) {
             Ok(heard) => heard?,
             Err(_) => None,
         };
@@ -249,10 +250,10 @@ fn receive(
             }
             _ => {}
         }
-        if now.since(told) >= TOLD {
+        if now.since(told) >= REPORT_INTERVAL {
             told = now;
             say(false);
-            (test.tell)(Now {
+            (test.tell)(TestState {
                 at: now,
                 bytes: have,
                 retransmitted: 0,
@@ -269,7 +270,7 @@ fn receive(
     }
 }
 
-/// The called end of a test.
+/// Runs the called end of a test.
 pub fn called(
     control: Control,
     plan: TransportConfig,
@@ -297,7 +298,7 @@ pub fn called(
 /// Runs a test against a server.
 ///
 /// # Errors
-/// What kept the test from starting; later failures are in the outcome.
+/// The test could not start; later failures are in the outcome.
 pub fn client(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
@@ -305,14 +306,14 @@ pub fn client(
     measured(request, reporter, measure)
 }
 
-/// Runs a test with `measure`, and notes what came of it in the history.
+/// Runs a test with `measure`, and adds its row to the history.
 pub fn measured(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
     measure: impl FnOnce(PerfClientRequest, &dyn PerfReporter) -> Result<PerfOutcome, RequestError>,
 ) -> Result<PerfOutcome, RequestError> {
     let keep = request.history.clone();
-    let watched = history::Measuring::new(reporter, &request);
+    let watched = history::PerfClientRecorder::new(reporter, &request);
     let stop = request.stop.clone();
     let mut result = measure(request, &watched);
     match &mut result {
@@ -323,7 +324,7 @@ pub fn measured(
         }
         Err(error) => only_own_signal(&mut error.kind, &stop),
     }
-    watched.over(&keep, &result);
+    watched.finish(&keep, &result);
     result
 }
 
@@ -390,7 +391,7 @@ fn measure(
     if let Some(text) = peer.notice(&limits.ceilings, rate_bps, Some(parallel)) {
         reporter.notice(&Notice::new(NoticeLevel::Info, text));
     }
-    // The called end does the same.
+    // The called end computes the same limit.
     let most = limits.ceilings.and(&peer).streams;
     let parallel = most.map_or(parallel, |most| parallel.min(most));
     let hints = Hints {
@@ -400,7 +401,7 @@ fn measure(
     };
     let plan = ask.plan(hints, &limits, &peer, rate_bps);
     let mut intervals = Intervals::new(request.interval, reporter);
-    let mut tell = |now: Now| intervals.note(&now);
+    let mut tell = |now: TestState| intervals.note(&now);
     let test = Test {
         duration: request.duration,
         bytes: request.bytes.map(ByteCount::get),
@@ -434,7 +435,7 @@ fn measure(
     })
 }
 
-/// Cuts a test into the intervals that are shown.
+/// Divides a test into the reported intervals.
 pub struct Intervals<'a> {
     length: Duration,
     reporter: &'a dyn PerfReporter,
@@ -443,13 +444,13 @@ pub struct Intervals<'a> {
 }
 
 impl<'a> Intervals<'a> {
-    /// Intervals of this length, told to `reporter`.
+    /// Intervals of this length, reported to `reporter`.
     pub fn new(length: Duration, reporter: &'a dyn PerfReporter) -> Self {
         Self { length, reporter, begun: None, last: (Time::ZERO, 0, 0) }
     }
 
-    /// Takes the latest figures, and reports the interval if it is over.
-    pub fn note(&mut self, now: &Now) {
+    /// Updates the figures, and reports the interval if it has ended.
+    pub fn note(&mut self, now: &TestState) {
         let Some(begun) = self.begun else {
             if now.bytes > 0 {
                 self.begun = Some(now.at);

@@ -1,6 +1,6 @@
-//! How good the combined prediction is on a table of real curves (columns as in
+//! Evaluates the combined prediction on a table of real curves (columns as in
 //! `data/parallel-streams`): the error at a point that was left out, the share of the best
-//! throughput that the choice after four samples gets, and how often the interval holds.
+//! throughput that the choice after four samples reaches, and how often the interval is right.
 //!
 //!     cargo run --release -p packtrain-plan --example evaluate -- data/parallel-streams/loni.csv
 

@@ -1,4 +1,4 @@
-//! How long routes take: one tree, and the tables of all hosts.
+//! Time to compute routes: one tree, and the tables of all hosts.
 //!
 //!     cargo run --release -p packtrain-plan --example route
 
@@ -22,7 +22,7 @@ fn main() {
                 black_box(tree(&matrix, source, Epsilon::PAPER));
             }
         }) / sources.len() as f64;
-        // The median of seven: a machine has other things to do.
+        // The median of seven, because other processes run on the machine.
         let tables = |matrix: &Matrix, epsilon, threads: usize| {
             let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
             median(|| {
@@ -54,7 +54,7 @@ fn main() {
     }
 }
 
-/// Every host reaches every other, at some rate.
+/// A full mesh with random rates.
 fn drawn(hosts: usize) -> Matrix {
     let mut rng = Rng::new(hosts as u64);
     let mut matrix = Matrix::new((0..hosts).map(|at| format!("h{at}")).collect());
@@ -67,8 +67,8 @@ fn drawn(hosts: usize) -> Matrix {
     matrix
 }
 
-/// Hosts at sites of three, as on PlanetLab: an edge is what the sites' connections and the
-/// distance between them leave, a tenth more or less.
+/// Hosts at sites of three, as on PlanetLab: an edge has the rate that the sites' connections and
+/// the distance between them allow, with a tenth of noise.
 fn drawn_by_site(hosts: usize) -> Matrix {
     let mut rng = Rng::new(7 + hosts as u64);
     let sites: Vec<(f64, f64, f64)> = (0..hosts.div_ceil(3))

@@ -1,4 +1,4 @@
-//! How long the search for the best-fitted coefficients takes: all pairs or triples of 40 samples.
+//! Time of the search for the best-fitted coefficients: all pairs or triples of 40 samples.
 //!
 //!     cargo run --release -p packtrain-plan --example search [MODEL]
 

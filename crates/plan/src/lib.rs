@@ -1,10 +1,10 @@
-//! What measurements say of the next transfer: arithmetic, no I/O, no clock.
+//! Predicts the next transfer from measurements: arithmetic, no I/O, no clock.
 //!
-//! [`forecast`] says what a series of measurements gives next; [`route`] over which depots a
-//! session should go by such forecasts.
+//! [`forecast`] predicts the next value of a series of measurements. [`route`] chooses the depots
+//! of a session from such forecasts.
 //!
-//! [`streams`] tells from a few throughputs with different numbers of parallel TCP streams how
-//! many the transfer should use, how fast it will be, and how sure that is.
+//! [`streams`] predicts from a few throughputs with different numbers of parallel TCP streams how
+//! many streams the transfer should use, how fast it will be, and how certain that is.
 
 pub mod forecast;
 pub mod route;

@@ -1,9 +1,9 @@
-//! How many parallel TCP streams are best.
+//! Predicts the best number of parallel TCP streams.
 //!
 //! Models and equation numbers are those of E. Yildirim, D. Yin, T. Kosar, "Prediction of Optimal
 //! Parallelism Level in Wide Area Data Transfers", with its errata corrected where they stand.
-//! [`predict()`] gives one answer from all samples; [`Doubling`] says which numbers of streams
-//! to try; [`metrics`] compare models as the paper does.
+//! [`predict()`] computes one answer from all samples; [`Doubling`] chooses the numbers of streams
+//! to try; [`metrics`] compares models as the paper does.
 
 use std::num::NonZeroU32;
 
@@ -31,20 +31,21 @@ pub use predict::{Answer, NoSamples, Options, Prediction, interpolated, predict}
 pub use search::Best;
 pub use table::{TableError, samples_from_csv};
 
-/// What was measured once: so many streams together were so fast.
+/// One measurement: the throughput of a number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
-    /// How many streams were open.
+    /// Number of open streams.
     pub streams: NonZeroU32,
-    /// What they moved together.
+    /// Their total throughput.
     pub throughput: DataRate,
 }
 
-/// The best-fitted curve of `model` on these samples, by every pair or triple of them (section 4).
+/// The best-fitted curve of `model` for these samples, from every pair or triple of them (section
+/// 4).
 ///
 /// # Errors
-/// No pair or triple gives coefficients that the model allows; the reason is that of the first,
-/// the middle and the last sample.
+/// No pair or triple gives coefficients that the model allows; the reason is that of the first, the
+/// middle and the last sample.
 pub fn best_fitted(model: Model, samples: &[Sample]) -> Result<Best, Invalid> {
     search::best(model, &point::points(samples).0)
 }

@@ -1,7 +1,7 @@
-//! What the core of a flow costs without its codec: a sender and a receiver over a link of
-//! 10 Gbit/s and 100 ms in virtual time.
+//! Cost of a flow's core without its codec: a sender and a receiver over a link of 10 Gbit/s and
+//! 100 ms in virtual time.
 //! `cargo run --release -p packtrain-proto --example bare -- [SECONDS] [CONTROLLER] [LOSS]`,
-//! the last as one packet in so many (0: none).
+//! where LOSS N means one packet in N (0: none).
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -42,7 +42,7 @@ impl Way {
             if hit >= train.count() {
                 break;
             }
-            // The packet before the cut is the one that is lost.
+            // The packet before the cut is the lost one.
             if hit + 1 == train.count() {
                 break;
             }

@@ -1,7 +1,7 @@
-//! Pumps a flow from sender to receiver in memory and prints what the protocol and its codec
-//! cost: `cargo run --release -p packtrain-proto --example pump -- [SECONDS] [LANES]`.
+//! Pumps a flow from sender to receiver in memory and prints the cost of the protocol and its
+//! codec: `cargo run --release -p packtrain-proto --example pump -- [SECONDS] [LANES]`.
 //!
-//! Both ends share one thread, so "per core" counts both; each side's time is also given alone.
+//! Both ends share one thread, so "per core" counts both; the time of each end is also printed.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -16,7 +16,7 @@ use packtrain_proto::{
 };
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 
-/// One slab read over and over.
+/// One buffer that is read repeatedly.
 struct Memory(Vec<u8>);
 
 impl Payload for Memory {
@@ -41,8 +41,8 @@ impl Placement for Memory {
     }
 }
 
-/// Nanoseconds that this thread has spent on a processor, where the kernel says so: on a busy
-/// machine the wall clock counts other people's work.
+/// Nanoseconds that this thread has run on a processor, where the kernel reports it: on a busy
+/// machine the wall clock includes other work.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

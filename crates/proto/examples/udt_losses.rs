@@ -1,10 +1,10 @@
-//! What a packet costs UDT's sender and receiver together, at small and at large loss:
+//! Cost per packet of UDT's sender and receiver together, at small and at large loss:
 //!
 //!     cargo run --release -p packtrain-proto --example udt_losses
 //!
-//! The time for a packet must not grow with the losses under way, which the pipe's length and
-//! the share lost determine. Seen on two busy cores of a virtual machine in 2026, nanoseconds a
-//! packet for both ends and the pipe, the messages of each loss included:
+//! The time per packet must not grow with the losses in flight, which the pipe's length and the
+//! lost share determine. Measured on two busy cores of a virtual machine in 2026, in nanoseconds
+//! per packet for both ends and the pipe, with the messages of each loss:
 //!
 //! | pipe, packets | 0 % | 1 % | 30 % |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | 10,000 | 278 | 393 | 779 |
 //! | 100,000 | 268 | 370 | 1,012 |
 //!
-//! What grows down the last column is the share of memory that misses the caches: 30,000 losses
-//! are under way there. A test counts the words that the loss lists touch.
+//! The growth in the last column is the share of memory accesses that miss the caches: 30,000
+//! losses are in flight there. A test counts the words that the loss lists touch.
 
 use std::time::Instant;
 

@@ -1,20 +1,22 @@
-//! The circuit breaker (RFC 8084): it overrides every verdict and every controller.
+//! The circuit breaker (RFC 8084). Its ceiling holds whatever the controller and the loss verdicts
+//! allow.
 
 use packtrain_units::{DataRate, Duration, Time};
 
-/// Loss above this share for several intervals trips it.
-const LOSS: f64 = 0.2;
-/// Intervals of such loss before it acts (RFC 8084 section 4.1: not on one measurement).
+/// Loss share above which an interval counts as bad.
+const MAX_LOSS_SHARE: f64 = 0.2;
+/// Consecutive bad intervals before the breaker acts (RFC 8084 section 4.1: not on one
+/// measurement).
 const INTERVALS: u32 = 3;
-/// It never sets a ceiling below this; loss there for long stops the flow.
+/// The lowest ceiling that the breaker sets.
 const FLOOR: DataRate = DataRate::from_bps(100_000);
-/// Intervals at the floor with nearly everything lost, after which the flow stops.
-const HOPELESS: u32 = 20;
+/// Bad intervals at the floor with more than 90 % loss, after which the flow stops.
+const MAX_FLOOR_INTERVALS: u32 = 20;
 
-/// What it says after an interval.
+/// The breaker's decision after an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing to do.
+    /// No change.
     Fine,
     /// The ceiling was lowered.
     Braked(DataRate),
@@ -22,7 +24,7 @@ pub(crate) enum Verdict {
     Stop,
 }
 
-/// Measures loss and progress over intervals and keeps a ceiling on the rate.
+/// Measures loss over intervals and keeps a ceiling on the rate.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     ceiling: Option<DataRate>,
@@ -30,7 +32,7 @@ pub(crate) struct Breaker {
     lost: u64,
     acked: u64,
     bad: u32,
-    hopeless: u32,
+    floor_intervals: u32,
     silent: bool,
 }
 
@@ -40,23 +42,23 @@ impl Breaker {
         self.ceiling
     }
 
-    /// How long the path may be silent before sending stops.
-    pub(crate) fn patience(srtt: Duration) -> Duration {
+    /// Time without feedback after which the sender stops sending data.
+    pub(crate) fn silence_timeout(srtt: Duration) -> Duration {
         (srtt * 3).max(Duration::from_secs(1))
     }
 
-    /// Whether it holds data back because no feedback came.
+    /// Whether data is held back because no feedback arrives.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// No feedback for the patience: nothing but probes may leave.
+    /// No feedback arrived within `silence_timeout`: only probes may be sent until the next report.
     pub(crate) fn silence(&mut self) {
         self.silent = true;
     }
 
-    /// A report came: `acked` packets arrived and `lost` did not. `wire` is the rate that the
-    /// controller would send at.
+    /// Takes a report of `acked` packets that arrived and `lost` packets that did not. `wire` is
+    /// the rate that the controller would send at.
     pub(crate) fn on_report(
         &mut self,
         now: Time,
@@ -66,7 +68,7 @@ impl Breaker {
         wire: Option<DataRate>,
     ) -> Verdict {
         if self.silent {
-            // The feedback is back: resume at half (design: stop, probe, resume at half).
+            // Feedback is back: resume at half the rate.
             self.silent = false;
             self.restart(now);
             self.ceiling = wire.map(|r| r.mul_f64(0.5).max(FLOOR));
@@ -74,14 +76,15 @@ impl Breaker {
         }
         self.acked += acked;
         self.lost += lost;
-        if now.since(self.started) < Self::patience(srtt) / 2 || self.acked + self.lost < 32 {
+        if now.since(self.started) < Self::silence_timeout(srtt) / 2 || self.acked + self.lost < 32
+        {
             return Verdict::Fine;
         }
         let share = self.lost as f64 / (self.acked + self.lost) as f64;
         self.restart(now);
-        if share <= LOSS {
+        if share <= MAX_LOSS_SHARE {
             self.bad = 0;
-            self.hopeless = 0;
+            self.floor_intervals = 0;
             self.ease(wire);
             return Verdict::Fine;
         }
@@ -97,15 +100,20 @@ impl Breaker {
         let from = self.ceiling.into_iter().chain(wire).min();
         let from = from.unwrap_or(DataRate::from_mbps(100));
         if from <= FLOOR {
-            self.hopeless += u32::from(share > 0.9);
-            return if self.hopeless > HOPELESS { Verdict::Stop } else { Verdict::Fine };
+            self.floor_intervals += u32::from(share > 0.9);
+            return if self.floor_intervals > MAX_FLOOR_INTERVALS {
+                Verdict::Stop
+            } else {
+                Verdict::Fine
+            };
         }
         let to = from.mul_f64(0.5).max(FLOOR);
         self.ceiling = Some(to);
         Verdict::Braked(to)
     }
 
-    /// Doubles the ceiling each calm interval until it no longer binds.
+    /// Doubles the ceiling after each interval without excessive loss, and removes it when the rate
+    /// stays below 80 % of it.
     fn ease(&mut self, wire: Option<DataRate>) {
         if let Some(ceiling) = self.ceiling {
             let raised = ceiling.mul_f64(2.0);

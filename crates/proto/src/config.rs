@@ -1,4 +1,4 @@
-//! What a flow is given at start, and the limits on everything, in one table.
+//! The configuration of a flow, and all its limits in one table.
 
 use std::net::SocketAddr;
 
@@ -7,68 +7,70 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::seam::TRAIN_PACKETS;
 
-/// Every limit of the transport in one place.
+/// All limits of the transport.
 pub mod limits {
     use super::{ByteCount, Duration};
 
-    /// Most lanes (sockets) of one flow: the lane is four bits on the wire.
+    /// Maximum lanes (sockets) of one flow: the lane takes four bits on the wire.
     pub const LANES: usize = 16;
-    /// Most remote addresses tried for one lane.
+    /// Maximum remote addresses tried for one lane.
     pub const CANDIDATES: usize = 8;
-    /// The size every path is taken to carry (RFC 8899 section 5.1.2, BASE_PLPMTU), in bytes.
+    /// Datagram size that every path is assumed to carry (RFC 8899 section 5.1.2, BASE_PLPMTU), in
+    /// bytes.
     pub const BASE_MTU: u16 = 1_200;
     /// The largest datagram: a 9,000-byte jumbo frame less IPv4 and UDP headers, in bytes.
     pub const MAX_MTU: u16 = 8_972;
-    /// Reports leave no more often than this.
+    /// Minimum interval between reports.
     pub const REPORT_MIN: Duration = Duration::from_micros(500);
-    /// Reports leave no less often than this while data arrives.
+    /// Maximum interval between reports while data arrives.
     pub const REPORT_MAX: Duration = Duration::from_millis(10);
-    /// An idle flow says so this often.
+    /// Interval of keepalive pings of an idle flow.
     pub const KEEPALIVE: Duration = Duration::from_secs(5);
-    /// Silence after which [`Event::Stalled`](crate::Event::Stalled) is raised.
+    /// Time without an answer after which [`Event::Stalled`](crate::Event::Stalled) is raised.
     pub const STALL: Duration = Duration::from_secs(3);
-    /// Silence after which the flow is over.
+    /// Time without a packet from the peer after which the flow closes.
     pub const SILENCE: Duration = Duration::from_secs(30);
-    /// A flow that never heard its peer is over after this.
+    /// A flow that never receives a packet from its peer closes after this.
     pub const UNREACHABLE: Duration = Duration::from_secs(30);
-    /// How often a close is repeated.
+    /// How many times a close frame is sent.
     pub const CLOSE_REPEATS: u32 = 3;
-    /// Packets sent under one key: 2^22.
+    /// Packets encrypted under one key: 2^22.
     pub const PHASE_BITS: u32 = 22;
-    /// Packet numbers a receiver remembers, per lane.
+    /// Packet numbers per lane for which a receiver keeps the arrival state.
     pub const WINDOW_PACKETS: u64 = 1 << 18;
-    /// Data units under way at most, and accepted beyond the first that is missing.
+    /// Maximum data units in flight, and maximum units accepted beyond the first missing one.
     pub const WINDOW_UNITS: u64 = 1 << 22;
-    /// What feedback `sabul` sends once before it repeats what was lost: the paper's transfer.
+    /// Default buffer of feedback `sabul`: bytes sent once before losses are retransmitted. It is
+    /// the transfer size in the paper.
     pub const BUFFER: ByteCount = ByteCount(128 << 20);
-    /// Messages for a channel that loses nothing, not yet fetched, after which the flow ends.
-    pub const WORDS: usize = 4_096;
-    /// Events not yet fetched by the owner, after which the log drops lines.
+    /// Maximum unfetched messages for the reliable channel; the flow closes above it.
+    pub const MAX_RELIABLE_MESSAGES: usize = 4_096;
+    /// Maximum unfetched log lines; the log drops further lines.
     pub const LOG_LINES: usize = 10_000;
 }
 
-/// Which way the data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// This end sends data.
     Sender,
-    /// This end receives it.
+    /// This end receives data.
     Receiver,
 }
 
-/// How the receiver tells what arrived, and so how losses are found and repaired: a closed set.
-/// Both ends of a flow must mean the same one.
+/// How the receiver reports arrivals, and so how losses are detected and repaired. Both ends of a
+/// flow must use the same kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FeedbackKind {
     /// Reports of packet numbers; any number of lanes.
     #[default]
     Native,
-    /// UDT's: numbered data units, acknowledged by timer, losses reported at once.
+    /// UDT's: numbered data units, acknowledged by a timer; losses reported at once.
     Udt(Variant),
     /// FOBS's: numbered data units, acknowledged by bitmaps.
     Fobs,
-    /// SABUL's: numbered data units; what the receiver has to say of them goes by a channel that
-    /// loses nothing ([`Flow::poll_reliable`](crate::Flow::poll_reliable)).
+    /// SABUL's: numbered data units; the receiver's state travels over a reliable channel
+    /// ([`Flow::poll_reliable`](crate::Flow::poll_reliable)).
     Sabul,
 }
 
@@ -83,7 +85,7 @@ impl FeedbackKind {
         }
     }
 
-    /// Its name with the variant, such as `udt:grid`: how two ends tell each other what they mean.
+    /// Its name with the variant, such as `udt:grid`. The two ends exchange it in their offers.
     pub fn label(self) -> String {
         match self {
             Self::Native | Self::Fobs | Self::Sabul => self.name().to_owned(),
@@ -112,8 +114,8 @@ pub enum Suite {
     ChaCha20Poly1305,
 }
 
-/// The secret of one flow. Both directions, all lanes and all key phases derive from it, so a
-/// secret must never serve two flows.
+/// The secret of one flow. The keys of both directions, all lanes and all phases derive from it, so
+/// a secret must never serve two flows.
 #[derive(Clone)]
 pub struct FlowKeys {
     /// How packets are sealed.
@@ -128,44 +130,43 @@ impl std::fmt::Debug for FlowKeys {
     }
 }
 
-/// What a flow is given at start.
+/// The configuration of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
-    /// Which way the data goes.
+    /// Direction of the data.
     pub role: Role,
     /// The flow's secret.
     pub keys: FlowKeys,
-    /// Names the flow on the wire, so that one socket may serve several.
+    /// Identifies the flow on the wire, so that one socket can serve several.
     pub flow_id: u32,
-    /// For each lane the remote addresses to try; empty where only the peer can speak first.
+    /// For each lane, the remote addresses to try; empty if the peer must send first.
     pub peers: Vec<Vec<SocketAddr>>,
-    /// UDP payload bytes of a datagram to start with: 1472 over IPv4 Ethernet, 1452 over IPv6.
+    /// UDP payload bytes of the first datagrams: 1472 over IPv4 Ethernet, 1452 over IPv6.
     pub mtu: ByteCount,
-    /// The largest datagram to probe for; equal to `mtu` for no probing above it.
+    /// The largest datagram to probe for; equal to `mtu` to disable probing above it.
     pub max_mtu: ByteCount,
     /// The owner's ceiling on the wire rate.
     pub rate_ceiling: Option<DataRate>,
-    /// Receiver: room of its pool before the first `Placement::room` was asked.
+    /// Receiver: room of its pool before the first call of `Placement::room`.
     pub room: ByteCount,
-    /// Seed of everything random in it that is not secret.
+    /// Seed of all randomness that is not secret.
     pub seed: u64,
     /// Sender: mark packets ECN-capable, ECT(0).
     pub ecn: bool,
-    /// How the receiver tells what arrived.
+    /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
-    /// Feedback `sabul`, sender: so many bytes are sent once before what was lost of them leaves
-    /// again.
+    /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
     pub buffer: ByteCount,
-    /// Feedback `udt`, for experiments: most packets back to back, 44 for all that may.
+    /// Feedback `udt`, for experiments: maximum packets back to back; 44 for no limit of its own.
     #[doc(hidden)]
     pub train: u32,
-    /// Feedback `udt`, receiver, for experiments: warn of rising delay.
+    /// Feedback `udt`, receiver, for experiments: send delay warnings.
     #[doc(hidden)]
     pub warnings: bool,
 }
 
 impl FlowConfig {
-    /// Defaults for everything but what must be said.
+    /// A configuration with defaults for all other fields.
     pub fn new(role: Role, keys: FlowKeys, flow_id: u32, peers: Vec<Vec<SocketAddr>>) -> Self {
         Self {
             role,
@@ -186,7 +187,7 @@ impl FlowConfig {
     }
 }
 
-/// What the core needs of it: everything but the keys and what the codec writes.
+/// What the core needs of the configuration: all but the keys and what only the codec uses.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreConfig {
     pub(crate) role: Role,
@@ -199,9 +200,9 @@ pub(crate) struct CoreConfig {
     pub(crate) feedback: FeedbackKind,
     /// Feedback `sabul`: bytes of a buffer.
     pub(crate) buffer: ByteCount,
-    /// Feedback `udt`: most packets back to back.
+    /// Feedback `udt`: maximum packets back to back.
     pub(crate) train: u32,
-    /// Feedback `udt`, receiver: warn of rising delay.
+    /// Feedback `udt`, receiver: send delay warnings.
     pub(crate) warnings: bool,
 }
 
@@ -223,7 +224,7 @@ impl From<&FlowConfig> for CoreConfig {
     }
 }
 
-/// Why a flow could not be made.
+/// Why a flow could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     /// No lane, or more than sixteen.

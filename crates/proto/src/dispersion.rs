@@ -1,76 +1,77 @@
-//! How far the narrowest link spreads packets that left back to back.
+//! Measures how far the narrowest link spreads packets that were sent back to back.
 //!
-//! Stamps of arrival are coarse: hosts join packets, network cards and emulators deliver what came
-//! in a tick at the tick's end. So no gap between two packets is believed. A run of packets that
-//! left back to back is measured from the end of one heap of stamps to the end of another, and only
-//! if it took far longer than a tick is expected to be; within a heap, or with one gap, there is
-//! nothing to measure. A long run that came in no time still says that the path is no slower than
-//! that.
+//! Arrival timestamps are coarse: hosts coalesce packets, and network cards and emulators deliver
+//! at the end of a tick all packets of that tick. A gap between two single packets is therefore not
+//! evidence. This estimator measures from the end of one cluster of timestamps to the end of
+//! another, over a run of packets that were sent back to back, and only if that takes much longer
+//! than a tick. A shorter run with many packets still gives an upper bound on the time per packet.
 
 use packtrain_units::Duration;
 
-/// A run must take this long: twice what ticks and threads usually are.
-const LEAST_SPAN: Duration = Duration::from_micros(500);
-/// And have so many packets behind its first stamp.
-const LEAST_PACKETS: u64 = 4;
-/// No run is taken for shorter than this. Ticks can hide more of it: such a run is believed only
-/// where none could be measured.
-const SHORTEST: Duration = Duration::from_micros(20);
-/// Fewer packets than this, come in less than a tick, bound nothing that matters.
-const LEAST_BOUND: u64 = 32;
-/// With fewer stamps than this, each is taken for the end of a heap.
-const MIN_HEAP_STAMPS: usize = 4;
-/// It is cut at so many stamps.
+/// Minimum measured span: twice the usual delay of ticks and threads.
+const MIN_SPAN: Duration = Duration::from_micros(500);
+/// Minimum packets within the measured span.
+const MIN_PACKETS: u64 = 4;
+/// Lower limit of the span reported in [`Spread::AtMost`], because a tick can hide more of it. Such
+/// a bound is used only where no run could be measured.
+const MIN_BOUND_SPAN: Duration = Duration::from_micros(20);
+/// Minimum packets in a run that is too short to measure, for it to give a bound.
+const MIN_BOUND_PACKETS: u64 = 32;
+/// With fewer timestamps than this, each counts as the end of a cluster.
+const MIN_CLUSTER_STAMPS: usize = 4;
+/// A run is cut after this many timestamps.
 const MAX_STAMPS: usize = 512;
 
-/// A run as it grows.
+/// The timestamps of a run that is still growing.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     stamps: Vec<Stamp>,
 }
 
-/// Packets that came since the run's first stamp, and how many nanoseconds later.
+/// Packets since the first timestamp of the run, and nanoseconds since it.
 type Stamp = (u64, u64);
 
-/// What a run says.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
-    /// So many packets took so long.
+    /// The time that the packets took.
     Measured {
-        /// How many.
+        /// Number of packets.
         packets: u64,
-        /// How long.
+        /// Their time.
         span: Duration,
     },
-    /// The run was over before its spread could show: so many packets took no longer than this.
+    /// The run was too short to measure: an upper bound on the time that the packets took.
     AtMost {
-        /// How many.
+        /// Number of packets.
         packets: u64,
-        /// How long.
+        /// The upper bound.
         span: Duration,
     },
-    /// It says nothing.
+    /// No result.
     TooShort,
 }
 
 impl Run {
-    /// So many more packets came, the last of them so long after the stamp before.
+    /// Adds a timestamp: `packets` more packets arrived, the last of them `after` the previous
+    /// timestamp.
     pub(crate) fn push(&mut self, packets: u64, after: Duration) {
         let (had, at) = self.stamps.last().copied().unwrap_or_default();
         self.stamps.push((had + packets, at.saturating_add(after.as_nanos())));
     }
 
-    /// It has become as long as a run may.
+    /// Whether the run has reached its maximum length.
     pub(crate) fn is_full(&self) -> bool {
         self.stamps.len() >= MAX_STAMPS
     }
 
-    /// One stamp more and the last is left out, which may lie within a heap.
+    /// Whether one more timestamp makes the run long enough for `finish` to drop its last
+    /// timestamp, which may lie within a cluster.
     pub(crate) fn is_long(&self) -> bool {
-        self.stamps.len() + 1 >= MIN_HEAP_STAMPS
+        self.stamps.len() + 1 >= MIN_CLUSTER_STAMPS
     }
 
-    /// Ends it.
+    /// Ends the run and returns its result.
     pub(crate) fn finish(&mut self) -> Spread {
         let spread = self.spread();
         self.stamps.clear();
@@ -78,8 +79,8 @@ impl Run {
     }
 
     fn spread(&self) -> Spread {
-        // The run may have ended within its last heap.
-        let whole = if self.stamps.len() < MIN_HEAP_STAMPS { 0 } else { 1 };
+        // The run may have ended within its last cluster.
+        let whole = if self.stamps.len() < MIN_CLUSTER_STAMPS { 0 } else { 1 };
         let stamps = &self.stamps[..self.stamps.len() - whole];
         let (packets, span) = stamps.last().copied().unwrap_or_default();
         let ends = ends(stamps, packets, span);
@@ -90,26 +91,26 @@ impl Run {
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
-        if within < LEAST_SPAN.as_nanos() {
+        if within < MIN_SPAN.as_nanos() {
             return bound(packets, span);
         }
-        if packets_within < LEAST_PACKETS {
+        if packets_within < MIN_PACKETS {
             return Spread::TooShort;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
     }
 }
 
-/// What a run says that is too short to be measured.
+/// The bound given by a run that is too short to measure.
 fn bound(packets: u64, span: u64) -> Spread {
-    if packets < LEAST_BOUND || span >= LEAST_SPAN.as_nanos() {
+    if packets < MIN_BOUND_PACKETS || span >= MIN_SPAN.as_nanos() {
         return Spread::TooShort;
     }
-    Spread::AtMost { packets, span: Duration::from_nanos(span).max(SHORTEST) }
+    Spread::AtMost { packets, span: Duration::from_nanos(span).max(MIN_BOUND_SPAN) }
 }
 
-/// The ends of the first heap and of the last but one, if packets came in heaps: a heap ends
-/// before a gap that is half as long again as the packets behind it would explain.
+/// The ends of the first cluster and of the last but one, if packets arrived in clusters. A gap
+/// ends a cluster if it is more than 1.5 times as long as its packets take on average.
 fn ends(stamps: &[Stamp], packets: u64, span: u64) -> (Option<Stamp>, Option<Stamp>) {
     let (mut first, mut last) = (None, None);
     let mut before = (0, 0);
@@ -134,14 +135,14 @@ mod tests {
 
     const GAP: u64 = 11_776;
 
-    /// What a run of packets says whose arrivals are seen as `stamp` tells.
+    /// The result of a run of packets whose arrival timestamps are given by `stamp`.
     fn seen(count: u64, gap: u64, stamp: impl Fn(u64) -> u64) -> Spread {
         let mut run = Run::default();
         let (mut last, mut packets) = (stamp(0), 0);
         for i in 1..count {
             let at = stamp(i * gap);
             packets += 1;
-            // Equal stamps are one batch.
+            // Equal timestamps are one batch.
             if at > last || i == count - 1 {
                 run.push(packets, Duration::from_nanos(at - last));
                 (last, packets) = (at, 0);
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn heaps_of_a_tick_are_measured_from_end_to_end() {
-        // All that came in 200 us is delivered then, 2 us apart.
+        // All packets of 200 us are delivered at the end of that tick, 2 us apart.
         for phase in [0, 50_000, 199_000] {
             let stamp = |at: u64| {
                 let tick = (at + phase) / 200_000;

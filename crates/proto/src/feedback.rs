@@ -1,4 +1,4 @@
-//! What each feedback measures and costs.
+//! The signals and the overhead of each feedback kind.
 
 use packtrain_cc::{Signal, Signals};
 
@@ -7,7 +7,7 @@ use crate::config::FeedbackKind;
 use crate::{fobs, sabul, udt};
 
 impl FeedbackKind {
-    /// The signals that it provides: a controller that needs others is refused.
+    /// The signals that it provides. A flow refuses a controller that needs others.
     pub fn provides(self) -> Signals {
         match self {
             Self::Native => native_signals(),
@@ -17,7 +17,7 @@ impl FeedbackKind {
         }
     }
 
-    /// What a data packet costs beside its payload, in bytes.
+    /// Bytes of a data packet beside its payload.
     pub(crate) fn overhead(self) -> usize {
         match self {
             Self::Native => DATA_OVERHEAD,

@@ -1,4 +1,4 @@
-//! One end of a flow: the core and the codec joined. It owns none of their logic.
+//! One end of a flow: the core and the codec combined.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -29,18 +29,19 @@ pub struct Flow {
     opener: Opener,
     flow_id: u32,
     ecn: u8,
-    /// What a data packet costs beside its payload, in bytes.
+    /// Bytes of a data packet beside its payload.
     overhead: usize,
-    /// It has a feedback channel of its own.
+    /// Whether it uses a reliable feedback channel.
     reliable: bool,
     text: Vec<u8>,
 }
 
 impl Flow {
-    /// A flow that starts probing its peer at `now`; a sender needs a controller.
+    /// Creates a flow that starts probing its peer at `now`. A sender needs a controller.
     ///
     /// # Errors
-    /// A configuration outside the limits, no controller, or one that needs other signals.
+    /// A configuration outside the limits, no controller, or a controller that needs signals that
+    /// the feedback does not provide.
     pub fn new(
         config: FlowConfig,
         controller: Option<Box<dyn CongestionController>>,
@@ -60,26 +61,26 @@ impl Flow {
         })
     }
 
-    /// One more remote address to try for a lane, learned since the start.
+    /// Adds a remote address of a lane that was learned after the start.
     pub fn add_peer(&mut self, lane: u8, address: SocketAddr) {
         if let Some(lane) = self.core.lanes.get_mut(usize::from(lane)) {
             lane.path.add(address);
         }
     }
 
-    /// Sender: these bytes are to be moved, in this order. What is assigned already and not
-    /// acknowledged must not be assigned again.
+    /// Sender: adds bytes to send, in this order. Bytes that are assigned and not yet acknowledged
+    /// must not be assigned again.
     pub fn assign(&mut self, range: Range<Offset>) {
         self.core.assign(range);
     }
 
-    /// Sender: gives back what of the range is not acknowledged, as [`Event::Returned`].
+    /// Sender: takes back the unacknowledged part of the range, returned as [`Event::Returned`].
     pub fn revoke(&mut self, range: Range<Offset>) {
         self.core.revoke(range);
     }
 
-    /// Sender: no data leaves before `at`, whatever the controller allows; control does. For an
-    /// owner whose flows and other transports share one rate limit.
+    /// Sender: holds data, but not control packets, until `at`. For an owner whose flows and other
+    /// transports share one rate limit.
     pub fn hold_until(&mut self, at: Time) {
         self.core.hold_until(at);
     }
@@ -89,8 +90,8 @@ impl Flow {
         self.core.backlog()
     }
 
-    /// A batch came in; returns how many datagrams of it were authentic and new. Anything else
-    /// is counted and dropped. Call `poll_transmit` after it.
+    /// Handles a received batch and returns how many of its datagrams were authentic and new. All
+    /// others are counted and dropped. Call `poll_transmit` afterwards.
     pub fn handle(
         &mut self,
         now: Time,
@@ -110,49 +111,51 @@ impl Flow {
         arrivals.good
     }
 
-    /// Whether there must be a feedback channel that loses nothing, for
-    /// [`poll_reliable`](Self::poll_reliable) and [`handle_reliable`](Self::handle_reliable).
+    /// Whether the feedback needs a reliable channel, for [`poll_reliable`](Self::poll_reliable)
+    /// and [`handle_reliable`](Self::handle_reliable).
     pub fn wants_reliable(&self) -> bool {
         self.reliable
     }
 
-    /// The next message for the feedback channel, which only feedback `sabul` has and which loses
-    /// nothing: TCP under the same protection. Bytes must come out at the other end as they went
-    /// in. Ask after `poll_transmit`.
+    /// The next message for the reliable channel, which only feedback `sabul` uses. The channel is
+    /// TCP with the same encryption; it must deliver all bytes in order. Call this after
+    /// `poll_transmit`.
     pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
         self.core.poll_reliable()
     }
 
-    /// Bytes of that channel came. Call `poll_transmit` after it.
+    /// Handles bytes of the reliable channel. Call `poll_transmit` afterwards.
     pub fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
         self.core.handle_reliable(now, bytes);
     }
 
-    /// Receiver: the pool has `room` bytes again, told outside `handle`.
+    /// Receiver: sets the room of the pool outside `handle`.
     pub fn set_room(&mut self, now: Time, room: ByteCount) {
         self.core.set_room(now, room);
     }
 
-    /// Receiver: the socket of `lane` has dropped `total` datagrams since it was opened.
+    /// Receiver: reports that the socket of `lane` has dropped `total` datagrams since it was
+    /// opened.
     pub fn host_drops(&mut self, lane: u8, total: u32) {
         self.core.host_drops(lane, total);
     }
 
-    /// Receiver: the kernel counted `batches` more drops at the socket of `lane`, before what
-    /// comes next by it. Where it joins datagrams one count stands for several: how many is found
-    /// out from what is missing. For an owner who does not know better, instead of `host_drops`.
+    /// Receiver: reports that the kernel counted `batches` more drops at the socket of `lane`
+    /// before the next batch. With UDP_GRO one count can stand for several datagrams; their number
+    /// is derived from the missing packet numbers. Use it instead of `host_drops` when the number
+    /// of datagrams is unknown.
     pub fn host_dropped(&mut self, lane: u8, batches: u32) {
         self.core.host_dropped(lane, batches);
     }
 
-    /// The kernel refused a datagram of `size` bytes as too large for the path.
+    /// Reports that the kernel refused a datagram of `size` bytes as too large for the path.
     pub fn too_large(&mut self, now: Time, size: ByteCount) {
         self.core.too_large(now, size);
     }
 
-    /// The next batch to send, sealed into `out`, which has at least [`BATCH_BYTES`]; runs due
-    /// timers first. None: nothing may leave before `poll_timeout`, or before the payload or
-    /// the network brings something.
+    /// Writes and seals the next batch into `out`, which has at least [`BATCH_BYTES`]; runs due
+    /// timers first. `None` means that nothing may be sent before `poll_timeout`, new payload or a
+    /// received packet.
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -171,45 +174,47 @@ impl Flow {
         Some(Transmit { lane, to, len, segment, ecn: *ecn })
     }
 
-    /// The instant of `poll_timeout` came.
+    /// Runs the timers that are due; call it at the time that `poll_timeout` gave.
     pub fn handle_timeout(&mut self, now: Time) {
         self.core.tick(now);
     }
 
-    /// When `handle_timeout` and then `poll_transmit` are to be called, pacing included. Valid
-    /// after `poll_transmit` gave none.
+    /// When to call `handle_timeout` and then `poll_transmit`, pacing included. Valid after
+    /// `poll_transmit` returned `None`.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.core.poll_timeout()
     }
 
-    /// The next thing the owner should know. [`Event::Placed`] comes after `poll_transmit`.
+    /// The next event for the owner. [`Event::Placed`] appears after `poll_transmit`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.core.poll_event()
     }
 
-    /// Sender: the next window with losses that somebody should judge. That takes a fraction of a
-    /// millisecond, so the owner does it on another thread and comes back with `on_verdict`.
+    /// Sender: the next window with losses to classify. Classification takes a fraction of a
+    /// millisecond, so the owner runs it on another thread and returns the result with
+    /// `on_verdict`.
     pub fn poll_signature(&mut self) -> Option<LossWindow> {
         self.core.poll_signature()
     }
 
-    /// Sender: why the packets of this window were lost.
+    /// Sender: takes the cause of the losses in this window.
     pub fn on_verdict(&mut self, now: Time, window: &LossWindow, verdict: &Verdict) {
         self.core.on_verdict(now, window, verdict);
     }
 
-    /// Ends the flow: what is not acknowledged is returned, the peer is told (a few times; keep
-    /// polling until `is_closed`), and [`Event::Closed`] is raised.
+    /// Closes the flow: returns what is not acknowledged, notifies the peer
+    /// ([`limits::CLOSE_REPEATS`](crate::limits::CLOSE_REPEATS) times; keep polling until
+    /// `is_closed`), and raises [`Event::Closed`].
     pub fn close(&mut self, now: Time, reason: CloseReason) {
         self.core.close(now, reason);
     }
 
-    /// Whether authenticated packets have passed both ways.
+    /// Whether authenticated packets have arrived in both directions.
     pub fn is_established(&self) -> bool {
         self.core.is_established()
     }
 
-    /// Whether the flow is over and has nothing more to send.
+    /// Whether the flow is closed and has nothing more to send.
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
     }
@@ -219,7 +224,7 @@ impl Flow {
         self.core.gauges()
     }
 
-    /// Turns the event log on: JSON lines, bounded, to be fetched by `poll_log`.
+    /// Enables the event log: bounded JSON lines, fetched with `poll_log`.
     pub fn enable_log(&mut self) {
         self.core.log.enable();
     }
@@ -229,7 +234,7 @@ impl Flow {
         self.core.log.poll()
     }
 
-    /// Opens one datagram and hands it to the core.
+    /// Opens one datagram and passes it to the core.
     #[inline]
     fn open(
         &mut self,

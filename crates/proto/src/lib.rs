@@ -1,17 +1,18 @@
 //! Datagram transports without I/O: senders, receivers, recovery, pacing, codecs.
 //!
-//! A [`Flow`] is one end of a transport that moves byte ranges of one object over UDP. It reads
-//! no clock, opens no socket and starts no thread: its driver hands it what arrived
-//! ([`Flow::handle`]), asks what to send ([`Flow::poll_transmit`]) and when to come back
-//! ([`Flow::poll_timeout`]), and tells its owner what happened ([`Flow::poll_event`]).
+//! A [`Flow`] is one end of a transport that moves byte ranges of one object over UDP. It reads no
+//! clock, opens no socket and starts no thread. Its driver passes received datagrams to
+//! [`Flow::handle`], sends what [`Flow::poll_transmit`] returns, calls back at
+//! [`Flow::poll_timeout`], and reads events from [`Flow::poll_event`].
 //!
-//! Inside, the *core* speaks frames and trains and knows neither bytes nor keys; the *codec* at
-//! the edge seals and opens. What is kept is kept for a train of up to 44 packets, so the work
-//! for one packet stays constant at any loss.
+//! Inside, the *core* works with frames and trains and has no access to bytes or keys. The *codec*
+//! seals and opens packets. State is kept per train of up to 44 packets, so the work per packet
+//! stays constant at any loss.
 //!
-//! [`bare`] is the same core for simulators, without a codec.
+//! [`bare`] is the same core without a codec, for simulators.
 //!
-//! Peer input gives a counted drop or closes the flow with a reason. A panic means a bug.
+//! Invalid peer input is counted and dropped, or closes the flow with a reason. A panic means a
+//! bug.
 
 pub mod bare;
 mod breaker;
@@ -45,16 +46,16 @@ pub use seam::{
 };
 pub use stats::{FlowStats, Limit, LossTally};
 
-/// For fuzzers, what lies behind the authentication; for measurements, what is inside.
+/// Parsers behind the authentication, for fuzzers, and internals for measurements.
 #[doc(hidden)]
 pub mod fuzzing {
     use crate::codec::frame::{self, Frame};
     use crate::udt::Message;
 
-    /// Takes messages of SABUL out of a stream and writes what it read.
+    /// Parses SABUL messages from a stream and writes them again.
     ///
     /// # Panics
-    /// If what was written is not read again.
+    /// If a written message does not parse to the same message.
     pub fn reliable(bytes: &[u8]) {
         use crate::codec::reliable::{Stream, write};
         let mut read = Vec::new();
@@ -68,22 +69,25 @@ pub mod fuzzing {
         }
     }
 
-    /// Reads the plaintext of a control packet and writes what it read; reads the number of a
-    /// data unit.
+    /// Parses the plaintext of a control packet and writes it again; parses the number of a data
+    /// unit.
     ///
     /// # Panics
-    /// If what was written is not read again.
+    /// If a written frame does not parse to the same frame.
     pub fn frames(text: &[u8]) {
         for frame in frame::parse(text).iter().flatten() {
             let mut out = Vec::new();
             frame::write(frame, &mut out);
             match frame {
-                // Feedback in units: what is read is what is written.
+                // Unit feedback must round-trip exactly.
                 Frame::Unit(Message::Nak { ranges }) => {
                     assert_eq!(&frame::nak_pieces(ranges).concat(), ranges);
                     assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
                 }
-                Frame::Unit(_) | Frame::Ack { .. } | Frame::Bitmap { .. } | Frame::Ask { .. } => {
+                Frame::Unit(_)
+                | Frame::Ack { .. }
+                | Frame::Bitmap { .. }
+                | Frame::BitmapRequest { .. } => {
                     assert_eq!(frame::parse(&out).as_deref(), Some(std::slice::from_ref(frame)));
                 }
                 _ => {}

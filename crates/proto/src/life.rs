@@ -1,10 +1,10 @@
-//! Whether the peer is there. Every timer of liveness, in one place:
+//! The liveness timers of a flow:
 //!
-//! - *keepalive*: nothing said for 5 s -> a ping;
-//! - *stall*: an answer is owed for 3 s -> `Event::Stalled`, once;
-//! - *silence*: nothing heard for 30 s while established -> closed as `Silent`;
-//! - *unreachable*: nothing ever heard for 30 s -> closed as `Unreachable`;
-//! - *close*: the close is said three times, a quarter of a second apart.
+//! - *keepalive*: nothing sent for 5 s: a ping;
+//! - *stall*: no answer for 3 s: `Event::Stalled`, once;
+//! - *silence*: nothing received for 30 s after something was received: closed as `Silent`;
+//! - *unreachable*: nothing received in the first 30 s: closed as `Unreachable`;
+//! - *close*: the close frame is sent three times, a quarter of a second apart.
 
 use packtrain_units::{Duration, Time};
 
@@ -13,18 +13,18 @@ use crate::seam::CloseReason;
 
 const CLOSE_GAP: Duration = Duration::from_millis(250);
 
-/// What a tick of the liveness timers asks for.
+/// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Say something.
+    /// Send a ping.
     Keepalive,
-    /// Tell the owner that the peer is silent.
+    /// Report the stall to the owner.
     Stalled,
-    /// End the flow.
+    /// Close the flow: the peer is silent.
     Silent,
-    /// End the flow: the peer was never heard.
+    /// Close the flow: no packet ever came from the peer.
     Unreachable,
-    /// Say the close (again), with this code.
+    /// Send a close frame with this code.
     Close(u8),
 }
 
@@ -33,8 +33,8 @@ pub(crate) enum Due {
 pub(crate) struct Life {
     started: Time,
     established: bool,
-    heard_at: Option<Time>,
-    said_at: Time,
+    last_received_at: Option<Time>,
+    last_sent_at: Time,
     waiting_since: Option<Time>,
     stalled: bool,
     closing: Option<Closing>,
@@ -52,8 +52,8 @@ impl Life {
         Self {
             started: now,
             established: false,
-            heard_at: None,
-            said_at: now,
+            last_received_at: None,
+            last_sent_at: now,
             waiting_since: None,
             stalled: false,
             closing: None,
@@ -73,32 +73,33 @@ impl Life {
         self.closing.is_some()
     }
 
-    /// Whether nothing more will be said.
+    /// Whether all close frames have been sent.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing.as_ref().is_some_and(|c| c.left == 0)
     }
 
-    /// When something was last said.
-    pub(crate) fn said_at(&self) -> Time {
-        self.said_at
+    /// When a packet was last sent.
+    pub(crate) fn last_sent_at(&self) -> Time {
+        self.last_sent_at
     }
 
-    /// Something that asks for an answer left.
-    pub(crate) fn on_said(&mut self, now: Time) {
-        self.said_at = now;
+    /// A packet that needs an answer was sent.
+    pub(crate) fn on_sent_packet(&mut self, now: Time) {
+        self.last_sent_at = now;
         self.waiting_since.get_or_insert(now);
     }
 
-    /// An authentic packet came. True if that ends a stall.
-    pub(crate) fn on_heard(&mut self, now: Time) -> bool {
-        self.heard_at = Some(now);
+    /// An authentic packet arrived. Returns true if that ends a stall.
+    pub(crate) fn on_received(&mut self, now: Time) -> bool {
+        self.last_received_at = Some(now);
         self.waiting_since = None;
         std::mem::take(&mut self.stalled)
     }
 
-    /// The flow is over; `tell` says how often the peer is told.
-    pub(crate) fn close(&mut self, now: Time, reason: &CloseReason, tell: bool) {
-        let left = if tell && self.heard_at.is_some() { CLOSE_REPEATS } else { 0 };
+    /// Closes the flow. With `notify` the peer receives close frames, unless nothing ever arrived
+    /// from it.
+    pub(crate) fn close(&mut self, now: Time, reason: &CloseReason, notify: bool) {
+        let left = if notify && self.last_received_at.is_some() { CLOSE_REPEATS } else { 0 };
         self.closing.get_or_insert(Closing { code: code_of(reason), left, next_at: now });
     }
 
@@ -106,16 +107,16 @@ impl Life {
         if let Some(closing) = &self.closing {
             return (closing.left > 0).then_some(closing.next_at);
         }
-        let Some(heard) = self.heard_at else { return Some(self.started + UNREACHABLE) };
+        let Some(received) = self.last_received_at else { return Some(self.started + UNREACHABLE) };
         if !self.established {
-            return Some((heard + SILENCE).max(self.started + UNREACHABLE));
+            return Some((received + SILENCE).max(self.started + UNREACHABLE));
         }
         let stall = self.waiting_since.filter(|_| !self.stalled).map(|at| at + STALL);
-        let keepalive = self.said_at + KEEPALIVE;
-        stall.into_iter().chain([heard + SILENCE, keepalive]).min()
+        let keepalive = self.last_sent_at + KEEPALIVE;
+        stall.into_iter().chain([received + SILENCE, keepalive]).min()
     }
 
-    /// What is due, one thing a call.
+    /// The next due action; call it until it returns `None`.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return None;
@@ -125,20 +126,20 @@ impl Life {
             closing.next_at = now + CLOSE_GAP;
             return Some(Due::Close(closing.code));
         }
-        let Some(heard) = self.heard_at else { return Some(Due::Unreachable) };
-        if now.since(heard) >= SILENCE {
+        let Some(received) = self.last_received_at else { return Some(Due::Unreachable) };
+        if now.since(received) >= SILENCE {
             return Some(Due::Silent);
         }
         if !self.stalled && self.waiting_since.is_some_and(|at| now.since(at) >= STALL) {
             self.stalled = true;
             return Some(Due::Stalled);
         }
-        self.said_at = now;
+        self.last_sent_at = now;
         Some(Due::Keepalive)
     }
 }
 
-/// The byte that names a reason on the wire.
+/// The wire code of a reason.
 pub(crate) fn code_of(reason: &CloseReason) -> u8 {
     match reason {
         CloseReason::Done => 0,
@@ -152,7 +153,7 @@ pub(crate) fn code_of(reason: &CloseReason) -> u8 {
     }
 }
 
-/// The reason that a byte names.
+/// The reason for a wire code.
 pub(crate) fn reason_of(code: u8) -> CloseReason {
     match code {
         0 => CloseReason::Done,
@@ -174,7 +175,7 @@ mod tests {
         Time::ZERO + Duration::from_secs(s)
     }
 
-    /// What falls due until `until` if nothing more is heard, with the seconds.
+    /// The due actions until `until` if nothing more arrives, with their times in seconds.
     fn run(life: &mut Life, until: u64) -> Vec<(u64, Due)> {
         let mut seen = Vec::new();
         while let Some(due_at) = life.poll_timeout().filter(|t| *t <= at(until)) {
@@ -184,7 +185,7 @@ mod tests {
                 break;
             }
             if due == Due::Keepalive {
-                life.on_said(due_at);
+                life.on_sent_packet(due_at);
             }
         }
         seen
@@ -194,13 +195,13 @@ mod tests {
     fn silence_stalls_then_ends() {
         let mut life = Life::new(at(0));
         life.establish();
-        life.on_heard(at(0));
-        life.on_said(at(0));
+        life.on_received(at(0));
+        life.on_sent_packet(at(0));
         let seen = run(&mut life, 60);
         assert_eq!(seen[0], (3, Due::Stalled));
         assert_eq!(seen.last(), Some(&(30, Due::Silent)));
         assert_eq!(seen.iter().filter(|(_, d)| *d == Due::Stalled).count(), 1);
-        assert!(life.on_heard(at(31)), "the stall is over");
+        assert!(life.on_received(at(31)), "the stall is over");
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn a_close_is_said_three_times() {
         let mut life = Life::new(at(0));
-        life.on_heard(at(0));
+        life.on_received(at(0));
         life.close(at(1), &CloseReason::Done, true);
         assert_eq!(run(&mut life, 9).len(), CLOSE_REPEATS as usize);
         assert!(life.is_closed());

@@ -1,8 +1,8 @@
 //! The size of datagrams: packetization-layer path MTU discovery (RFC 8899).
 //!
-//! Starts at the size given (Ethernet's), confirms it with a padded probe while data already
-//! flows, falls back to the base size when probes or data of that size vanish while small packets
-//! pass, and searches upwards to the largest size allowed.
+//! The search starts at the given size (Ethernet's) and confirms it with a padded probe while data
+//! already flows. It falls back to the base size when probes or data of that size are lost while
+//! small packets arrive. It then searches upwards to the largest size allowed.
 
 use packtrain_units::{Duration, Time};
 
@@ -10,19 +10,19 @@ use crate::config::limits::BASE_MTU;
 
 /// Probes of one size before it counts as too large (RFC 8899 MAX_PROBES).
 const MAX_PROBES: u32 = 3;
-/// Lost packets above the base size, none of that size arriving, that make a black hole.
+/// Lost packets of the current size, with none of that size arriving, that count as a black hole.
 const BLACK_HOLE_PACKETS: u32 = 24;
-/// How long until a failed search starts again (RFC 8899 PMTU_RAISE_TIMER).
-const RAISE: Duration = Duration::from_secs(600);
-/// A search ends when the step is smaller.
-const STEP: u16 = 64;
+/// Pause before a finished search starts again (RFC 8899 PMTU_RAISE_TIMER).
+const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+/// A search ends when its step is smaller than this, in bytes.
+const MIN_STEP: u16 = 64;
 
-/// Searches the largest datagram that the path carries.
+/// Searches for the largest datagram that the path carries.
 #[derive(Debug)]
 pub(crate) struct Mtu {
     current: u16,
     confirmed: bool,
-    /// Largest size allowed, and smallest known to fail.
+    /// Largest size allowed, and smallest size known to fail.
     max: u16,
     too_large: u16,
     probe: Option<Probe>,
@@ -39,7 +39,7 @@ struct Probe {
 }
 
 impl Mtu {
-    /// Starts at `size` and looks up to `max`.
+    /// Starts at `size` and searches up to `max`.
     pub(crate) fn new(size: u16, max: u16) -> Self {
         let max = max.max(size);
         Self {
@@ -64,8 +64,9 @@ impl Mtu {
         self.wanted().map(|_| self.next_at)
     }
 
-    /// The probe to send now: its size. `token` names it; `patience` is how long to wait.
-    pub(crate) fn poll(&mut self, now: Time, token: u64, patience: Duration) -> Option<u16> {
+    /// The size of the probe to send now. `token` identifies it; `timeout` is how long to wait for
+    /// its answer.
+    pub(crate) fn poll(&mut self, now: Time, token: u64, timeout: Duration) -> Option<u16> {
         if now < self.next_at {
             return None;
         }
@@ -78,11 +79,11 @@ impl Mtu {
         let size = self.probe.map(|p| p.size).or_else(|| self.wanted())?;
         let tries = self.probe.map_or(0, |p| p.tries) + 1;
         self.probe = Some(Probe { size, tries, token });
-        self.next_at = now + patience;
+        self.next_at = now + timeout;
         Some(size)
     }
 
-    /// A probe's answer came. True if the size changed.
+    /// Handles the answer to a probe. Returns true if the size changed.
     pub(crate) fn on_pong(&mut self, now: Time, token: u64) -> bool {
         let Some(probe) = self.probe.filter(|p| p.token == token) else { return false };
         self.probe = None;
@@ -94,7 +95,7 @@ impl Mtu {
         grown
     }
 
-    /// The kernel refused a datagram of `size`. True if the size changed.
+    /// The kernel refused a datagram of `size`. Returns true if the size changed.
     pub(crate) fn on_too_large(&mut self, now: Time, size: u16) -> bool {
         if size <= BASE_MTU {
             return false;
@@ -111,14 +112,14 @@ impl Mtu {
         self.current != before
     }
 
-    /// A full packet arrived.
+    /// A full-size packet arrived.
     pub(crate) fn on_acked(&mut self, wire: u16) {
         if wire > BASE_MTU && wire == self.current {
             self.lost = 0;
         }
     }
 
-    /// Full packets were lost. True if that makes a black hole and the size changed.
+    /// Full-size packets were lost. Returns true if that is a black hole and the size changed.
     pub(crate) fn on_lost(&mut self, now: Time, wire: u16, packets: u32, srtt: Duration) -> bool {
         if wire != self.current || wire <= BASE_MTU {
             return false;
@@ -127,8 +128,8 @@ impl Mtu {
             self.lost_since = now;
         }
         self.lost = self.lost.saturating_add(packets);
-        let patience = (srtt * 3).max(Duration::from_millis(200));
-        if self.lost < BLACK_HOLE_PACKETS || now.since(self.lost_since) < patience {
+        let timeout = (srtt * 3).max(Duration::from_millis(200));
+        if self.lost < BLACK_HOLE_PACKETS || now.since(self.lost_since) < timeout {
             return false;
         }
         self.too_large = self.too_large.min(wire);
@@ -141,7 +142,7 @@ impl Mtu {
         self.confirmed = true;
         self.probe = None;
         self.lost = 0;
-        // The path has just changed its mind: let it settle before searching upwards.
+        // The path has just changed: wait a second before searching upwards.
         self.next_at = now + Duration::from_secs(1);
     }
 
@@ -155,12 +156,12 @@ impl Mtu {
         }
         if self.wanted().is_none() {
             self.too_large = self.max + 1;
-            self.next_at = now + RAISE;
+            self.next_at = now + RAISE_INTERVAL;
         }
     }
 
-    /// The size to try next, if the search is not over: first the present size, then the
-    /// largest, then Ethernet's, then the middle.
+    /// The next size to try while the search runs: the current size, then the largest, then
+    /// Ethernet's, then the middle of the interval.
     fn wanted(&self) -> Option<u16> {
         if let Some(probe) = self.probe {
             return Some(probe.size);
@@ -169,7 +170,7 @@ impl Mtu {
             return Some(self.current);
         }
         let top = self.too_large - 1;
-        if top <= self.current || (self.too_large <= self.max && top - self.current < STEP) {
+        if top <= self.current || (self.too_large <= self.max && top - self.current < MIN_STEP) {
             return None;
         }
         if self.too_large > self.max {
@@ -197,7 +198,7 @@ mod tests {
                 mtu.on_pong(now, token);
             }
             now += Duration::from_millis(100);
-            if mtu.lost == 0 && mtu.poll_timeout().is_none_or(|at| at > now + RAISE / 2) {
+            if mtu.lost == 0 && mtu.poll_timeout().is_none_or(|at| at > now + RAISE_INTERVAL / 2) {
                 break;
             }
         }
@@ -210,9 +211,9 @@ mod tests {
         assert_eq!(search(1472, 8972, 1472), 1472);
         assert_eq!(search(1472, 1472, 1472), 1472);
         let tunnel = search(1472, 1472, 1400);
-        assert!((1400 - STEP..=1400).contains(&tunnel), "{tunnel}");
+        assert!((1400 - MIN_STEP..=1400).contains(&tunnel), "{tunnel}");
         let middle = search(1472, 8972, 4000);
-        assert!((4000 - STEP..=4000).contains(&middle), "{middle}");
+        assert!((4000 - MIN_STEP..=4000).contains(&middle), "{middle}");
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! Spreads what is sent over time, without the kernel's help.
+//! Paces sending without support of the kernel.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// How far a late sender may catch up: a thread sleeps this much too long at times.
+/// How far a late sender may catch up: threads at times wake this much too late.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
-/// Says when the next batch may leave.
+/// Determines when the next batch may be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     next: Time,
 }
 
 impl Pacer {
-    /// When the next batch may leave.
+    /// When the next batch may be sent.
     pub(crate) fn next(&self) -> Time {
         self.next
     }
 
-    /// `bytes` left at `now`, at `rate`; none is as fast as possible.
+    /// Records that `bytes` were sent at `now`. `rate` is the pacing rate; `None` means unlimited.
     pub(crate) fn sent(&mut self, now: Time, bytes: ByteCount, rate: Option<DataRate>) {
         let Some(rate) = rate else {
             self.next = now;

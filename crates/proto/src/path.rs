@@ -1,5 +1,5 @@
-//! Where one lane's peer is: probing its candidate addresses, and moving when the peer's address
-//! changes (a NAT that forgot us), never before the new address answered a challenge.
+//! The remote address of one lane: probes the candidate addresses, and follows an address change (a
+//! NAT rebinding) after the new address has answered a challenge.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use packtrain_units::{Duration, Rng, Time};
 
 use crate::config::limits::CANDIDATES;
 
-/// The first probes are this far apart, each next twice as far, up to the longest gap.
+/// Gap between the first probes; it doubles after each probe up to `MAX_PROBE_GAP`.
 const FIRST_PROBE_GAP: Duration = Duration::from_millis(20);
 const MAX_PROBE_GAP: Duration = Duration::from_millis(500);
-/// How often and how long a challenge is tried.
+/// Gap between challenges, and how often one is sent.
 const CHALLENGE_GAP: Duration = Duration::from_millis(250);
 const CHALLENGE_TRIES: u32 = 6;
-/// Tokens of this many probes are remembered.
+/// Number of recent probe tokens that are kept.
 const TOKENS: usize = 8;
 
 /// The path of one lane.
@@ -36,16 +36,16 @@ struct Challenge {
     next_at: Time,
 }
 
-/// What a `Pong` meant.
+/// The meaning of a `Pong`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The first answer on this lane: it may carry data. With the round trip.
+    /// The first answer on this lane, which may now carry data; with its round trip.
     Validated(Duration),
-    /// A probe answered; with the round trip.
+    /// The answer to a probe; with its round trip.
     Alive(Duration),
     /// The peer proved its new address.
     Moved(SocketAddr),
-    /// Not a token of this path.
+    /// An unknown token.
     Unknown,
 }
 
@@ -63,12 +63,12 @@ impl Path {
         }
     }
 
-    /// Where data and reports go, once validated.
+    /// Destination of data and reports, once validated.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.remote.filter(|_| self.validated)
     }
 
-    /// Where anything may go: the address the peer was last heard from.
+    /// The address that the peer was last seen at, else the first candidate. Not yet validated.
     pub(crate) fn last_known(&self) -> Option<SocketAddr> {
         self.remote.or(self.candidates.first().copied())
     }
@@ -81,7 +81,7 @@ impl Path {
         }
     }
 
-    /// An authentic packet came from `from`; `newest` if its number is the largest so far.
+    /// An authentic packet arrived from `from`; `newest` if its number is the largest so far.
     pub(crate) fn on_packet(&mut self, now: Time, from: SocketAddr, newest: bool, rng: &mut Rng) {
         match self.remote {
             None => {
@@ -99,7 +99,7 @@ impl Path {
         }
     }
 
-    /// A `Pong` with `token` came from `from`.
+    /// A `Pong` with `token` arrived from `from`.
     pub(crate) fn on_pong(&mut self, now: Time, token: u64, from: SocketAddr) -> Answer {
         if let Some(challenge) = self.challenge
             && challenge.token == token
@@ -121,7 +121,7 @@ impl Path {
         Answer::Validated(rtt)
     }
 
-    /// A token for a ping sent now, remembered for its answer.
+    /// A new token for a ping sent now, kept for its answer.
     pub(crate) fn token(&mut self, now: Time, rng: &mut Rng) -> u64 {
         let token = rng.next_u64();
         self.tokens[self.tries % TOKENS] = (token, now);
@@ -135,7 +135,7 @@ impl Path {
         self.challenge.map(|c| c.next_at).into_iter().chain(probe).min()
     }
 
-    /// The pings due now: where to, and their tokens.
+    /// The pings due now: destinations and tokens.
     pub(crate) fn poll(&mut self, now: Time, rng: &mut Rng) -> Vec<(SocketAddr, u64)> {
         let mut pings = Vec::new();
         if !self.validated && now >= self.next_at {

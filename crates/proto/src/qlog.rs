@@ -1,4 +1,4 @@
-//! A bounded log of what a flow did, one JSON object a line, in the manner of qlog.
+//! A bounded event log of a flow, one JSON object per line, similar to qlog.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::config::limits::LOG_LINES;
 
-/// The lines not yet fetched. Off until enabled; when full it counts what it drops.
+/// The lines not yet fetched. Disabled until `enable`; a full log counts the lines that it drops.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     lines: Option<VecDeque<String>>,
@@ -19,7 +19,7 @@ impl Log {
         self.lines.get_or_insert_default();
     }
 
-    /// Notes an event; `data` runs only when the log is on.
+    /// Logs an event; `data` runs only when the log is enabled.
     pub(crate) fn note(&mut self, now: Time, name: &str, data: impl FnOnce() -> Value) {
         let Some(lines) = &mut self.lines else { return };
         if lines.len() >= LOG_LINES {

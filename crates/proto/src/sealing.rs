@@ -1,4 +1,4 @@
-//! The edge of the core that writes bytes: packets filled, sealed and laid into one batch.
+//! The codec's side of sending: fills and seals packets and lays them into one batch.
 
 use packtrain_units::Offset;
 
@@ -10,11 +10,11 @@ use crate::core::edge::Edge;
 use crate::core::{Control, Load};
 use crate::seam::{Fill, Payload};
 
-/// One batch being written.
+/// A batch that is being written.
 pub(crate) struct Sealing<'a, P> {
     pub(crate) sealer: &'a mut Sealer,
     pub(crate) flow_id: u32,
-    /// Where frames are put together, reused.
+    /// Buffer for frames, reused.
     pub(crate) text: &'a mut Vec<u8>,
     pub(crate) payload: &'a mut P,
     pub(crate) out: &'a mut [u8],
@@ -62,9 +62,9 @@ impl<P> Sealing<'_, P> {
         let Control { lane, .. } = *control;
         self.text.clear();
         frame::write(&control.frame, self.text);
-        let least = control.pad.map_or(0, usize::from).saturating_sub(CONTROL_HEAD + TAG);
-        if self.text.len() < least {
-            self.text.resize(least, 0);
+        let min = control.pad.map_or(0, usize::from).saturating_sub(CONTROL_HEAD + TAG);
+        if self.text.len() < min {
+            self.text.resize(min, 0);
         }
         let len = CONTROL_HEAD + self.text.len() + TAG;
         let packet = self.out.get_mut(..len)?;

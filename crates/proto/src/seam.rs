@@ -1,71 +1,71 @@
-//! The seams between a flow and whoever drives it: where bytes come from, where they go, what
-//! comes in from the network, what is to be sent, and what the owner is told.
+//! The interface between a flow and its driver: source and sink of bytes, received batches, batches
+//! to send, and events.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
-/// The least size of the buffer that [`Flow::poll_transmit`](crate::Flow::poll_transmit) is
-/// given: one offload batch.
+/// Minimum size of the buffer passed to [`Flow::poll_transmit`](crate::Flow::poll_transmit): one
+/// offload batch.
 pub const BATCH_BYTES: usize = 65_536;
 
-/// The most packets of one train, which is one offload batch.
+/// Maximum packets of one train, which is one offload batch.
 pub const TRAIN_PACKETS: u32 = 44;
 
 /// The sender's source of bytes.
 pub trait Payload {
-    /// Writes the object's bytes from `at` into all of `out`, or nothing. Called again with the
-    /// same offset for a retransmission.
+    /// Writes the object's bytes from `at` into all of `out`, or none. A retransmission asks for
+    /// the same offset again.
     fn fill(&mut self, at: Offset, out: &mut [u8]) -> Fill;
 
-    /// The receiver has placed these bytes: no retransmission will ask for them.
+    /// The receiver has placed these bytes; no retransmission will ask for them.
     fn release(&mut self, range: Range<Offset>);
 }
 
-/// What became of a request for bytes.
+/// Result of [`Payload::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// All of them were written.
+    /// All bytes were written.
     Ready,
-    /// They are not in memory yet: ask again when the driver calls next.
+    /// The bytes are not in memory yet; the flow asks again at the driver's next call.
     Pending,
-    /// They cannot be read; the flow gives the range up with [`Event::Unreadable`].
+    /// The bytes cannot be read; the flow drops the range with [`Event::Unreadable`].
     Failed,
 }
 
 /// The receiver's sink of bytes.
 pub trait Placement {
-    /// Puts `bytes` at `at`. Never blocks.
+    /// Places `bytes` at `at`. Must not block.
     fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed;
 
-    /// How much more it can take now, in bytes; advertised to the sender.
+    /// Bytes that it can take now; advertised to the sender.
     fn room(&self) -> ByteCount;
 }
 
-/// What became of bytes that arrived.
+/// Result of [`Placement::place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Taken.
+    /// The bytes were taken.
     New,
-    /// They were here before: acknowledged all the same.
+    /// The bytes were already there. They are acknowledged.
     Duplicate,
-    /// There was no room: not acknowledged, the sender repeats them.
+    /// There was no room. They are not acknowledged, and the sender retransmits them.
     NoRoom,
 }
 
-/// A batch of datagrams from one socket and one source, equal in size except the last.
+/// A batch of datagrams from one socket and one source address, equal in size except the last.
 #[derive(Debug)]
 pub struct Datagrams<'a> {
-    /// The socket they came in by.
+    /// The socket that received them.
     pub lane: u8,
-    /// Where they came from.
+    /// Source address.
     pub from: SocketAddr,
-    /// The datagrams one after the other; decrypted in place.
+    /// The datagrams one after the other; they are decrypted in place.
     pub bytes: &'a mut [u8],
     /// Size of each but the last.
     pub stride: usize,
-    /// The two ECN bits of the IP header, where the socket tells them.
+    /// The two ECN bits of the IP header, where the socket provides them.
     pub ecn: Option<u8>,
     /// When they were received, on the same clock as `now`.
     pub received_at: Time,
@@ -76,9 +76,9 @@ pub struct Datagrams<'a> {
 pub struct Transmit {
     /// The socket to use.
     pub lane: u8,
-    /// Where to send it.
+    /// Destination.
     pub to: SocketAddr,
-    /// How many bytes of the buffer.
+    /// Bytes of the batch.
     pub len: usize,
     /// Size of each datagram but the last; equals `len` for a single one.
     pub segment: usize,
@@ -86,26 +86,26 @@ pub struct Transmit {
     pub ecn: u8,
 }
 
-/// What the owner of a flow is told.
+/// Events for the owner of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Authenticated packets have passed both ways.
+    /// Authenticated packets have arrived in both directions.
     Established {
-        /// The first measurement of the round trip.
+        /// The first round-trip sample.
         rtt: Duration,
     },
     /// Sender: the receiver has these bytes.
     Placed(Range<Offset>),
-    /// Sender: the flow gave these bytes back after `revoke` or at its close. They may still
-    /// arrive: a harmless duplicate.
+    /// Sender: bytes that the flow gave back after `revoke` or at its close. They may still arrive
+    /// as a harmless duplicate.
     Returned(Range<Offset>),
-    /// Sender: the payload could not read these bytes; the flow no longer carries them.
+    /// Sender: bytes that the payload could not read; the flow no longer carries them.
     Unreadable(Range<Offset>),
-    /// Sender: everything assigned is acknowledged.
+    /// Sender: all assigned bytes are acknowledged.
     Idle,
-    /// The peer answered a challenge from a new address and the lane moved there.
+    /// The peer answered a challenge from a new address, and the lane now uses it.
     PathChanged {
-        /// Which lane.
+        /// The lane.
         lane: u8,
         /// Its new remote address.
         to: SocketAddr,
@@ -119,47 +119,47 @@ pub enum Event {
     HostLimited {
         /// Datagrams dropped in the receiving host so far.
         drops: u64,
-        /// What its application drains, where it says so.
+        /// The drain rate of its application, where reported.
         drain_rate: Option<DataRate>,
     },
-    /// Nothing came from the peer for three seconds although something should have.
+    /// No packet came from the peer for three seconds although an answer was due.
     Stalled,
-    /// The peer was heard again after [`Event::Stalled`].
+    /// The first packet after [`Event::Stalled`] arrived.
     Recovered,
-    /// The circuit breaker (RFC 8084) lowered the flow's rate.
+    /// The circuit breaker (RFC 8084) lowered the rate of the flow.
     Braked {
-        /// The ceiling it set.
+        /// The new ceiling.
         to: DataRate,
     },
-    /// The flow is over; nothing more will be sent.
+    /// The flow is closed and sends nothing more.
     Closed(CloseReason),
 }
 
 /// Why a flow ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The owner was done.
+    /// The owner finished.
     #[error("done")]
     Done,
-    /// The owner gave it up in favour of another transport, or was interrupted.
+    /// The owner switched to another transport or was interrupted.
     #[error("given up")]
     Abandoned,
-    /// Nothing was heard for the idle limit.
+    /// Nothing was received for the silence limit.
     #[error("nothing heard from the peer for {0}")]
     Silent(Duration),
-    /// No authenticated packet ever came.
+    /// No authenticated packet ever arrived.
     #[error("no packet of the peer ever came: the path may block UDP")]
     Unreachable,
     /// The peer acknowledged packets that were never sent.
     #[error("the peer acknowledged packets that were never sent")]
     OptimisticAck,
-    /// The circuit breaker stopped it: persistent loss without progress.
+    /// The circuit breaker stopped the flow: persistent loss without progress.
     #[error("stopped by the circuit breaker: persistent loss without progress")]
     Breaker,
-    /// Feedback `sabul`: the feedback channel, which loses nothing, broke.
+    /// Feedback `sabul`: the reliable feedback channel broke.
     #[error("the control connection beside the datagrams broke")]
     Channel,
-    /// The peer sent something authentic but senseless.
+    /// The peer sent an authentic but invalid message.
     #[error("the peer broke the protocol: {0}")]
     Protocol(&'static str),
 }

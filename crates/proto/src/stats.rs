@@ -1,4 +1,4 @@
-//! What a flow has done so far.
+//! Statistics of a flow.
 
 use packtrain_loss::{Cause, Verdict};
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -8,58 +8,58 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 pub struct FlowStats {
     /// Smoothed round trip, if measured.
     pub rtt: Option<Duration>,
-    /// Least round trip, if measured.
+    /// Minimum round trip, if measured.
     pub min_rtt: Option<Duration>,
-    /// The newest sample of the round trip.
+    /// The newest round-trip sample.
     pub rtt_latest: Option<Duration>,
-    /// How many samples of the round trip there were.
+    /// Number of round-trip samples.
     pub rtt_samples: u64,
-    /// All of them added up.
+    /// Sum of all round-trip samples.
     pub rtt_total: Duration,
-    /// Queueing delay on the way to the receiver, newest.
+    /// Newest queueing delay on the way to the receiver.
     pub queueing_delay: Option<Duration>,
-    /// Payload bytes sent, repeats included.
+    /// Payload bytes sent, retransmissions included.
     pub sent_bytes: ByteCount,
-    /// Packets sent with payload, repeats included.
+    /// Packets sent with payload, retransmissions included.
     pub sent_packets: u64,
-    /// Sender: payload bytes acknowledged, each once per transmission.
+    /// Sender: payload bytes acknowledged, once per transmission.
     pub acked_bytes: ByteCount,
-    /// Payload bytes received and authentic, repeats included.
+    /// Payload bytes of authentic received packets, retransmissions included.
     pub received_bytes: ByteCount,
-    /// Packets received with payload, repeats included.
+    /// Packets received with payload, retransmissions included.
     pub received_packets: u64,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub retransmitted_bytes: ByteCount,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
-    /// Rounds with losses: one begins with the loss of a packet that was sent after the last one
-    /// had begun.
+    /// Rounds with losses. A round begins with the loss of a packet that was sent after the
+    /// previous round began.
     pub loss_rounds: u64,
-    /// Times at which no feedback came for so long that data stopped (RFC 8084).
+    /// How often the sender stopped sending data because no feedback arrived (RFC 8084).
     pub silences: u64,
-    /// Of the lost packets, those that turned out to have arrived.
+    /// Packets declared lost that had arrived.
     pub spurious_packets: u64,
-    /// Receiver: packets whose bytes were here already.
+    /// Receiver: packets whose bytes had already arrived.
     pub duplicate_packets: u64,
     /// Datagrams dropped by the receiving host's socket buffers.
     pub host_drops: u64,
-    /// Packets refused by the receiver for want of room.
+    /// Packets that the receiver refused because it had no room.
     pub refused_packets: u64,
     /// Packets marked congestion-experienced.
     pub ecn_ce: u64,
     /// Datagrams that were not authentic or not well formed.
     pub bad_datagrams: u64,
-    /// Datagrams that had been received before.
+    /// Datagrams received more than once.
     pub replayed_datagrams: u64,
     /// Reports sent or received.
     pub reports: u64,
-    /// Feedback `udt`, receiver: round trips whose trend was looked at.
+    /// Feedback `udt`, receiver: trend tests of the delay.
     pub trend_tests: u64,
-    /// Those at which it rose.
+    /// Trend tests that found a rising delay.
     pub trend_rises: u64,
-    /// Warnings of a rising delay sent.
+    /// Delay warnings sent.
     pub delay_warnings: u64,
     /// Congestion window.
     pub cwnd: ByteCount,
@@ -67,11 +67,11 @@ pub struct FlowStats {
     pub in_flight: ByteCount,
     /// Pacing rate.
     pub pacing_rate: Option<DataRate>,
-    /// What the pace is held at because the receiving host drops.
+    /// Cap on the pace because the receiving host drops datagrams.
     pub receiver_rate_cap: Option<DataRate>,
     /// Delivery rate of the last round.
     pub delivery_rate: Option<DataRate>,
-    /// Rate at which packets arrived at the receiver, as it measured it.
+    /// Arrival rate as measured by the receiver.
     pub arrival_rate: Option<DataRate>,
     /// Capacity of the path, from the dispersion of trains.
     pub capacity: Option<DataRate>,
@@ -79,26 +79,27 @@ pub struct FlowStats {
     pub mtu: ByteCount,
     /// Lanes in use.
     pub lanes: u8,
-    /// The controller's name and state in a few words.
+    /// The controller's name and state in short form.
     pub controller: String,
     /// What limits the sender now.
     pub limit: Limit,
-    /// Sender: why packets were lost, as far as judged.
+    /// Sender: causes of packet losses, as far as classified.
     pub loss: LossTally,
 }
 
-/// What was found to be the cause of losses, window by window.
+/// Verdicts on the causes of losses, added up over windows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossTally {
-    /// Windows with losses that were judged.
+    /// Windows with losses that were classified.
     pub windows: u64,
-    /// Packets lost in them.
+    /// Packets lost in these windows.
     pub lost: u64,
-    /// Datagrams that the receiving host said it dropped meanwhile, a few repeats among them.
+    /// Datagrams that the receiving host reported as dropped meanwhile, including a few
+    /// retransmissions.
     pub host_drops: u64,
-    /// Packets lost by what their window's verdict was.
+    /// Packets lost, by the verdict on their window.
     by_cause: [u64; 5],
-    /// Probability of the processor, times packets lost.
+    /// Sum over lost packets of the probability that the receiving host dropped them.
     p_cpu: f64,
     /// The newest verdict.
     pub last: Option<Verdict>,
@@ -108,7 +109,7 @@ impl LossTally {
     const CAUSES: [Cause; 5] =
         [Cause::Network, Cause::Cpu, Cause::Hybrid, Cause::Link, Cause::Inconclusive];
 
-    /// One more window.
+    /// Adds a window.
     pub(crate) fn add(&mut self, host_drops: Option<u64>, verdict: &Verdict) {
         let lost = verdict.lost as u64;
         self.windows += 1;
@@ -121,36 +122,36 @@ impl LossTally {
         self.last = Some(verdict.clone());
     }
 
-    /// Packets lost in windows of this verdict.
+    /// Packets lost in windows with this verdict.
     pub fn of(&self, cause: Cause) -> u64 {
         let at = Self::CAUSES.iter().position(|known| *known == cause);
         at.map_or(0, |at| self.by_cause[at])
     }
 
-    /// The verdict on most of the losses, once there is any.
+    /// The verdict on most of the losses; `None` without losses.
     pub fn cause(&self) -> Option<Cause> {
-        let most = Self::CAUSES.into_iter().max_by_key(|cause| self.of(*cause))?;
-        (self.of(most) > 0).then_some(most)
+        let largest = Self::CAUSES.into_iter().max_by_key(|cause| self.of(*cause))?;
+        (self.of(largest) > 0).then_some(largest)
     }
 
-    /// The probability that the receiving host lost a packet, in the mean of those lost.
+    /// The mean probability, over lost packets, that the receiving host dropped the packet.
     pub fn p_cpu(&self) -> Option<f64> {
         (self.lost > 0).then(|| self.p_cpu / self.lost as f64)
     }
 
-    /// The share of the losses that the receiving host said were its own.
+    /// The share of the losses that the receiving host reported as its own drops.
     pub fn host_share(&self) -> Option<f64> {
         (self.lost > 0).then(|| (self.host_drops as f64 / self.lost as f64).min(1.0))
     }
 }
 
-/// What keeps a sender from sending more.
+/// What limits the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
-    /// Nothing is assigned.
+    /// No data is assigned.
     #[default]
     Idle,
-    /// The payload was not in memory.
+    /// The payload is not in memory.
     Payload,
     /// The congestion window.
     Window,
@@ -158,6 +159,6 @@ pub enum Limit {
     Pacing,
     /// The receiver's credit.
     Credit,
-    /// The path is silent.
+    /// No feedback arrives.
     Silence,
 }

@@ -1,7 +1,7 @@
-//! Real loss signatures: a paced sender, and a receiver that takes down which datagrams came, when,
-//! and how many the kernel dropped at its socket (`SO_RXQ_OVFL`, which counts the kernel's buffers:
-//! one for several datagrams where they come joined). `data/loss-causes/real.py` runs
-//! both over `packtrain emulate` beside real competitors.
+//! Measures real loss signatures. A paced sender, and a receiver that records which datagrams
+//! arrived, when, and how many the kernel dropped at its socket (`SO_RXQ_OVFL`, which counts the
+//! kernel's buffers: one for several datagrams if they arrive joined). `data/loss-causes/real.py`
+//! runs both over `packtrain emulate` beside real competitors.
 //!
 //!     losses recv --at 10.9.0.2:7000 --packets 976560 --windows 97656 --buffer 425984 --out F
 //!     losses send --at 10.9.0.2:7000 --packets 976560 --rate 1gbit --size 1024 --train 4
@@ -21,9 +21,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Number of the datagram and time at which it was sent.
+/// Bytes of the header: the datagram's number and its time of sending.
 const HEADER: usize = 16;
-/// IP and UDP headers.
+/// Bytes of IP and UDP headers.
 const OVERHEAD: u64 = 28;
 /// Silence after which the receiver stops.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -37,10 +37,10 @@ struct Args {
     rate: DataRate,
     size: usize,
     train: usize,
-    /// Later than so much, the sender does not catch up.
+    /// Maximum delay after which the sender still catches up.
     late: Duration,
     family: String,
-    /// Windows without a loss, too.
+    /// Whether windows without a loss are recorded too.
     all: bool,
     out: String,
 }
@@ -113,22 +113,22 @@ fn send(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is known of each datagram.
+/// The record of the received datagrams.
 struct Taken {
-    /// One-way delays, to the kernel and to us; zero: it never came.
+    /// One-way delays, to the kernel and to the process; zero: lost.
     arrival: Vec<u64>,
     read: Vec<u64>,
-    /// The number after the last one of each batch, and the kernel's count of drops then.
+    /// The number after the last one of each batch, and the kernel's drop counter then.
     batches: Vec<(usize, u32)>,
     first: Time,
     last: Time,
-    /// The number after the last one that came.
+    /// The number after the last one received.
     end: usize,
 }
 
 fn recv(args: &Args) -> Result<(), Failure> {
     let mut socket = UdpSocket::bind(args.at)?;
-    // What is asked for is doubled by the kernel.
+    // The kernel doubles the requested size.
     socket2::SockRef::from(&socket).set_recv_buffer_size(args.buffer / 2)?;
     let buffer = socket.buffer_sizes()?.receive.get();
     let taken = take(&mut socket, args.packets as usize)?;
@@ -155,7 +155,7 @@ fn recv(args: &Args) -> Result<(), Failure> {
 }
 
 fn take(socket: &mut UdpSocket, packets: usize) -> Result<Taken, Failure> {
-    // Ones, not zeros: the pages are there before the first datagram comes.
+    // Non-zero values make the system map the pages before the first datagram arrives.
     let mut taken = Taken {
         arrival: vec![1; packets],
         read: vec![1; packets],
@@ -232,8 +232,8 @@ fn record(args: &Args, taken: &Taken, window: Range<usize>, number: u64, buffer:
     }
 }
 
-/// What the kernel counted within the window, batch by batch: of a batch on the border, as many as
-/// it misses on this side.
+/// The kernel's drops within the window, batch by batch; of a batch at the border, as many as are
+/// missing on this side.
 fn host_drops(taken: &Taken, window: Range<usize>) -> u64 {
     let (mut last, mut counted, mut host) = (0, 0, 0);
     for &(end, drops) in &taken.batches {

@@ -1,10 +1,10 @@
-//! Tables and plots of what real processes did over depots on the emulator: `experiments/lsl-emulated-*`.
+//! Tables and plots of measurements with real depots on the emulator: `experiments/lsl-emulated-*`.
 //!
 //!     lsl_emulated gain experiments/lsl-emulated-gain
 //!     lsl_emulated ucsb experiments/lsl-emulated-ucsb
 //!
-//! Each reads the CSV files that `measure.py` wrote there, and writes `plot.svg`, and its table into the README.md there,
-//! between two remarks.
+//! Each reads the CSV files of `measure.py` there, and writes `plot.svg` and the table in the
+//! README.md there, between two markers.
 #![allow(clippy::print_stdout)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The two remarks of a README.md.
+/// The markers of the generated part of a README.md.
 const BEGIN: &str = "<!-- numbers: written by the example lsl_emulated -->";
 const END: &str = "<!-- end of numbers -->";
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Failure> {
     splice(&folder.join("README.md"), &table)
 }
 
-/// The rows of a CSV file without its head.
+/// The rows of a CSV file without its heading.
 fn rows(file: &Path) -> Result<Vec<Vec<String>>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect())
@@ -54,7 +54,8 @@ fn axis(label: &str, log: bool, zero: bool) -> Axis {
     Axis { label: label.to_owned(), log, zero }
 }
 
-/// How the throughput of k equal segments goes with k, each congestion control in its own region.
+/// The throughput of k equal segments as a function of k, for each congestion control in its own
+/// region.
 fn theory(cc: &str, k: f64) -> f64 {
     match cc {
         "reno" => k.powf(1.5),
@@ -126,7 +127,7 @@ fn mean(values: &[f64]) -> (f64, f64) {
     (mean, (variance / n).sqrt())
 }
 
-/// Of path, congestion control, megabytes and way.
+/// By path, congestion control, megabytes and route.
 type Times = BTreeMap<(String, String, u32, String), Vec<f64>>;
 
 fn ucsb(folder: &Path) -> Result<(String, Figure), Failure> {
@@ -196,7 +197,7 @@ fn ucsb(folder: &Path) -> Result<(String, Figure), Failure> {
     Ok((table.trim_end().to_owned(), Figure { title, subtitle, panels }))
 }
 
-/// Puts the table between the remarks of a README.md.
+/// Inserts the table between the markers of a README.md.
 fn splice(path: &Path, text: &str) -> Result<(), Failure> {
     let old = std::fs::read_to_string(path)?;
     let (Some(begin), Some(end)) = (old.find(BEGIN), old.find(END)) else {

@@ -8,57 +8,59 @@ use super::Row;
 /// A number of a paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperRow {
-    /// Which.
+    /// Name of the number.
     pub key: String,
-    /// The number.
+    /// Its value.
     pub value: f64,
-    /// How far ours may be from it, in its unit; written so, or as a share such as `5%`.
+    /// The maximum deviation of the measured number, in its unit; absolute, or as a share such as
+    /// `5%`.
     pub tolerance: f64,
-    /// What it is to ours; `>=` or `<=` before the tolerance, which then may be left out.
+    /// The relation of the measured number to it; `>=` or `<=` before the tolerance, which is then
+    /// optional.
     pub bound: Bound,
-    /// Where the paper says it.
+    /// Its place in the paper.
     pub source: String,
 }
 
-/// What a paper's number is to ours.
+/// The relation of a measured number to a paper's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// About the same.
+    /// Approximately equal.
     #[default]
     About,
-    /// Ours is at least this.
-    Least,
-    /// Ours is at most this.
-    Most,
+    /// The measured number is at least this.
+    AtLeast,
+    /// The measured number is at most this.
+    AtMost,
 }
 
 impl Bound {
-    /// As `paper.csv` and tables write it.
+    /// The sign in `paper.csv` and in tables.
     pub fn sign(self) -> &'static str {
         match self {
             Self::About => "",
-            Self::Least => ">=",
-            Self::Most => "<=",
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
         }
     }
 
-    /// By how much a number misses `paper`; below zero within it.
+    /// By how much a number deviates beyond `paper`; below zero within it.
     pub(super) fn miss(self, ours: f64, paper: f64) -> f64 {
         match self {
             Self::About => (ours - paper).abs(),
-            Self::Least => paper - ours,
-            Self::Most => ours - paper,
+            Self::AtLeast => paper - ours,
+            Self::AtMost => ours - paper,
         }
     }
 }
 
-/// A number that we found when the file was written.
+/// A measured number at the time of writing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Which; the variant, if any, behind ` @ `.
+    /// Name of the number; the variant, if any, follows ` @ `.
     pub key: String,
-    /// The number.
+    /// Its value.
     pub ours: f64,
     /// The seed of the runs.
     pub seed: u64,
@@ -69,7 +71,7 @@ pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
     let mut rows: Vec<PaperRow> = Vec::new();
     for (line, cells) in table(text, &["key", "value", "tolerance", "source"])? {
         let value = number(&cells[1], line, "value")?;
-        let bounds = [Bound::Least, Bound::Most];
+        let bounds = [Bound::AtLeast, Bound::AtMost];
         let bound = bounds.into_iter().find(|bound| cells[2].starts_with(bound.sign()));
         let bound = bound.unwrap_or_default();
         let tolerance = match cells[2].trim_start_matches(bound.sign()).trim() {
@@ -125,8 +127,8 @@ fn number(text: &str, line: usize, field: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("line {line}: {field}: `{text}` is no number"))
 }
 
-/// Lines with their numbers, as many cells in each as the heading has; lines that begin with `#`
-/// are remarks.
+/// Rows with their line numbers, with as many cells as the heading; lines that begin with `#` are
+/// comments.
 fn table(text: &str, heading: &[&str]) -> Result<Vec<(usize, Vec<String>)>, String> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -179,8 +181,8 @@ mod tests {
         assert_eq!((rows[0].key.as_str(), rows[0].tolerance), ("a, b", 0.5));
         assert_eq!(rows[0].source, "the \"paper\"");
         assert_eq!(rows[1].tolerance, 0.5);
-        assert_eq!((rows[2].bound, rows[2].tolerance), (Bound::Least, 0.0));
-        assert_eq!((rows[3].bound, rows[3].tolerance), (Bound::Most, 0.4));
+        assert_eq!((rows[2].bound, rows[2].tolerance), (Bound::AtLeast, 0.0));
+        assert_eq!((rows[3].bound, rows[3].tolerance), (Bound::AtMost, 0.4));
         for bad in ["", "key,value\n", "key,value,tolerance,source\na,1\n"] {
             assert!(paper(bad).is_err(), "{bad}");
         }

@@ -1,67 +1,69 @@
-//! Direct-execution simulation (the FOBS paper, section 4.1.1): windows that were really sent drive
-//! a sender that was not.
+//! Direct-execution simulation (the FOBS paper, section 4.1.1): windows that were actually sent
+//! drive a virtual sender.
 //!
 //! The end of each physical window is the end of a window of a virtual sender on a virtual link,
-//! with its own window, rate and clock. Where the physical window lost packets, the virtual sender
-//! responds: it takes no notice where the loss was put down to the receiver's processor with more
-//! than 95 %, and else computes its window from the long-term loss rate by the response function
-//! of HighSpeed TCP (RFC 3649), or by that of standard TCP below `Low_Window`.
+//! with its own window, rate and clock. If the physical window had losses, the virtual sender
+//! responds: it ignores them if they are attributed to the receiver's processor with more than 95
+//! %. Otherwise it computes its window from the long-term loss rate by the response function of
+//! HighSpeed TCP (RFC 3649), or by that of standard TCP up to `Low_Window`.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-/// RFC 3649 section 5: up to this window standard TCP's response function holds.
+/// RFC 3649 section 5: up to this window standard TCP's response function applies, in packets.
 pub const LOW_WINDOW: f64 = 38.0;
-/// Section 2.2: with more probability than this the processor is blamed.
+/// Section 2.2: above this probability of the processor the sender does not respond.
 pub const SURE: f64 = 0.95;
-/// Below this loss rate of a window the paper's classifier gives no answer.
+/// Below this loss rate of a window the paper's classifier is undefined.
 pub const IN_RANGE: f64 = 0.000_08;
 
-/// The link and the packets that are not there.
+/// The virtual link and its packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Virtual {
     /// 10 Gbit/s in RFC 3649 and in the paper.
     pub link: DataRate,
     /// 100 ms in RFC 3649.
     pub rtt: Duration,
-    /// 1500 bytes in RFC 3649; the paper does not tell its own.
+    /// 1500 bytes in RFC 3649; the paper does not state its size.
     pub packet: ByteCount,
 }
 
-/// A window that was really sent.
+/// A window that was actually sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Physical {
     /// Packets in it.
     pub packets: u64,
-    /// Those lost.
+    /// Lost packets.
     pub lost: u64,
-    /// With which probability the classifier blames the receiver's processor; none: nobody asks.
+    /// The classifier's probability of the receiver's processor as the cause; none: without a
+    /// classifier, counted as 0.5.
     pub p_cpu: Option<f64>,
 }
 
-/// What came of it.
+/// The outcome of a virtual transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Long-term loss rate of the physical transfer.
     pub loss_rate: f64,
-    /// Windows, those with losses, and those of them within the classifier's range.
+    /// Number of windows, of those with losses (`events`), and of those within the classifier's
+    /// range (`in_range`).
     pub windows: u64,
     /// See `windows`.
     pub events: u64,
     /// See `windows`.
     pub in_range: u64,
-    /// Of those in range: the processor blamed with more than 95 %.
+    /// Of those in range: processor with more than 95 %.
     pub acted: u64,
-    /// Of those in range: the processor held more likely, but not so surely.
+    /// Of those in range: processor more probable, up to 95 %.
     pub leaned: u64,
-    /// Of those in range: 50 to 50.
+    /// Of those in range: equally probable.
     pub undecided: u64,
-    /// Of those in range: the network held more likely.
+    /// Of those in range: network more probable.
     pub network: u64,
     /// Mean rate of the virtual sender.
     pub throughput: DataRate,
 }
 
-/// The window in packets for a long-term loss rate; `last` is the one before.
+/// The window in packets for a long-term loss rate `p`; `last` is the previous window.
 pub fn response(p: f64, last: f64) -> f64 {
     if p <= 0.0 {
         return f64::INFINITY;
@@ -72,13 +74,13 @@ pub fn response(p: f64, last: f64) -> f64 {
     }
 }
 
-/// Lets physical windows drive the virtual sender.
+/// Runs the virtual sender on physical windows.
 pub fn run(config: &Virtual, windows: impl IntoIterator<Item = Physical>) -> Outcome {
     let bits = config.packet.get() as f64 * 8.0;
     let (link, rtt) = (config.link.as_bps() as f64, config.rtt.as_secs_f64());
-    // More than fits the path would only wait.
-    let most = link * rtt / bits;
-    let (mut window, mut time, mut sent_bits) = (LOW_WINDOW.min(most), 0.0, 0.0);
+    // The bandwidth-delay product; more would only queue.
+    let max_window = link * rtt / bits;
+    let (mut window, mut time, mut sent_bits) = (LOW_WINDOW.min(max_window), 0.0, 0.0);
     let (mut sent, mut lost, mut blamed) = (0_u64, 0_u64, 0_u64);
     let mut outcome = Outcome::default();
     for physical in windows {
@@ -96,9 +98,9 @@ pub fn run(config: &Virtual, windows: impl IntoIterator<Item = Physical>) -> Out
         if p_cpu <= SURE {
             blamed += physical.lost;
         }
-        // What was put down to the processor counts as not lost.
+        // Losses attributed to the processor count as not lost.
         let p = blamed as f64 / sent as f64;
-        window = response(p, window).clamp(1.0, most);
+        window = response(p, window).clamp(1.0, max_window);
     }
     outcome.loss_rate = if sent > 0 { lost as f64 / sent as f64 } else { 0.0 };
     outcome.throughput = DataRate::from_bps(if time > 0.0 { (sent_bits / time) as u64 } else { 0 });
@@ -160,7 +162,7 @@ mod tests {
         let mbps = without.throughput.as_bps() as f64 / 1e6;
         assert!((10.0..12.5).contains(&mbps), "{mbps}");
         assert_eq!(without.undecided, 200);
-        // Just below sure is not sure.
+        // The limit itself is not sure.
         assert_eq!(run(&RFC, windows(Some(0.95))).throughput, without.throughput);
     }
 }

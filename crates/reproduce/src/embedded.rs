@@ -1,3 +1,3 @@
-//! The folders of `experiments/`, as the build script found them.
+//! The folders of `experiments/`, as embedded by the build script.
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));

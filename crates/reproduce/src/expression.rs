@@ -1,22 +1,23 @@
-//! Little formulas over what a run found: `goodput_bps / 1e6`,
-//! `goodput_bps * {link.wan.rtt} * sqrt({link.wan.loss}) / (8 * 1460)`.
+//! Formulas over the results of a run: `goodput_bps / 1e6`, `goodput_bps * {link.wan.rtt} *
+//! sqrt({link.wan.loss}) / (8 * 1460)`.
 //!
-//! A bare name is a number of the first flow's row, `FLOW.NAME` one of that flow's (`[FLOW]`
-//! where its name has a dash), `sum.NAME` the sum over all flows, `@LINK.NAME` one of a link's,
-//! `{PATH}` a setting of the sweep. There are + - * / ^, parentheses, sqrt, log and min, max; and
-//! goodputs of several flows as one number: `total(udt*)`, `sd(udt*, 20, 30)`, see `group`.
+//! A bare name is a number of the first flow's row, `FLOW.NAME` one of that flow's (`[FLOW]` if its
+//! name has a dash), `sum.NAME` the sum over all flows, `@LINK.NAME` one of a link's, `{PATH}` a
+//! setting of the sweep. The operators are + - * / ^, parentheses, sqrt, log, min and max. Goodputs
+//! of several flows combine to one number with `total(udt*)`, `sd(udt*, 20, 30)` and others, see
+//! `group`.
 
 use packtrain_sim::results::{FlowRow, LinkRow, RunRow};
 
-use super::group::{Group, Seen, ahead};
+use super::group::{Group, RunContext, ahead};
 use super::trend::Trend;
 
-/// Deeper formulas are refused.
-const DEEPEST: u32 = 50;
+/// Maximum nesting of a formula.
+const MAX_DEPTH: u32 = 50;
 
 /// The value of a formula for a run.
-pub(super) fn value(text: &str, seen: &Seen<'_>) -> Result<f64, String> {
-    let mut reader = Reader { rest: text, run: seen.row, seen, depth: 0 };
+pub(super) fn value(text: &str, context: &RunContext<'_>) -> Result<f64, String> {
+    let mut reader = Reader { rest: text, run: context.row, context, depth: 0 };
     let value = reader.sum()?;
     if !reader.rest.trim().is_empty() {
         return Err(format!("`{}` cannot stand here in `{text}`", reader.rest.trim()));
@@ -30,7 +31,7 @@ pub(super) fn value(text: &str, seen: &Seen<'_>) -> Result<f64, String> {
 struct Reader<'a> {
     rest: &'a str,
     run: &'a RunRow,
-    seen: &'a Seen<'a>,
+    context: &'a RunContext<'a>,
     depth: u32,
 }
 
@@ -44,7 +45,7 @@ impl<'a> Reader<'a> {
 
     fn sum(&mut self) -> Result<f64, String> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err("the formula is too deep".to_owned());
         }
         let mut value = self.product()?;
@@ -138,27 +139,29 @@ impl<'a> Reader<'a> {
         self.close(value)
     }
 
-    /// `NAME(FLOW, LINK, DELAY, LEAST)`, the parenthesis being open.
+    /// `NAME(FLOW, LINK, DELAY, LEAST)`, after the open parenthesis.
     fn trend(&mut self, trend: Trend) -> Result<f64, String> {
         let inside = self.until(')')?;
         let parts: Vec<&str> = inside.split(',').map(str::trim).collect();
         match parts[..] {
-            [flow, link, delay, least] => match (delay.parse(), least.parse()) {
-                (Ok(delay), Ok(least)) => trend.of(self.seen, flow, link, (delay, least)),
-                _ => Err(format!("`{delay}` or `{least}` is no time in seconds")),
+            [flow, link, delay, min_growth] => match (delay.parse(), min_growth.parse()) {
+                (Ok(delay), Ok(min_growth)) => {
+                    trend.of(self.context, flow, link, (delay, min_growth))
+                }
+                _ => Err(format!("`{delay}` or `{min_growth}` is no time in seconds")),
             },
             _ => Err("write NAME(FLOW, LINK, DELAY, LEAST)".to_owned()),
         }
     }
 
-    /// `ahead(FLOW, FLOW)`, the parenthesis being open.
+    /// `ahead(FLOW, FLOW)`, after the open parenthesis.
     fn ahead(&mut self) -> Result<f64, String> {
         let inside = self.until(')')?;
         let (first, second) = inside.split_once(',').ok_or("write ahead(FLOW, FLOW)")?;
-        ahead(self.seen, first.trim(), second.trim())
+        ahead(self.context, first.trim(), second.trim())
     }
 
-    /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, the parenthesis being open.
+    /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, after the open parenthesis.
     fn group(&mut self, name: &str) -> Result<f64, String> {
         let inside = self.until(')')?;
         let mut parts = inside.split(',').map(str::trim);
@@ -170,7 +173,7 @@ impl<'a> Reader<'a> {
             _ => return Err(format!("write {name}(FLOWS) or {name}(FLOWS, FROM, TO)")),
         };
         let group = Group::named(name).ok_or_else(|| format!("no function `{name}`"))?;
-        group.of(self.seen, flows, span)
+        group.of(self.context, flows, span)
     }
 
     fn number(&mut self) -> Option<f64> {

@@ -4,13 +4,13 @@ use packtrain_sim::outcome::Sample;
 
 use super::expression;
 use super::folder::{Experiment, ExperimentError, PlotSpec, filled, meant};
-use super::group::{Seen, matches};
+use super::group::{RunContext, matches};
 use crate::plot::{Axis, Figure, Panel, Series, Style};
 
-/// Most series in a panel.
-const MOST: usize = 16;
+/// Maximum series in a panel.
+const MAX_SERIES: usize = 16;
 
-/// What the runs so far gave.
+/// The plotted data of the runs so far.
 pub(super) struct Sketch<'a> {
     experiment: &'a Experiment,
     /// By plot.
@@ -20,7 +20,7 @@ pub(super) struct Sketch<'a> {
 struct Drawn {
     name: String,
     paper: bool,
-    /// Values at the same place are averaged.
+    /// Points; values at the same place are averaged.
     points: Vec<(f64, f64, u32)>,
 }
 
@@ -30,15 +30,19 @@ impl<'a> Sketch<'a> {
         Self { experiment, series }
     }
 
-    /// A run of a scenario is over.
-    pub(super) fn see(&mut self, scenario: &str, seen: &Seen<'_>) -> Result<(), ExperimentError> {
+    /// Adds a finished run of a scenario.
+    pub(super) fn add(
+        &mut self,
+        scenario: &str,
+        context: &RunContext<'_>,
+    ) -> Result<(), ExperimentError> {
         for (plot, series) in self.experiment.plots.iter().zip(&mut self.series) {
-            if plot.scenario == scenario && meant(&plot.only, seen.row) {
+            if plot.scenario == scenario && meant(&plot.only, context.row) {
                 let drawn = match plot.x.as_str() {
-                    "time" => over_time(plot, seen, series),
-                    _ => point(plot, self.experiment, seen, series),
+                    "time" => over_time(plot, context, series),
+                    _ => point(plot, self.experiment, context, series),
                 };
-                drawn.map_err(|what| plot.error(seen.row, what))?;
+                drawn.map_err(|what| plot.error(context.row, what))?;
             }
         }
         Ok(())
@@ -66,14 +70,14 @@ fn add(series: &mut Vec<Drawn>, name: String, paper: bool, x: f64, y: f64) {
 fn point(
     plot: &PlotSpec,
     experiment: &Experiment,
-    seen: &Seen<'_>,
+    context: &RunContext<'_>,
     series: &mut Vec<Drawn>,
 ) -> Result<(), String> {
-    let x = expression::value(&plot.x, seen)?;
-    let y = expression::value(&plot.y, seen)? / plot.unit;
-    add(series, filled(&plot.series, seen.row)?, false, x, y);
+    let x = expression::value(&plot.x, context)?;
+    let y = expression::value(&plot.y, context)? / plot.unit;
+    add(series, filled(&plot.series, context.row)?, false, x, y);
     if let Some(key) = &plot.paper {
-        let key = filled(key, seen.row)?;
+        let key = filled(key, context.row)?;
         if let Some(paper) = experiment.paper.iter().find(|paper| paper.key == key) {
             let name = if plot.series.starts_with('{') { "paper" } else { "" };
             let name = match name {
@@ -86,7 +90,11 @@ fn point(
     Ok(())
 }
 
-fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Result<(), String> {
+fn over_time(
+    plot: &PlotSpec,
+    context: &RunContext<'_>,
+    series: &mut Vec<Drawn>,
+) -> Result<(), String> {
     let value: fn(&Sample) -> f64 = match plot.y.as_str() {
         "goodput" => |sample| sample.goodput.as_bps() as f64,
         "rate" => |sample| sample.pacing_rate.map_or(0.0, |rate| rate.as_bps() as f64),
@@ -99,12 +107,12 @@ fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Resul
             ));
         }
     };
-    for (index, flow) in seen.row.flows.iter().enumerate() {
+    for (index, flow) in context.row.flows.iter().enumerate() {
         if !matches(&flow.name, &plot.flows) {
             continue;
         }
-        let name = filled(&plot.series.replace("{flow}", &flow.name), seen.row)?;
-        let own = seen.outcome.samples.iter().filter(|sample| sample.flow == index);
+        let name = filled(&plot.series.replace("{flow}", &flow.name), context.row)?;
+        let own = context.outcome.samples.iter().filter(|sample| sample.flow == index);
         let points = own.map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / plot.unit, 1));
         let points: Vec<_> = points.collect();
         match series.iter_mut().find(|known| known.name == name) {
@@ -116,7 +124,7 @@ fn over_time(plot: &PlotSpec, seen: &Seen<'_>, series: &mut Vec<Drawn>) -> Resul
 }
 
 impl Drawn {
-    /// Repetitions of a curve over time, which have their points at the same instants, make one.
+    /// Averages repetitions of a curve over time, which have their points at the same times.
     fn average(&mut self, points: Vec<(f64, f64, u32)>) {
         for (known, point) in self.points.iter_mut().zip(points) {
             (known.1, known.2) = (known.1 + point.1, known.2 + 1);
@@ -124,12 +132,12 @@ impl Drawn {
     }
 }
 
-/// `names` are those that have a colour; the same name has the same one in every panel.
+/// `names` are the series that have a colour; the same name has the same colour in every panel.
 fn panel(plot: &PlotSpec, mut series: Vec<Drawn>, names: &mut Vec<String>) -> Panel {
     const COLOURS: [usize; 7] = [0, 1, 2, 3, 4, 5, 7];
-    // The paper's first, so that what lies upon it stays visible; it has the grey of the palette.
+    // The paper's series is first, so that others are drawn over it; it has the palette's grey.
     series.sort_by_key(|drawn| !drawn.paper);
-    let series = series.into_iter().take(MOST).map(|drawn| {
+    let series = series.into_iter().take(MAX_SERIES).map(|drawn| {
         let mut points: Vec<_> =
             drawn.points.iter().map(|(x, y, count)| (*x, y / f64::from(*count))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -10,31 +10,31 @@ use serde::Deserialize;
 
 use super::csv::{self, Expected, PaperRow};
 use super::expression;
-use super::group::Seen;
+use super::group::RunContext;
 
-/// What is wrong with an experiment.
+/// An error in an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// No experiment has this name.
+    /// No experiment has this name. The second field lists the names.
     #[error("there is no experiment `{0}`: known are {1}; a path names any other folder")]
     Unknown(String, String),
-    /// A file is missing or wrong.
+    /// A file is missing or invalid.
     #[error("{folder}/{file}: {what}")]
     Folder {
         /// The experiment.
         folder: String,
         /// The file in it.
         file: String,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// A scenario is wrong.
+    /// A scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] FileError),
     /// A run failed.
     #[error(transparent)]
     Run(Box<RunError>),
-    /// A rule of `experiment.toml` cannot be applied to a run.
+    /// A rule of `experiment.toml` does not apply to a run.
     #[error("{experiment}/experiment.toml: run {run} of {scenario}: {what}")]
     Rule {
         /// The experiment.
@@ -43,7 +43,7 @@ pub enum ExperimentError {
         scenario: String,
         /// The run.
         run: u64,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
 }
@@ -55,57 +55,58 @@ pub struct Experiment {
     pub name: String,
     /// One sentence.
     pub title: String,
-    /// It takes seconds: tests run it.
+    /// Whether it takes seconds; then tests run it.
     pub quick: bool,
-    /// What the numbers are, for the plot.
+    /// The quantity of the numbers, for the plot.
     pub label: String,
-    /// File names and what is in them.
+    /// The scenarios by file name.
     pub scenarios: Vec<(String, ScenarioFile)>,
-    /// How numbers come from runs.
+    /// The rules that take numbers from runs.
     pub rows: Vec<RowSpec>,
-    /// How numbers come from those, in this order.
+    /// The rules that compute numbers from those, in this order.
     pub derived: Vec<DerivedSpec>,
-    /// How the figure is drawn; none: paper and ours, key by key.
+    /// The panels of the figure; none: the paper's and the measured number of each key.
     pub plots: Vec<PlotSpec>,
     /// The paper's numbers.
     pub paper: Vec<PaperRow>,
-    /// Ours, as kept.
+    /// The stored measured numbers.
     pub expected: Vec<Expected>,
 }
 
-/// How numbers come from the runs of a scenario.
+/// A rule that takes numbers from the runs of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowSpec {
     /// The scenario's file.
     #[serde(default = "scenario_file")]
     pub scenario: String,
-    /// The key; `{PATH}` in it stands for a setting. Runs with the same key are averaged.
+    /// The key; `{PATH}` in it is replaced by a setting. Runs with the same key are averaged.
     pub key: String,
-    /// Of several variants of one thing, such as `{flow.udt.cc}`, the one that the run is of: each
-    /// has its own number, and one within the tolerance is enough.
+    /// The variant of the run, such as `{flow.udt.cc}`, if there are several. Each variant has its
+    /// own number, and one within the tolerance is enough.
     pub variant: Option<String>,
     /// A formula, see `expression`.
     pub value: String,
-    /// Only of runs with these settings.
+    /// Applies only to runs with these settings.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
     #[serde(skip)]
     experiment: String,
 }
 
-/// A number made of others of the same variant.
+/// A number computed from others of the same variant.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DerivedSpec {
     /// Its key.
     pub key: String,
-    /// A formula; `{KEY}` stands for another number. One without variant serves every variant.
+    /// A formula; `{KEY}` is replaced by another number. A number without variant is used for every
+    /// variant.
     pub value: String,
 }
 
-/// A panel of the experiment's figure. With `x = "time"` the curves of the flows, else points of
-/// runs.
+/// A panel of the experiment's figure. With `x = "time"` it shows the curves of the flows,
+/// otherwise points of runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlotSpec {
@@ -114,31 +115,31 @@ pub struct PlotSpec {
     pub scenario: String,
     /// `time`, or a formula.
     pub x: String,
-    /// With `time` one of `goodput`, `rate`, `cwnd`, `acked` and `rtt`, in bit/s, bytes or seconds; else a
-    /// formula.
+    /// With `time` one of `goodput`, `rate`, `cwnd`, `acked` and `rtt`, in bit/s, bytes or seconds;
+    /// otherwise a formula.
     pub y: String,
-    /// What is divided by for the vertical axis.
+    /// Divisor of the values of the vertical axis.
     #[serde(default = "one")]
     pub unit: f64,
-    /// Name of the series; `{PATH}` in it stands for a setting, `{flow}` for a flow's name.
+    /// Name of the series; `{PATH}` in it is replaced by a setting, `{flow}` by a flow's name.
     pub series: String,
-    /// With `time`: which flows.
+    /// With `time`: the flows.
     #[serde(default = "all")]
     pub flows: String,
     /// Only runs with these settings.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
-    /// The horizontal axis.
+    /// Label of the horizontal axis.
     pub x_label: String,
-    /// The vertical axis.
+    /// Label of the vertical axis.
     pub y_label: String,
-    /// Whether it is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub log_x: bool,
-    /// Whether it is logarithmic.
+    /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub log_y: bool,
-    /// Keys, `{PATH}` being settings, whose numbers in the paper are drawn too.
+    /// Keys of the paper's numbers to draw, with `{PATH}` for settings.
     pub paper: Option<String>,
     #[serde(skip)]
     pub(super) experiment: String,
@@ -200,7 +201,7 @@ impl Experiment {
             }
         }
         let paper = csv::paper(&text("paper.csv")?).map_err(|what| wrong("paper.csv", what))?;
-        // A new experiment has no results yet.
+        // A new experiment has no stored results yet.
         let expected = file("expected.csv").ok().map(|text| csv::read_expected(&text));
         let expected = expected.transpose().map_err(|what| wrong("expected.csv", what))?;
         let short = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name).to_owned();
@@ -220,20 +221,20 @@ impl Experiment {
 }
 
 impl RowSpec {
-    /// Key, variant and value of a run; none: it is not one of those meant.
+    /// Key, variant and value of a run; none: the rule does not apply to it.
     pub(super) fn apply(
         &self,
-        seen: &Seen<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Option<(String, Option<String>, f64)>, ExperimentError> {
-        if !meant(&self.only, seen.row) {
+        if !meant(&self.only, context.row) {
             return Ok(None);
         }
-        let result = filled(&self.key, seen.row).and_then(|key| {
-            let variant = self.variant.as_ref().map(|of| filled(of, seen.row)).transpose()?;
-            let value = expression::value(&self.value, seen)?;
+        let result = filled(&self.key, context.row).and_then(|key| {
+            let variant = self.variant.as_ref().map(|of| filled(of, context.row)).transpose()?;
+            let value = expression::value(&self.value, context)?;
             Ok(Some((key, variant, value)))
         });
-        result.map_err(|what| rule(&self.experiment, &self.scenario, seen.row, what))
+        result.map_err(|what| rule(&self.experiment, &self.scenario, context.row, what))
     }
 }
 
@@ -245,12 +246,12 @@ impl PlotSpec {
 }
 
 impl DerivedSpec {
-    /// Whether it is made of the number `key`.
+    /// Whether it is computed from the number `key`.
     pub(super) fn uses(&self, key: &str) -> bool {
         self.value.contains(&format!("{{{key}}}"))
     }
 
-    /// Its value where `known` are the numbers of a variant; none: one of them is not there.
+    /// Its value, where `known` are the numbers of a variant; none: one is missing.
     pub(super) fn value(&self, known: &[(&str, f64)]) -> Result<Option<f64>, String> {
         let setting = |(key, value): &(&str, f64)| Setting {
             path: (*key).to_owned(),
@@ -265,7 +266,7 @@ impl DerivedSpec {
         }
         let outcome = Outcome::default();
         let row = RunRow::new(&outcome, 0, settings);
-        expression::value(&self.value, &Seen { row: &row, outcome: &outcome }).map(Some)
+        expression::value(&self.value, &RunContext { row: &row, outcome: &outcome }).map(Some)
     }
 }
 
@@ -280,7 +281,7 @@ pub(super) fn meant(only: &BTreeMap<String, String>, run: &RunRow) -> bool {
         .all(|(path, value)| run.settings.iter().any(|s| s.path == *path && s.value == *value))
 }
 
-/// A text with the run's settings in place of `{PATH}`.
+/// A text with `{PATH}` replaced by the run's settings.
 pub(super) fn filled(text: &str, run: &RunRow) -> Result<String, String> {
     let mut whole = String::new();
     let mut rest = text;

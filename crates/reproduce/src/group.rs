@@ -1,73 +1,73 @@
-//! Goodputs of several flows as one number: over the whole run, or over a span of it where the
+//! The goodputs of several flows as one number: over the whole run, or over an interval if the
 //! scenario samples.
 
 use packtrain_sim::outcome::{Outcome, Sample};
 use packtrain_sim::results::RunRow;
 use packtrain_units::Duration;
 
-/// A run as formulas see it.
-pub(super) struct Seen<'a> {
-    /// Its numbers.
+/// A run as the input of formulas.
+pub(super) struct RunContext<'a> {
+    /// Its results.
     pub(super) row: &'a RunRow,
-    /// Everything else, its curves among it.
+    /// Its full outcome with the samples.
     pub(super) outcome: &'a Outcome,
 }
 
-/// What is made of the goodputs, in bit/s.
+/// The statistic of the goodputs, in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
-    /// All together.
+    /// The sum.
     Total,
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// Their standard deviation, as of a whole population.
+    /// The standard deviation of the population.
     Deviation,
-    /// The least.
-    Least,
-    /// The greatest.
-    Most,
-    /// Jain's index of fairness: 1 if all have the same, 1/n if one has all.
+    /// The minimum.
+    Min,
+    /// The maximum.
+    Max,
+    /// Jain's index of fairness: 1 if all are equal, 1/n if one flow has everything.
     Jain,
-    /// Standard deviation over time of all together, by their mean.
+    /// Standard deviation of the sum over time, relative to its mean.
     Wobble,
 }
 
 impl Group {
-    /// `total`, `mean`, `sd`, `least`, `most`, `jain` and `wobble`.
+    /// `total`, `mean`, `sd`, `least`, `max`, `jain` and `wobble`.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "total" => Self::Total,
             "mean" => Self::Mean,
             "sd" => Self::Deviation,
-            "least" => Self::Least,
-            "most" => Self::Most,
+            "least" => Self::Min,
+            "most" => Self::Max,
             "jain" => Self::Jain,
             "wobble" => Self::Wobble,
             _ => return None,
         })
     }
 
-    /// Of the flows whose names match `flows`, a name or a beginning with `*` behind it; between
-    /// two instants in seconds, or over the whole run.
+    /// The statistic over the flows whose names match `flows`, a name or a prefix followed by `*`,
+    /// between two times in seconds, or over the whole run.
     pub(super) fn of(
         self,
-        seen: &Seen<'_>,
+        context: &RunContext<'_>,
         flows: &str,
         span: Option<(f64, f64)>,
     ) -> Result<f64, String> {
-        let chosen: Vec<usize> = chosen(seen.row, flows);
+        let chosen: Vec<usize> = chosen(context.row, flows);
         if chosen.is_empty() {
             return Err(format!("no flow is called `{flows}`"));
         }
         if self == Self::Wobble {
             let (from, to) = span.unwrap_or((0.0, f64::INFINITY));
-            return wobble(&seen.outcome.samples, &chosen, from, to);
+            return wobble(&context.outcome.samples, &chosen, from, to);
         }
         let values: Result<Vec<f64>, _> = chosen
             .iter()
             .map(|&flow| match span {
-                None => Ok(seen.row.flows[flow].goodput_bps as f64),
-                Some((from, to)) => between(&seen.outcome.samples, flow, from, to),
+                None => Ok(context.row.flows[flow].goodput_bps as f64),
+                Some((from, to)) => between(&context.outcome.samples, flow, from, to),
             })
             .collect();
         Ok(self.over(&values?))
@@ -83,8 +83,8 @@ impl Group {
             Self::Deviation | Self::Wobble => {
                 (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
             }
-            Self::Least => values.iter().copied().fold(f64::INFINITY, f64::min),
-            Self::Most => values.iter().copied().fold(0.0, f64::max),
+            Self::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            Self::Max => values.iter().copied().fold(0.0, f64::max),
             Self::Jain => {
                 let squares: f64 = values.iter().map(|value| value * value).sum();
                 if squares > 0.0 { total * total / (count * squares) } else { 1.0 }
@@ -93,7 +93,7 @@ impl Group {
     }
 }
 
-/// Whether a name is meant: equal, or beginning so where a `*` ends the pattern.
+/// Whether a name matches: equal, or with this prefix if the pattern ends in `*`.
 pub(super) fn matches(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -101,18 +101,18 @@ pub(super) fn matches(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// The most payload bytes that one flow had acknowledged more than another at the same instant:
-/// what a depot between them held.
-pub(super) fn ahead(seen: &Seen<'_>, first: &str, second: &str) -> Result<f64, String> {
+/// The maximum difference in acknowledged payload bytes between one flow and another at the same
+/// time: the maximum amount that a depot between them stored.
+pub(super) fn ahead(context: &RunContext<'_>, first: &str, second: &str) -> Result<f64, String> {
     let of = |name: &str| {
-        let flow = seen.row.flows.iter().position(|flow| flow.name == name);
+        let flow = context.row.flows.iter().position(|flow| flow.name == name);
         let flow = flow.ok_or_else(|| format!("no flow is called `{name}`"))?;
-        let own = seen.outcome.samples.iter().filter(move |sample| sample.flow == flow);
+        let own = context.outcome.samples.iter().filter(move |sample| sample.flow == flow);
         Ok::<_, String>(own.map(|sample| sample.acked.map_or(0.0, |bytes| bytes.get() as f64)))
     };
     let pairs = of(first)?.zip(of(second)?);
-    let most = pairs.map(|(one, other)| one - other).reduce(f64::max);
-    most.ok_or_else(|| "the scenario has no samples".to_owned())
+    let max = pairs.map(|(one, other)| one - other).reduce(f64::max);
+    max.ok_or_else(|| "the scenario has no samples".to_owned())
 }
 
 fn chosen(row: &RunRow, flows: &str) -> Vec<usize> {
@@ -120,9 +120,9 @@ fn chosen(row: &RunRow, flows: &str) -> Vec<usize> {
     (0..row.flows.len()).filter(|&flow| matches(&row.flows[flow].name, pattern)).collect()
 }
 
-/// Samples of a flow that end in a span.
+/// Samples of a flow that end in an interval.
 fn within(samples: &[Sample], flow: usize, from: f64, to: f64) -> impl Iterator<Item = &Sample> {
-    // A sample speaks of the time before it.
+    // A sample describes the time before it.
     let (from, to) = (Duration::from_secs_f64(from.max(0.0)), to);
     samples.iter().filter(move |sample| {
         let at = sample.at.as_nanos();

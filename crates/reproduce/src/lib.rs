@@ -1,12 +1,12 @@
-//! Results of papers, played again: each a folder with what is simulated, what the paper says,
-//! how near we must come, and what we found.
+//! Reproductions of results of papers. Each is a folder with the simulated scenarios, the paper's
+//! numbers, the tolerances, and the measured numbers.
 //!
-//! The folders of `experiments/` are part of the program, so that it knows them everywhere; a
-//! path names any other folder of the same shape.
+//! The folders of `experiments/` are embedded in the program; a path names any other folder of the
+//! same structure.
 //!
-//! Beside them is what experiments and the command are drawn with ([`plot`]), the losses that
-//! classifiers are trained and tested on ([`signatures`]), and the paper's simulation that has
-//! no network ([`direct`]). The simulator needs none of it.
+//! The crate also has the plots of experiments and of the command ([`plot`]), the losses on which
+//! classifiers are trained and tested ([`signatures`]), and the paper's simulation without a
+//! network ([`direct`]). The simulator depends on none of them.
 
 mod csv;
 pub mod direct;
@@ -31,29 +31,29 @@ pub use folder::{DerivedSpec, Experiment, ExperimentError, PlotSpec, RowSpec};
 pub use table::{spliced, table};
 
 use crate::plot::{Figure, Panel, comparison};
-use group::Seen;
+use group::RunContext;
 
-/// One number of a paper, and ours.
+/// One number of a paper, and the measured number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Which.
+    /// Its name.
     pub key: String,
     /// The paper's number.
     pub paper: f64,
-    /// Ours, of several variants the nearest; none: no run gave it.
+    /// The measured number, of several variants the closest; none: no run gave it.
     pub ours: Option<f64>,
-    /// The variant that `ours` is of.
+    /// The variant of `ours`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// How far ours may be from the paper's, in the same unit.
+    /// The maximum deviation from the paper's number, in the same unit.
     pub tolerance: f64,
-    /// What the paper's number is to ours.
+    /// The relation of the measured number to the paper's.
     pub bound: Bound,
-    /// What we found, in the order of the runs.
+    /// The measured numbers, in the order of the runs.
     pub found: Vec<Found>,
 }
 
-/// A number that we found.
+/// A measured number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// The variant, if there are several.
@@ -63,18 +63,18 @@ pub struct Found {
     pub ours: f64,
 }
 
-/// What came of an experiment: the line `{"event":"reproduced",...}`.
+/// The result of an experiment: the line `{"event":"reproduced",...}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reproduced {
     /// `reproduced`.
     pub event: &'static str,
     /// Name of the experiment.
     pub name: String,
-    /// Every row is within its tolerance.
+    /// Whether every row is within its tolerance.
     pub ok: bool,
     /// In the order of the paper's table.
     pub rows: Vec<Row>,
-    /// What is drawn of the runs.
+    /// The panels of the plot of the runs.
     #[serde(skip)]
     pub panels: Vec<Panel>,
 }
@@ -94,7 +94,7 @@ impl Row {
         }
     }
 
-    /// Within its tolerance.
+    /// Whether the closest number is within the tolerance.
     pub fn ok(&self) -> bool {
         self.ours.is_some_and(|ours| self.fits(ours))
     }
@@ -106,7 +106,7 @@ impl Row {
 }
 
 impl Found {
-    /// What `expected.csv` calls it.
+    /// The name in `expected.csv`.
     fn key(&self, key: &str) -> String {
         match &self.variant {
             Some(variant) => format!("{key}{VARIANT}{variant}"),
@@ -115,18 +115,18 @@ impl Found {
     }
 }
 
-/// Between key and variant in `expected.csv`.
+/// The separator of key and variant in `expected.csv`.
 const VARIANT: &str = " @ ";
 
-/// The experiments of this program, by name.
+/// The names of the embedded experiments.
 pub fn names() -> Vec<&'static str> {
     embedded::NAMES.to_vec()
 }
 
-/// An experiment of this program, or the one in the folder of this path.
+/// The embedded experiment of this name, or the one in the folder of this path.
 ///
 /// # Errors
-/// There is none, or its files are wrong.
+/// There is none, or its files are invalid.
 pub fn find(name: &str) -> Result<Experiment, ExperimentError> {
     if embedded::NAMES.contains(&name) {
         return Experiment::read(name, &|file| {
@@ -144,37 +144,37 @@ pub fn find(name: &str) -> Result<Experiment, ExperimentError> {
     })
 }
 
-/// Plays an experiment with `jobs` threads; `told` hears of each run.
+/// Runs an experiment with `jobs` threads; `on_run` is called for each run.
 ///
 /// # Errors
-/// A scenario is wrong or cannot be played, or a row asks for what no run has.
+/// A scenario is invalid or a run fails, or a row requires a number that no run has.
 pub fn reproduce(
     experiment: &Experiment,
     jobs: usize,
-    told: &mut impl FnMut(&RunRow),
+    on_run: &mut impl FnMut(&RunRow),
 ) -> Result<Reproduced, ExperimentError> {
     let mut sums: Vec<Sum> = Vec::new();
     let mut sketch = figure::Sketch::new(experiment);
     for (name, file) in &experiment.scenarios {
         let rules: Vec<_> = experiment.rows.iter().filter(|row| row.scenario == *name).collect();
         let mut failed = None;
-        let mut hear = |run, outcome: packtrain_sim::outcome::Outcome| {
+        let mut collect = |run, outcome: packtrain_sim::outcome::Outcome| {
             let row = RunRow::new(&outcome, run, file.settings(run));
-            let seen = Seen { row: &row, outcome: &outcome };
+            let context = RunContext { row: &row, outcome: &outcome };
             for rule in &rules {
-                match rule.apply(&seen) {
+                match rule.apply(&context) {
                     Ok(Some((key, variant, value))) => add(&mut sums, key, variant, value),
                     Ok(None) => {}
                     Err(error) => failed = Some(error),
                 }
             }
-            if let Err(error) = sketch.see(name, &seen) {
+            if let Err(error) = sketch.add(name, &context) {
                 failed = Some(error);
             }
-            told(&row);
+            on_run(&row);
             failed.is_none()
         };
-        sweep(file, 0..file.runs(), jobs, &|_| {}, &mut hear)?;
+        sweep(file, 0..file.runs(), jobs, &|_| {}, &mut collect)?;
         if let Some(error) = failed {
             return Err(error);
         }
@@ -202,7 +202,7 @@ fn add(sums: &mut Vec<Sum>, key: String, variant: Option<String>, value: f64) {
 
 type Sum = (String, Option<String>, f64, u32);
 
-/// Adds the numbers that are made of others.
+/// Adds the derived numbers.
 fn derive(experiment: &Experiment, sums: &mut Vec<Sum>) -> Result<(), ExperimentError> {
     for spec in &experiment.derived {
         let mut variants: Vec<Option<String>> = Vec::new();
@@ -232,7 +232,7 @@ fn derive(experiment: &Experiment, sums: &mut Vec<Sum>) -> Result<(), Experiment
     Ok(())
 }
 
-/// What is kept in `expected.csv`, as if it had been found now.
+/// The result that is stored in `expected.csv`.
 pub fn kept(experiment: &Experiment) -> Reproduced {
     let rows = experiment.paper.iter().map(|paper| {
         let found = experiment.expected.iter().filter_map(|kept| {
@@ -256,7 +256,7 @@ impl Reproduced {
         Self { event: "reproduced", name, ok, rows, panels: Vec::new() }
     }
 
-    /// What the experiment says is to be drawn, or the paper's numbers and ours.
+    /// The plots of the experiment, or a comparison with the paper's numbers.
     pub fn figure(&self, experiment: &Experiment) -> Figure {
         if !self.panels.is_empty() {
             return figure::of(experiment, self.panels.clone());
@@ -264,8 +264,8 @@ impl Reproduced {
         comparison(&experiment.title, &experiment.label, &self.rows)
     }
 
-    /// Keys whose number is not the one kept in `expected.csv`. Runs are the same everywhere, but
-    /// logarithms and powers may differ in their last digits between machines.
+    /// Keys whose number differs from `expected.csv`. Runs are the same on every machine, but
+    /// logarithms and powers may differ in their last digits.
     pub fn changed(&self, experiment: &Experiment) -> Vec<String> {
         let expected: BTreeMap<_, _> =
             experiment.expected.iter().map(|row| (row.key.as_str(), row.ours)).collect();

@@ -1,5 +1,5 @@
-//! Plots: curves of a run, results of a sweep, ours beside a paper's. As SVG and as PNG, drawn by
-//! the same arithmetic, without fonts or programs of the machine.
+//! Plots: curves of a run, results of a sweep, comparisons with a paper. As SVG and as PNG, by the
+//! same arithmetic, without fonts or programs of the machine.
 
 mod canvas;
 mod charts;
@@ -13,14 +13,14 @@ use std::path::Path;
 
 pub use charts::{comparison, curves, over_axis};
 
-/// A picture: panels below each other under one title.
+/// A picture: panels in a column under one title.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// Above everything.
+    /// The title.
     pub title: String,
     /// A smaller line below the title; may be empty.
     pub subtitle: String,
-    /// From above to below.
+    /// The panels from top to bottom.
     pub panels: Vec<Panel>,
 }
 
@@ -31,49 +31,48 @@ pub struct Panel {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, in this order.
+    /// The series, in drawing order.
     pub series: Vec<Series>,
-    /// Names of the positions 0, 1, ... of the horizontal axis; empty: it is a number.
+    /// Labels of the positions 0, 1, ... of the horizontal axis; empty: the axis is numeric.
     pub categories: Vec<String>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What it tells, with its unit.
+    /// Its label, with the unit.
     pub label: String,
-    /// Logarithmic; points at or below zero are left out.
+    /// Logarithmic; points at or below zero are omitted.
     pub log: bool,
-    /// It starts at zero.
+    /// Whether it starts at zero.
     pub zero: bool,
 }
 
 /// One curve or one set of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// For the legend.
+    /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Its style.
     pub style: Style,
-    /// Where.
+    /// Its points.
     pub points: Vec<(f64, f64)>,
     /// Half the height of each point's error bar; empty: none.
     pub error: Vec<f64>,
-    /// Its colour, as a number of the palette; the same number means the same thing in every
-    /// panel.
+    /// Its colour, as an index of the palette; the same index has the same meaning in every panel.
     pub colour: usize,
 }
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// A line.
     Line,
-    /// A line of dashes.
+    /// A dashed line.
     Dashes,
-    /// A line through marks.
+    /// A line with markers.
     Marked,
-    /// Marks alone.
+    /// Markers alone.
     Marks,
     /// Bars, side by side with those of other series.
     Bars,
@@ -82,7 +81,7 @@ pub enum Style {
 /// Why a plot was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// The name says neither.
+    /// The name is neither SVG nor PNG.
     #[error("{0}: the name of a plot ends in .svg or .png")]
     Kind(String),
     /// The file cannot be written.
@@ -94,7 +93,7 @@ pub enum PlotError {
 }
 
 impl Figure {
-    /// As the text of an SVG file.
+    /// The text of an SVG file.
     pub fn svg(&self) -> String {
         let (width, height) = draw::size(self);
         let mut canvas = svg::Svg::new(width, height, &self.title);
@@ -102,7 +101,7 @@ impl Figure {
         canvas.finish()
     }
 
-    /// As the bytes of a PNG file, at twice the size of the SVG's.
+    /// The bytes of a PNG file, at twice the size of the SVG's.
     ///
     /// # Errors
     /// It is too large.
@@ -113,10 +112,10 @@ impl Figure {
         canvas.finish().ok_or(PlotError::TooLarge)
     }
 
-    /// Writes a file whose name says which of the two.
+    /// Writes a file in the format that its name selects.
     ///
     /// # Errors
-    /// The name says neither, or the file cannot be written.
+    /// The name selects no format, or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), PlotError> {
         let bytes = match kind(path)? {
             Kind::Svg => self.svg().into_bytes(),
@@ -140,10 +139,10 @@ fn kind(path: &Path) -> Result<Kind, PlotError> {
     }
 }
 
-/// Whether a plot can be written under this name, before the work is done.
+/// Checks that a plot can be written under this name, before the work is done.
 ///
 /// # Errors
-/// It says neither SVG nor PNG.
+/// The name is neither SVG nor PNG.
 pub fn check_name(path: &Path) -> Result<(), PlotError> {
     kind(path).map(|_| ())
 }

@@ -1,13 +1,13 @@
-//! Labelled loss signatures: which packets of a window came, and who lost the others.
+//! Labelled loss signatures: the received packets of a window, and the cause of each loss.
 //!
-//! A family is a model of how packets die: by queues that overflow or act early, by wires, or by
-//! a receiving host whose process does not get the processor in time. Its parameters are drawn
-//! from a seed, one of them is moved until the loss rate is about the one drawn, and one window is
-//! written down with the cause that the model knows. The same seed gives the same windows.
+//! A family is a model of losses: by queues that overflow or drop early, by wires, or by a
+//! receiving host whose process does not get the processor in time. Its parameters are drawn from a
+//! seed. One of them is varied until the loss rate approximates the drawn one, and one window is
+//! recorded with the cause that the model knows. The same seed gives the same windows.
 //!
-//! Regions keep what a classifier is trained on apart from what it is tested on: rates, slices,
-//! bursts and spells of [`Region::Test`] are not in [`Region::Train`], and some families are there
-//! for tests only ([`Family::trains`]).
+//! Regions separate training from testing: rates, time slices, bursts and spells of
+//! [`Region::Test`] do not occur in [`Region::Train`], and some families are only for tests
+//! ([`Family::trains`]).
 
 mod draft;
 mod host;
@@ -25,22 +25,22 @@ use network::Traffic;
 use play::{Played, play};
 pub use record::{Delay, Lost, Record, Rise, rise, runs};
 
-/// Loss rates that are aimed at: from the least at which the paper's classifier answers.
+/// Target loss rates, from the minimum of the paper's classifier.
 const TARGETS: (f64, f64) = (8e-5, 5e-2);
-/// Loss rates that are kept.
+/// Accepted loss rates.
 const KEPT: (f64, f64) = (6e-5, 6e-2);
-/// How often the free parameter is moved, and how close is close enough.
+/// Maximum number of changes of the free parameter, and the accepted deviation.
 const MOVES: u32 = 6;
 const CLOSE: f64 = 1.4;
-/// Draws of parameters before a window is given up.
+/// Maximum draws of parameters for a window.
 const DRAWS: u64 = 30;
 
-/// Which parameters are drawn.
+/// The range of the drawn parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
-    /// Those to train on.
+    /// The range for training.
     Train,
-    /// Those to test with.
+    /// The range for testing.
     Test,
 }
 
@@ -52,29 +52,29 @@ impl Region {
         }
     }
 
-    /// As records name it.
+    /// The name in records.
     pub fn name(self) -> &'static str {
         self.of("train", "test")
     }
 }
 
-/// A model of how packets die.
+/// A model of losses.
 #[derive(Debug)]
 pub struct Family {
     /// Its name.
     pub name: &'static str,
     /// `network`, `cpu`, `link` or `hybrid`.
     pub cause: &'static str,
-    /// Whether it is there to train on, too.
+    /// Whether it is used for training too.
     pub trains: bool,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
     draw: fn(&mut Rng, &Brief) -> Draft,
 }
 
 macro_rules! families {
     ($($name:literal $cause:literal $trains:literal $about:literal $draw:expr;)*) => {
-        /// All of them.
+        /// All families.
         pub const FAMILIES: &[Family] = &[$(Family {
             name: $name, cause: $cause, trains: $trains, about: $about, draw: $draw,
         }),*];
@@ -139,8 +139,8 @@ pub fn find(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == name)
 }
 
-/// Window `number` of a family: the same for the same seed. None where thirty draws gave no
-/// window with the losses wanted.
+/// Window `number` of a family: the same for the same seed. None if thirty draws gave no window
+/// with the accepted losses.
 pub fn generate(
     family: &Family,
     region: Region,
@@ -155,7 +155,7 @@ pub fn generate(
     })
 }
 
-/// A name as a number (FNV-1a).
+/// A hash of a name (FNV-1a).
 fn fold(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -165,15 +165,15 @@ fn one(family: &Family, region: Region, drawn: u64, packets: usize) -> Option<Re
     let mut rng = Rng::new(drawn);
     let target = random::scale(&mut rng, TARGETS.0, TARGETS.1);
     let draft = (family.draw)(&mut rng, &Brief { region, target, window: packets });
-    let (knob, played) = search(&draft, target, packets, rng.next_u64())?;
+    let (parameter, played) = search(&draft, target, packets, rng.next_u64())?;
     let lost = played.lost();
     let p = lost.all() as f64 / packets as f64;
     if !(KEPT.0..=KEPT.1).contains(&p) || lost.all() < 5 || lost.cause() != family.cause {
         return None;
     }
     let mut meta = draft.meta.clone();
-    note(&mut meta, "knob", knob);
-    let buffer = (draft.setup)(knob).host.buffer.get();
+    note(&mut meta, "knob", parameter);
+    let buffer = (draft.setup)(parameter).host.buffer.get();
     if buffer < 1 << 40 {
         note(&mut meta, "buffer", buffer);
     }
@@ -198,29 +198,29 @@ fn one(family: &Family, region: Region, drawn: u64, packets: usize) -> Option<Re
     })
 }
 
-/// Moves the free parameter until the loss rate is about `target`; the closest window.
+/// Varies the free parameter until the loss rate is about `target`, and returns the closest window.
 fn search(draft: &Draft, target: f64, packets: usize, seed: u64) -> Option<(f64, Played)> {
-    let (mut low, mut high, mut knob) = draft.knob;
+    let (mut low, mut high, mut parameter) = draft.parameter;
     let warm = (packets as f64 * draft.warm) as usize;
     let mut best: Option<(f64, f64, Played)> = None;
     for _ in 0..if draft.steady { 1 } else { MOVES } {
-        let played = play(&(draft.setup)(knob), warm, packets, &mut Rng::new(seed));
+        let played = play(&(draft.setup)(parameter), warm, packets, &mut Rng::new(seed));
         let p = played.lost().all() as f64 / packets as f64;
         let off = libm::log(p.max(1e-9) / target).abs();
         if best.as_ref().is_none_or(|best| off < best.0) {
-            best = Some((off, knob, played));
+            best = Some((off, parameter, played));
         }
         if off < libm::log(CLOSE) {
             break;
         }
         if p < target {
-            low = knob;
+            low = parameter;
         } else {
-            high = knob;
+            high = parameter;
         }
-        knob = if low > 0.0 { (low * high).sqrt() } else { (low + high) / 2.0 };
+        parameter = if low > 0.0 { (low * high).sqrt() } else { (low + high) / 2.0 };
     }
-    best.map(|(_, knob, played)| (knob, played))
+    best.map(|(_, parameter, played)| (parameter, played))
 }
 
 #[cfg(test)]

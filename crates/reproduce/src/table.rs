@@ -2,19 +2,19 @@
 
 use super::Reproduced;
 
-/// Between these lines of a README stands the table.
+/// The markers of the table in a README.
 const BEGIN: &str = "<!-- numbers: written by `packtrain sim reproduce` -->";
 const END: &str = "<!-- end of numbers -->";
 
-/// A README with its table made new; none: it has no place for one.
+/// A README with its table replaced; none: it has no markers.
 pub fn spliced(readme: &str, table: &str) -> Option<String> {
     let (before, rest) = readme.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
-/// The paper's numbers and ours in Markdown. A number within the tolerance is bold; where there are
-/// variants, the last column names the nearest one and how far it is.
+/// The paper's numbers and the measured ones in Markdown. A number within the tolerance is bold;
+/// with variants, the last column names the closest one and its deviation.
 pub fn table(result: &Reproduced) -> String {
     let mut variants: Vec<&str> = Vec::new();
     for found in result.rows.iter().flat_map(|row| &row.found) {
@@ -64,7 +64,7 @@ fn nearest(row: &super::Row) -> String {
     }
 }
 
-/// Four digits.
+/// A number with four digits.
 fn short(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

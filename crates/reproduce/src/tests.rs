@@ -20,7 +20,7 @@ fn run() -> (RunRow, Outcome) {
     (RunRow::new(&outcome, 0, settings), outcome)
 }
 
-/// The first has 1, 2, 3, 4 Mbit/s, the second always 2.
+/// The first flow has 1, 2, 3, 4 Mbit/s, the second always 2.
 fn sample(second: u64, flow: usize) -> Sample {
     Sample {
         acked: None,
@@ -37,7 +37,7 @@ fn sample(second: u64, flow: usize) -> Sample {
 
 fn value_of(text: &str) -> Result<f64, String> {
     let (row, outcome) = run();
-    expression::value(text, &Seen { row: &row, outcome: &outcome })
+    expression::value(text, &RunContext { row: &row, outcome: &outcome })
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn numbers_are_made_of_others() {
     assert!(spec("{b} * 2").uses("b") && !spec("{b} * 2").uses("a 1"));
 }
 
-/// A README's numbers are those of `expected.csv`.
+/// The numbers in READMEs are those of `expected.csv`.
 #[test]
 fn the_tables_of_readmes_are_what_is_kept() {
     let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");

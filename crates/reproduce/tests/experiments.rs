@@ -1,5 +1,4 @@
-//! The experiments of papers that take seconds, as `packtrain sim reproduce --all --quick` plays
-//! them.
+//! The quick experiments, as `packtrain sim reproduce --all --quick` runs them.
 
 use packtrain_reproduce::{find, names, reproduce};
 

@@ -1,5 +1,5 @@
-//! The planner on networks that nothing was chosen by, in small: `experiments/lsl-planner` has more
-//! of them.
+//! The planner on a few networks that no parameter was tuned on; `experiments/lsl-planner` has
+//! more.
 
 mod lsl;
 

@@ -153,7 +153,7 @@ impl Observer for Called {
     }
 
     fn earlier(&self, to: &str) -> Vec<packtrain_plan::streams::Sample> {
-        history::earlier(&self.keep, to)
+        history::samples_to(&self.keep, to)
     }
 
     fn saw(&self, part: &Part) {

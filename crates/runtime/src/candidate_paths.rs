@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 
 use packtrain_hops::read_answer;
 use packtrain_hops::route::Route;
-use packtrain_service::history::{self, Alike};
+use packtrain_service::history::{self, PathFilter};
 use packtrain_service::{HistoryConfig, RequestError, executor};
 
 /// A depot that does not answer by then is not asked further; it may still be tried.
@@ -65,7 +65,7 @@ pub struct Task {
     /// From where to where, as the history calls the two.
     pub ends: [String; 2],
     /// Earlier transfers that count.
-    pub alike: Alike,
+    pub alike: PathFilter,
 }
 
 /// What was found out.
@@ -190,8 +190,8 @@ impl CandidatePaths {
     }
 
     /// What earlier transfers measured.
-    fn remember(&self, keep: &HistoryConfig, [from, to]: &[String; 2], alike: &Alike) {
-        for (name, forecast) in history::ways(keep, [from, to], alike) {
+    fn remember(&self, keep: &HistoryConfig, [from, to]: &[String; 2], alike: &PathFilter) {
+        for (name, forecast) in history::path_forecasts(keep, [from, to], alike) {
             let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };
             let Some(way) = number.and_then(|n| u8::try_from(n).ok()).map(PathId::numbered) else {

@@ -17,7 +17,7 @@ use packtrain_units::Offset;
 use tokio::sync::mpsc;
 
 use crate::reader::Slice;
-use packtrain_hops::Line;
+use packtrain_hops::RouteConnection;
 use packtrain_service::executor::spawn;
 
 /// Payload bytes that may wait in the queue: enough to keep a pipe busy, little enough that a
@@ -268,7 +268,7 @@ fn broke(error: &io::Error) -> String {
 }
 
 /// A control connection over a tokio stream, driven by the runtime it is called in.
-pub fn over_async<S>(stream: S, line: Option<Arc<Line>>) -> Control
+pub fn over_async<S>(stream: S, line: Option<Arc<RouteConnection>>) -> Control
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
 {

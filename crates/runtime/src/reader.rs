@@ -16,7 +16,7 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
 
 use crate::meters::Meters;
-use packtrain_service::executor::{spawn, step_back};
+use packtrain_service::executor::{lower_priority, spawn};
 
 /// Chunks in memory at most: 80 MiB.
 const MAX_CHUNKS: usize = 20;
@@ -207,7 +207,7 @@ impl Reader {
         for n in 0..THREADS {
             let this = reader.clone();
             spawn(&format!("read-{n}"), move || {
-                step_back();
+                lower_priority();
                 this.work();
             });
         }

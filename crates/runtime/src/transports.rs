@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::candidate_paths::CandidatePaths;
 use packtrain_hops::route::Via;
-use packtrain_service::ceilings::{HELD, HeldBy, RECEIVE_BURST, SEND_BURST};
+use packtrain_service::ceilings::{HELD_SHARE, HeldBy, RECEIVE_BURST, SEND_BURST};
 use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 
 pub use flow::causes;
@@ -45,6 +45,7 @@ pub use tcp::group::Reading;
 pub use tcp::record::Record;
 pub use tcp::stream_count::StreamCount;
 pub use tcp::stream_count_tuner::StreamCountTuner;
+pub use tcp::stream_pool::StreamPool;
 pub use tcp::stripe_scheduler::StreamId;
 pub use tcp::{MAX_STREAMS, TcpSettings};
 
@@ -135,7 +136,7 @@ impl TransportConfig {
 
     /// Whose ceiling held the transfer, if its limiter did for long enough.
     pub fn held_by(&self, limiter: Option<&RateLimiter>) -> Option<HeldBy> {
-        self.rate_by.filter(|_| limiter.is_some_and(|limiter| limiter.limited() >= HELD))
+        self.rate_by.filter(|_| limiter.is_some_and(|limiter| limiter.limited() >= HELD_SHARE))
     }
 
     fn port_range(&self) -> packtrain_net::udp::PortRange {

@@ -136,7 +136,7 @@ fn over_depots(
     let options = ConnectOptions { timeout: HOP, ..ConnectOptions::default() };
     let dialled = executor::handle().block_on(route.dial_long(&place, connector, &options));
     dialled.map_err(|error| match error {
-        DialError::Shake(error) => refused(host, port, &error),
+        DialError::Handshake(error) => refused(host, port, &error),
         error if error.is_denied() => {
             RequestError::new(FailureKind::NotAuthorised, error.to_string())
         }

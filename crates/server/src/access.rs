@@ -1,4 +1,4 @@
-//! Who may do what at a listening server.
+//! Access control of a listening server.
 
 use std::path::PathBuf;
 
@@ -11,27 +11,28 @@ use packtrain_runtime::confinement::Confinement;
 use packtrain_runtime::handshake::SessionRequest;
 use packtrain_runtime::permissions::Permissions;
 
-/// What a server is started with.
+/// The access settings of a server.
 pub(crate) struct AccessRules {
     /// `serve` or `perf`.
     pub(crate) kind: &'static str,
-    /// The directory that clients see as `/`, without links; none for a server without files.
+    /// The directory that clients see as `/`, with links resolved; `None` for a server without
+    /// files.
     pub(crate) root: Option<PathBuf>,
     pub(crate) authorized: PathBuf,
     pub(crate) tickets: TicketBook,
-    /// What a client may that nothing restricts further.
+    /// The permissions of a client without further restrictions.
     pub(crate) base: Permissions,
 }
 
-/// Decides who may do what at one server.
+/// Decides about the permissions of clients.
 pub(super) struct AccessPolicy {
     pub(super) rules: AccessRules,
-    /// Which server this is, for tickets.
+    /// The identity of this server for tickets.
     pub(super) instance: ServerInstance,
 }
 
 impl AccessPolicy {
-    /// What a client with this key, and perhaps a ticket, may do.
+    /// The permissions of a client with this key, and perhaps a ticket.
     pub(super) fn admit(
         &self,
         key: &PublicKey,
@@ -66,12 +67,12 @@ impl AccessPolicy {
         }
     }
 
-    /// The directory of a client, opened: what its name stands for may change after this.
+    /// Opens a client's directory, because its name may refer to another directory later.
     fn root_of(&self, grant: &Grant) -> Result<Option<Confinement>, Failure> {
         let Some(base) = &self.rules.root else { return Ok(None) };
         let opened = match &grant.root {
-            // An absolute one replaces the base, as the file's owner meant it; a relative one is
-            // beneath it, whatever links clients have put there.
+            // An absolute directory replaces the base, as the owner of the file wrote it. A
+            // relative one is resolved beneath it, whatever links clients have created there.
             Some(own) if own.is_absolute() => Confinement::open(own),
             Some(own) => Confinement::open(base).and_then(|base| base.beneath(own)),
             None => Confinement::open(base),

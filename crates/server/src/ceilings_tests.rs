@@ -1,5 +1,4 @@
-//! A called end with limits, and callers that ignore what they are told of them: real ends over
-//! loopback.
+//! A called end with limits, and callers that ignore them: real ends over loopback.
 
 use std::path::Path;
 
@@ -21,13 +20,13 @@ use packtrain_service::ceilings::{Ceilings, RECEIVE_BURST};
 use packtrain_service::{Notice, StopHandle, TransportChoice};
 
 const RATE: DataRate = DataRate::from_mbps(16);
-/// More than the rate lets through while anybody watches.
+/// More bytes than the rate allows during the test.
 const SIZE: usize = 96 << 20;
 
-/// Notes how many bytes were taken when.
+/// Records the number of received bytes over time.
 struct Watch {
     taken: Mutex<Vec<(Time, ByteCount)>>,
-    /// Stops at that time, or when so much was taken.
+    /// Stopped at that time, or after this number of bytes.
     stop: StopHandle,
     end: Time,
     enough: ByteCount,
@@ -56,21 +55,21 @@ fn hints() -> Hints {
     Hints { peer: here.clone(), own: here, ..Hints::default() }
 }
 
-/// What came of a caller that ignored limits.
+/// The result of a caller that ignored the limits.
 struct Sent {
     begun: Time,
-    /// How many bytes the other end had taken when.
+    /// The received bytes at the other end over time.
     taken: Vec<(Time, ByteCount)>,
     moved: Moved,
     outcome: Outcome,
-    /// The limits that it was told.
+    /// The limits that the caller was sent.
     told: Ceilings,
-    /// Whether there is a file at the other end.
+    /// Whether the file exists at the other end.
     arrived: bool,
 }
 
-/// A caller that sends a file to an end with these limits as if there were none. It asks for one
-/// thing and does what it likes. Gives the failure if it was refused.
+/// A caller that sends a file to an end with these limits, and ignores them. Its request and its
+/// behaviour differ. Returns the failure if it was refused.
 fn send_without_regard(
     ceilings: Ceilings,
     (asks, does): (&SessionRequest, &SessionRequest),
@@ -94,7 +93,7 @@ fn send_without_regard(
     };
     let begun = clock::now();
     let told = handshake::call(&near, open, &Stop::new(stop.clone()))?;
-    // All that it was told is forgotten here.
+    // The caller ignores all limits that it was sent.
     let plan = does.plan(hints(), &Permissions::default(), &Ceilings::default(), None);
     let end = begun + Duration::from_secs(4);
     let watch = Watch { taken: Mutex::default(), stop: stop.clone(), end, enough };
@@ -125,7 +124,7 @@ fn called_end(control: control::Control, root: &Path, ceilings: Ceilings) {
     let _ = session::serve(control, hints(), |_| Ok(allowed), &quiet, stop);
 }
 
-/// At no time was more taken than the rate lets through until then.
+/// Asserts that at no time more bytes were received than the rate allows.
 fn keeps_the_rate(choice: TransportChoice, streams: u32) {
     let ask = SessionRequest {
         choice: handshake::number(choice),
@@ -139,7 +138,7 @@ fn keeps_the_rate(choice: TransportChoice, streams: u32) {
     let all = sent.taken.last().map_or(ByteCount::ZERO, |(_, bytes)| *bytes);
     assert!(all > ByteCount::ZERO, "nothing was moved");
     for (at, bytes) in sent.taken {
-        // A piece of each stream may be under way beyond the burst.
+        // Beyond the burst, a piece of each stream may be in flight.
         let pieces = ByteCount((256 << 10) * u64::from(streams + 2));
         let most = RATE.bytes_in(at.since(sent.begun) + RECEIVE_BURST) + pieces;
         assert!(bytes <= most, "{bytes} after {}, at most {most}", at.since(sent.begun));
@@ -174,7 +173,7 @@ fn more_streams_than_allowed_are_closed() {
     let enough = ByteCount(SIZE as u64 / 2);
     let sent = send_without_regard(ceilings, (&ask, &ask), enough).unwrap();
     let streams = sent.moved.streams.expect("there were streams");
-    // Those that began were closed again: eight never stayed.
+    // Streams were started and closed again: there were never eight of them.
     assert!(streams.broken > 0, "{streams:?}");
 }
 
@@ -199,7 +198,7 @@ fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
         assert!(failure.text.contains("the server's policy"), "{failure}");
         assert!(failure.text.contains(&format!("it allows {allowed}")), "{failure}");
     }
-    // Nothing that auto would take is left.
+    // Nothing that auto may use is left.
     let ask = SessionRequest { sources: 1, ceilings: only("native"), ..SessionRequest::default() };
     let failure = refused(only("tcp"), &ask);
     assert!(failure.text.contains("policy leaves no transport"), "{failure}");
@@ -207,7 +206,7 @@ fn a_transport_that_is_not_allowed_is_refused_at_once_and_policy_is_named() {
 
 #[test]
 fn payload_by_a_pipe_that_is_not_allowed_ends_the_connection() {
-    // The caller says it would use TCP, and then sends all by the control connection.
+    // The caller requests TCP, and then sends everything over the control connection.
     let choice = handshake::number(TransportChoice::Pipe);
     let does = SessionRequest { choice, sources: 1, ..SessionRequest::default() };
     let asks = SessionRequest { choice: handshake::number(TransportChoice::Tcp), ..does.clone() };

@@ -1,5 +1,5 @@
-//! The clients that a server serves: how many at a time, in all and of one key, and none that is
-//! new once the server stops.
+//! The current clients of a server: limits in total and per key, and no new clients after the
+//! request to stop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use packtrain_identity::pubkey::PublicKey;
 
-/// How many clients there may be.
+/// Limits of concurrent clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// In all.
+    /// In total.
     pub all: u32,
-    /// Of one key.
+    /// Per key.
     pub per_key: u32,
 }
 
@@ -30,7 +30,7 @@ impl Default for ClientLimits {
 pub(super) struct Clients {
     limits: ClientLimits,
     state: Mutex<State>,
-    /// How many there are.
+    /// Their number.
     count: watch::Sender<u32>,
 }
 
@@ -40,7 +40,7 @@ struct State {
     draining: bool,
 }
 
-/// One client; it counts until this is dropped.
+/// One client; it counts until this value is dropped.
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     clients: Arc<Clients>,
@@ -52,7 +52,7 @@ impl Clients {
         Arc::new(Self { limits, state: Mutex::default(), count: watch::Sender::new(0) })
     }
 
-    /// Lets a client of `key` in, who has every right to be.
+    /// Admits an authorized client with `key`, within the limits.
     pub(super) fn admit(self: &Arc<Self>, key: &PublicKey) -> Result<ClientPermit, Failure> {
         let busy = |text: String| Err(Failure::new(FailureKind::Temporary, text));
         let mut state = self.state.lock();
@@ -75,16 +75,16 @@ impl Clients {
         Ok(ClientPermit { clients: Arc::clone(self), key: *key })
     }
 
-    /// Lets nobody in any more; gives how many there still are.
+    /// Refuses new clients from now on; returns the number of current ones.
     pub(super) fn drain(&self) -> u32 {
         self.state.lock().draining = true;
         *self.count.borrow()
     }
 
-    /// Waits until there are none.
-    pub(super) async fn gone(&self) {
+    /// Waits until there are no clients.
+    pub(super) async fn wait_empty(&self) {
         let mut count = self.count.subscribe();
-        // `self` holds the sender, so this fails never.
+        // `self` holds the sender, so this never fails.
         let _ = count.wait_for(|count| *count == 0).await;
     }
 }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Temporary);
         assert!(failure.text.contains("about to end"), "{}", failure.text);
         drop(held);
-        clients.gone().await;
+        clients.wait_empty().await;
         assert!(clients.state.lock().keys.is_empty());
     }
 }

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use packtrain_hops::Line;
+use packtrain_hops::RouteConnection;
 use packtrain_identity::authorized::AuthorizedKeys;
 use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
@@ -57,23 +57,23 @@ use clients::Clients;
 pub(crate) use access::AccessRules;
 pub use clients::ClientLimits;
 
-/// Connections whose client has not been let in yet, in all and of one network.
+/// Maximum connections whose client is not authenticated yet, in total and per network.
 const MAX_UNAUTHENTICATED: usize = 256;
 const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 64;
-/// How long a client has for the TLS handshake. What follows, up to its request, has a limit of its
-/// own (`handshake`).
+/// Timeout for the TLS handshake. The messages up to the request have a timeout of their own
+/// (`handshake`).
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what an earlier try left here may take to end.
-const LEAVE: Duration = Duration::from_secs(5);
-/// A network that is gone this long ends a connection.
-const DEAD: Duration = Duration::from_secs(60);
-/// How long clients that are told of the server's end have to hear it.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// How long the end of an earlier try of the same command may take.
+const EARLIER_TRY_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection ends when the network is unreachable for this long.
+const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the last messages to the clients may take when the server ends.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the one caller at the other end of standard input and output, as ssh starts it.
+/// Serves one caller over standard input and output. ssh starts packtrain so.
 ///
 /// # Errors
-/// What ended the conversation; the caller was told too.
+/// The error that ended the session; the caller got it too.
 pub fn stdio(stop: StopHandle) -> Result<(), RequestError> {
     let failed =
         |e: std::io::Error| RequestError::new(FailureKind::Fatal, format!("standard input: {e}"));
@@ -82,28 +82,28 @@ pub fn stdio(stop: StopHandle) -> Result<(), RequestError> {
         rustix::io::dup(rustix::stdio::stdout()).map_err(|e| failed(e.into()))?.into();
     output.write_all(MARKER).map_err(failed)?;
     let control = control::over_streams("ssh", input, output);
-    // The caller is this account's own user, as ssh has made sure: it may say who is dialled, and
-    // sets what this account may set.
+    // The caller is the user of this account, as ssh has verified. It may choose addresses to
+    // connect to, and has all permissions of this account.
     let dial = DialPolicy::CallersChoice;
     let site = Permissions { dial, owners: true, ..Permissions::by_policy()? };
     let admit = move |_: &SessionRequest| Ok(site);
     let tx = control.tx.clone();
     let (called, begun) = (Called::new(HistoryConfig::default()), clock::now());
     let ended = session::serve(control, ssh_hints(), admit, &called, Stop::of_called_end(stop));
-    // What is still queued for the caller leaves before the process does.
+    // Queued messages to the caller are sent before the process ends.
     tx.close();
     tx.wait_closed(std::time::Duration::from_secs(5));
     let caller = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let caller = caller.split(' ').next().unwrap_or_default();
     if let Some(row) = called.row(caller, clock::now().since(begun), &ended) {
-        // Whoever called is not told of this account's history.
+        // The caller is not informed about errors of this account's history.
         let _ = history::keep(&HistoryConfig::default(), &row);
     }
     ended?;
     Ok(())
 }
 
-/// Where the caller and this machine are, as sshd says.
+/// The addresses of the caller and this machine, from sshd's environment.
 fn ssh_hints() -> Hints {
     let text = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -115,13 +115,13 @@ fn ssh_hints() -> Hints {
     }
 }
 
-/// A client's address and key, what came of it, and its row if it was let in.
+/// A client's address and key, its duration and result, and its row if it was admitted.
 pub(crate) type Served = (String, Duration, Ended, Option<Row>);
 
-/// How a client's request ended.
+/// The result of a client's request.
 type Ended = Result<(packtrain_transfer::Outcome, Moved), Failure>;
 
-/// Where a server listens, how much it takes on, and what it tells.
+/// The listening address of a server, its limits and its reporter.
 pub(crate) struct Listening<'a> {
     pub(crate) address: &'a str,
     pub(crate) ticket: Option<(PathBuf, Duration)>,
@@ -129,30 +129,30 @@ pub(crate) struct Listening<'a> {
     /// End after this many clients.
     pub(crate) clients: Option<u64>,
     pub(crate) limits: ClientLimits,
-    /// How long clients have to end once the server was asked to.
+    /// How long clients may continue after the request to stop.
     pub(crate) drain: Duration,
     pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
     pub(crate) notice: &'a dyn Fn(Notice),
     pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
-    /// Where rows are.
+    /// Where rows are stored.
     pub(crate) history: HistoryConfig,
 }
 
-/// What all clients of a server share.
+/// The state that all clients of a server share.
 struct Server {
     access: AccessPolicy,
     acceptor: TlsAcceptor,
     unauthenticated: Arc<Unauthenticated>,
     clients: Arc<Clients>,
     runs: Runs,
-    /// Ends what is under way; the callers are told to try again.
+    /// Ends running transfers; their callers are asked to try again.
     cut: StopHandle,
     served: AtomicU64,
     done: Arc<dyn Fn(Served) + Send + Sync>,
     history: HistoryConfig,
 }
 
-/// Listens and serves until asked to stop, and then lets clients end, but not for ever.
+/// Listens and serves until the request to stop, then lets clients finish within the limit.
 pub(crate) fn run_server(
     identity: &Identity,
     rules: AccessRules,
@@ -211,7 +211,7 @@ impl Server {
                 }
             };
             let Ok((socket, peer)) = accepted else {
-                // Out of files, most likely: wait for some to close.
+                // Probably the limit of open files: wait until some are closed.
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             };
@@ -220,8 +220,8 @@ impl Server {
         }
     }
 
-    /// Lets clients end, for a while or until asked to end at once; then tells those that are left to
-    /// come again.
+    /// Lets clients finish, until the limit or a request to stop at once; then asks the remaining
+    /// ones to try again.
     async fn drain(&self, signal: i32, listening: &Listening<'_>) {
         let left = self.clients.drain();
         if left > 0 {
@@ -233,15 +233,16 @@ impl Server {
             (listening.notice)(Notice::new(NoticeLevel::Warning, text));
         }
         tokio::select! {
-            () = self.clients.gone() => return,
+            () = self.clients.wait_empty() => return,
             () = listening.stop.stopped_at_once() => {}
             () = tokio::time::sleep(listening.drain.to_std()) => {}
         }
         self.cut.request(signal);
-        let _ = tokio::time::timeout(LAST_WORD.to_std(), self.clients.gone()).await;
+        let _ =
+            tokio::time::timeout(LAST_MESSAGE_TIMEOUT.to_std(), self.clients.wait_empty()).await;
     }
 
-    /// One connection, from its first byte to its end.
+    /// Serves one connection.
     async fn connection(
         self: Arc<Self>,
         socket: TcpStream,
@@ -250,10 +251,10 @@ impl Server {
         eviction: Eviction,
     ) {
         let local = socket.local_addr();
-        // What a system lacks of these, it does without.
+        // These options are not required.
         let _ = tune::set_nodelay(&socket);
-        let _ = tune::set_dead_after(&socket, DEAD);
-        let Ok(line) = Line::new(&socket, &Arc::default()) else { return };
+        let _ = tune::set_dead_after(&socket, UNREACHABLE_TIMEOUT);
+        let Ok(line) = RouteConnection::new(&socket, &Arc::default()) else { return };
         let evicted = Arc::downgrade(&line);
         let evicting = tokio::spawn(async move {
             eviction.wait().await;
@@ -278,20 +279,20 @@ impl Server {
         evicting.abort();
     }
 
-    /// A client that has shown its key: what it asks for is done if it may.
+    /// Serves an authenticated client, within its permissions.
     fn client(
         &self,
         control: Control,
         hints: Hints,
         (peer, key): (SocketAddr, PublicKey),
         pending: UnauthenticatedPeer,
-        line: Arc<Line>,
+        line: Arc<RouteConnection>,
     ) {
         let mut permit = None;
         let admit = |ask: &SessionRequest| {
             let allowed = self.access.admit(&key, ask)?;
             if let Some(number) = ask.run.number {
-                self.runs.begins(&key, number, &line);
+                self.runs.begin_try(&key, number, &line);
             }
             permit = Some(self.clients.admit(&key)?);
             drop(pending);
@@ -303,9 +304,9 @@ impl Server {
         let tx = control.tx.clone();
         let result = session::serve(control, hints, admit, &called, stop);
         if self.cut.requested().is_some() {
-            // The process ends soon: the client's last word leaves before.
+            // The process ends soon, so the last message to the client is sent first.
             tx.close();
-            tx.wait_closed(LAST_WORD.to_std());
+            tx.wait_closed(LAST_MESSAGE_TIMEOUT.to_std());
         }
         let took = clock::now().since(begun);
         let peer = format!("{peer} {}", key.fingerprint());
@@ -316,16 +317,17 @@ impl Server {
     }
 }
 
-/// Callers' commands, by key and number, and the control connection of the latest try of each.
+/// The control connection of the latest try of each command, by the caller's key and the command's
+/// number.
 #[derive(Clone, Default)]
 struct Runs(Arc<Mutex<Latest>>);
 
-type Latest = BTreeMap<(PublicKey, [u8; 16]), Weak<Line>>;
+type Latest = BTreeMap<(PublicKey, [u8; 16]), Weak<RouteConnection>>;
 
 impl Runs {
-    /// A try begins: what an earlier one of the same command left here, whose connection only this
-    /// end takes for alive, ends now. Waits for that.
-    fn begins(&self, key: &PublicKey, number: [u8; 16], line: &Arc<Line>) {
+    /// Starts a try. An earlier try of the same command may still exist here, if only this end
+    /// considers its connection alive. It is ended first, and this function waits for that.
+    fn begin_try(&self, key: &PublicKey, number: [u8; 16], line: &Arc<RouteConnection>) {
         let before = {
             let mut runs = self.0.lock();
             runs.retain(|_, line| line.strong_count() > 0);
@@ -335,7 +337,7 @@ impl Runs {
         if let Some(line) = before.upgrade() {
             line.cut();
         }
-        let end = clock::now() + LEAVE;
+        let end = clock::now() + EARLIER_TRY_TIMEOUT;
         while before.strong_count() > 0 && clock::now() < end {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -359,10 +361,10 @@ fn issue(
     Ticket::new(token, host).write(path).map_err(failed)
 }
 
-/// Listens for clients that copy to or from below a directory.
+/// Listens for clients that copy to or from a directory.
 ///
 /// # Errors
-/// What keeps it from listening.
+/// The server cannot listen.
 pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), RequestError> {
     let dirs = Dirs::from_env()?;
     let root = std::fs::canonicalize(&request.root).map_err(|e| {
@@ -378,7 +380,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), Re
     }
     if keys.is_empty() && request.ticket_file.is_none() {
         let text = format!(
-            "nobody may use this server yet: add keys to {} or give a ticket with --ticket-file",
+            "no client may use this server yet: add keys to {} or give a ticket with --ticket-file",
             authorized.display()
         );
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
@@ -396,7 +398,7 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), Re
             ..Permissions::by_policy()?.with_rate(request.rate)
         },
     };
-    // None: no more will come, whatever clients that do not end still hold.
+    // `None` ends the reports, even if remaining clients still hold a sender.
     let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
     let last = tell.clone();
     let done = Arc::new(move |served| {
@@ -435,7 +437,8 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), Re
     })
 }
 
-/// Tells of a session that is over. `row` is that of its transfer; who was not let in has none.
+/// Reports a finished session. `row` is that of its transfer; a client that was not admitted has
+/// none.
 fn report(
     reporter: &dyn ServeReporter,
     peer: &str,
@@ -455,7 +458,7 @@ fn report(
             };
             reporter.finished(&ServedTransfer { peer, path, direction, outcome: &outcome });
         }
-        // A dry run is no transfer.
+        // A dry run is not a transfer.
         (None, Ok(_)) => {}
         (None, Err(failure)) => {
             reporter.notice(&Notice::new(NoticeLevel::Warning, format!("{peer}: {failure}")));

@@ -1,4 +1,4 @@
-//! A server that only measures.
+//! A server for measurements only.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use packtrain_service::{
 /// Listens for tests.
 ///
 /// # Errors
-/// What keeps it from listening.
+/// The server cannot listen.
 pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(), RequestError> {
     let dirs = Dirs::from_env()?;
     let rules = AccessRules {
@@ -28,7 +28,7 @@ pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(
     };
     let identity = keys::identity()?;
     let (history, keep) = (request.history.clone(), request.history);
-    // None: no more will come, whatever clients that do not end still hold.
+    // `None` ends the reports, even if remaining clients still hold a sender.
     let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
     let last = tell.clone();
     let done = Arc::new(move |served| {

@@ -1,4 +1,4 @@
-//! What `serve` is asked.
+//! The request of `serve`.
 
 use std::path::PathBuf;
 
@@ -11,32 +11,32 @@ use packtrain_service::{HistoryConfig, PortRange, StopHandle};
 /// `serve --listen`.
 #[derive(Clone, Debug)]
 pub struct ServeRequest {
-    /// Where to listen, `ADDR:PORT`.
+    /// The address to listen at, `ADDR:PORT`.
     pub listen: String,
-    /// Everything a client sees lies below; a key may have a root of its own below it.
+    /// The directory that clients see; a key may have a directory of its own below it.
     pub root: PathBuf,
-    /// Whose keys may use it; the user's own file if none.
+    /// The file of the admitted keys; the user's own file if `None`.
     pub authorized_keys: Option<PathBuf>,
-    /// Where to write a one-time ticket.
+    /// The file for a one-time ticket.
     pub ticket_file: Option<PathBuf>,
-    /// How long the ticket opens the server.
+    /// How long the ticket is valid.
     pub ticket_lifetime: Duration,
-    /// Ports for data; any if none.
+    /// Ports for data; any if `None`.
     pub ports: Option<PortRange>,
-    /// Nobody writes.
+    /// Refuse all writes.
     pub read_only: bool,
-    /// Clients may set owners, and set-user-id and set-group-id bits, of what they write.
+    /// Clients may set owners, and set-user-id and set-group-id bits, of the files that they write.
     pub allow_owner: bool,
-    /// Ceiling of any transfer's sending rate (site policy).
+    /// Limit of the rate of each transfer.
     pub rate: Option<DataRate>,
-    /// How many clients there may be.
+    /// Limits of concurrent clients.
     pub limits: ClientLimits,
-    /// How long transfers under way have to end once the server was asked to stop.
+    /// How long running transfers may continue after the request to stop.
     pub drain: Duration,
-    /// Where data connections may go besides to the client itself, if it names another end.
+    /// Further addresses that data connections may go to, if the client names another end.
     pub dial_to: Vec<AllowRule>,
-    /// Where rows of transfers go.
+    /// Where rows of transfers are stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }

@@ -1,4 +1,4 @@
-//! One session of a called end: the answer to one caller, over ssh or to a server, and what it asks.
+//! One session of a called end, over ssh or at a server.
 
 use packtrain_net::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
@@ -16,7 +16,7 @@ use packtrain_service::TransportChoice;
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::ceilings::Ceilings;
 
-/// Answers one caller and does what it asks.
+/// Answers one caller and carries out its request.
 pub(crate) fn serve(
     control: Control,
     mut hints: Hints,
@@ -37,7 +37,7 @@ pub(crate) fn serve(
     });
     let (ask, allowed) = admitted.map_err(refuse)?;
     if !ask.peer.is_empty() {
-        // The data's other end is not the caller.
+        // The other end of the data is not the caller.
         hints.peer.clear();
         let own_user = matches!(allowed.dial, DialPolicy::CallersChoice);
         let to = if own_user { &mut hints.peer } else { &mut hints.named };
@@ -86,7 +86,8 @@ pub(crate) fn serve(
     Ok(ended)
 }
 
-/// What was asked for must be allowed by both policies: this is told, rather than tried in vain.
+/// Checks that both policies allow the requested transports, so that a forbidden one is reported
+/// instead of tried.
 fn check_transports(
     ask: &SessionRequest,
     own: &Ceilings,
@@ -158,7 +159,7 @@ mod tests {
         fn notice(&self, _: &packtrain_service::Notice) {}
     }
 
-    /// Two UDP sockets of one port, at 127.0.0.1 and 127.0.0.2.
+    /// Two UDP sockets with the same port, at 127.0.0.1 and 127.0.0.2.
     fn two_places() -> (UdpSocket, UdpSocket, u16) {
         for _ in 0..100 {
             let one = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -170,8 +171,8 @@ mod tests {
         panic!("no port is free at both addresses");
     }
 
-    /// A called source whose caller says that the data's other end is at `peer`, and whose offer names
-    /// `offered`: just the wanted ones of the two places get datagrams.
+    /// A called source whose caller names `peer` as the other end of the data, and whose offer
+    /// names `offered`. Asserts that only the wanted addresses get datagrams.
     fn dials(allowed: Permissions, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
         let ips = |texts: &[&str]| -> Vec<IpAddr> {
             texts.iter().map(|text| text.parse().expect("an address")).collect()
@@ -197,7 +198,8 @@ mod tests {
         handshake::call(&near, open, &Stop::new(stop.clone())).expect("it agrees");
         let theirs = Offer { addresses: ips(offered), udp: vec![port], ..Offer::default() };
         near.tx.send(&Message::Channel(theirs.encode()));
-        // It tries all addresses in each round: after some rounds at one, the other has had its own.
+        // The source tries all addresses in each round, so after some rounds at one address the
+        // other had its tries too.
         let mut buffer = [0; 2048];
         let mut count = |socket: &UdpSocket, wanted: bool| {
             let wait = std::time::Duration::from_millis(if wanted { 20_000 } else { 700 });
@@ -205,7 +207,7 @@ mod tests {
             (0..4).take_while(|_| socket.recv(&mut buffer).is_ok()).count() > 0
         };
         let (mut first, mut second) = (false, false);
-        // The one that is wanted comes first, so that there was time for the other.
+        // The wanted address is checked first, so that the other had time to get a datagram.
         for place in [wanted.1, !wanted.1] {
             if place { second = count(&two, wanted.1) } else { first = count(&one, wanted.0) }
         }
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn a_called_end_connects_to_its_caller_whatever_the_offer_says() {
         dials(Permissions::default(), &[], &["127.0.0.2"], (true, false));
-        // Nor where the caller says the other end of the data is: at a server its word does not count.
+        // The caller's statement of the other end does not count at a server either.
         dials(Permissions::default(), &["127.0.0.2"], &["127.0.0.2"], (false, false));
     }
 

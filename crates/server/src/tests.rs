@@ -1,4 +1,4 @@
-//! The server in this process, and callers that do as they like.
+//! The server in this process, with callers that violate the protocol.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration as StdDuration;
@@ -9,7 +9,7 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-/// More than any of this takes on a busy machine, and less than silent clients have.
+/// Longer than any step of these tests, and shorter than the timeout of silent clients.
 const LIMIT: StdDuration = StdDuration::from_secs(20);
 
 fn rules(dir: &std::path::Path) -> AccessRules {
@@ -22,8 +22,8 @@ fn rules(dir: &std::path::Path) -> AccessRules {
     }
 }
 
-/// Runs `with` beside a server at the address that it is given.
-fn beside_a_server(with: impl FnOnce(SocketAddr)) {
+/// Calls `with` with the address of a running server.
+fn with_server(with: impl FnOnce(SocketAddr)) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let stop = StopHandle::new();
     let (ready, listens) = crossbeam_channel::bounded(1);
@@ -56,7 +56,7 @@ fn beside_a_server(with: impl FnOnce(SocketAddr)) {
 
 #[test]
 fn clients_that_are_silent_after_the_tls_handshake_keep_nobody_out() {
-    beside_a_server(|address| {
+    with_server(|address| {
         let identity = Identity::generate(entropy::bytes());
         let config = client_config(&identity, Arc::new(|_| true)).expect("a configuration");
         let connector = TlsConnector::from(config);
@@ -69,18 +69,18 @@ fn clients_that_are_silent_after_the_tls_handshake_keep_nobody_out() {
             for _ in 0..MAX_UNAUTHENTICATED_PER_NETWORK + 8 {
                 silent.push(connect().await.expect("nobody is refused"));
             }
-            // The oldest are closed: after the greeting comes the end.
+            // The oldest connections are closed: the end follows the greeting.
             for stream in &mut silent[..8] {
                 let mut greeting = Vec::new();
                 let ended = tokio::time::timeout(LIMIT, stream.read_to_end(&mut greeting)).await;
                 assert!(ended.is_ok(), "an old one is still there");
             }
-            // And not because their time was over: that of the next ones would be too.
+            // They were not closed by a timeout: then the next ones would be closed too.
             let (mut next, mut greeting) = (silent.remove(8), Vec::new());
             let soon = StdDuration::from_millis(50);
             let ended = tokio::time::timeout(soon, next.read_to_end(&mut greeting)).await;
             assert!(ended.is_err(), "one that is not among the oldest was closed");
-            // The newest is answered.
+            // The newest connection gets an answer.
             let mut newest = silent.pop().expect("there are some");
             let mut greeting = [0; 8];
             let heard = tokio::time::timeout(LIMIT, newest.read_exact(&mut greeting)).await;

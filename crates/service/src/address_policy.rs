@@ -1,4 +1,4 @@
-//! Where a depot or a server connects to: nowhere but where its owner says.
+//! The addresses that a depot or a server may connect to: only those that its configuration allows.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use packtrain_session::Host;
 
-/// A rule: addresses or a name, and ports.
+/// A rule: addresses or a name, with ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowRule {
     to: To,
@@ -16,23 +16,23 @@ pub struct AllowRule {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum To {
-    /// Addresses that begin with this many bits of it.
+    /// The network whose addresses share this many leading bits.
     Net(IpAddr, u8),
-    /// This name, whatever its address is; but for this machine and its link.
+    /// This name, at any of its addresses except those of this machine and its links.
     Name(String),
 }
 
-/// Text that is no rule.
+/// The text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` says not where to: write ADDRESS[/BITS][:PORT[-PORT]] or NAME[:PORT[-PORT]], with \
+    "`{0}` is not a rule: write ADDRESS[/BITS][:PORT[-PORT]] or NAME[:PORT[-PORT]], with \
      brackets around an IPv6 address, such as 10.1.0.0/16:5000-5100 or [2001:db8::]/32:7876"
 )]
 pub struct AllowError(String);
 
-/// Addresses that no rule means unless it lies within them: what is behind them is a machine's own
-/// or a site's own.
-const OWN: [(IpAddr, u8); 17] = [
+/// Special address ranges: private, local, reserved or translated. A rule allows such an address
+/// only if the rule's network lies within the range.
+const SPECIAL_RANGES: [(IpAddr, u8); 17] = [
     (IpAddr::V4(Ipv4Addr::new(0, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
@@ -44,7 +44,7 @@ const OWN: [(IpAddr, u8); 17] = [
     (IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)), 15),
     (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 128),
     (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-    // What leads to IPv4 addresses by another name: NAT64, 6to4, Teredo.
+    // Prefixes that embed IPv4 addresses: NAT64, 6to4, Teredo.
     (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 32),
     (IpAddr::V6(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0)), 16),
     (IpAddr::V6(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0)), 32),
@@ -68,19 +68,22 @@ fn within(ip: IpAddr, net: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// The most special range that an address lies in.
+/// The smallest special range that contains an address.
 pub fn own(ip: IpAddr) -> Option<(IpAddr, u8)> {
-    OWN.into_iter().filter(|(net, bits)| within(ip, *net, *bits)).max_by_key(|(_, bits)| *bits)
+    SPECIAL_RANGES
+        .into_iter()
+        .filter(|(net, bits)| within(ip, *net, *bits))
+        .max_by_key(|(_, bits)| *bits)
 }
 
-/// Addresses that one connection cannot go to.
-fn is_nowhere(ip: IpAddr) -> bool {
+/// Addresses that are not a valid destination of a connection.
+fn is_unreachable(ip: IpAddr) -> bool {
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     ip.is_multicast() || ip.is_unspecified() || broadcast
 }
 
-/// Addresses of this machine and its link, which a name never means.
-fn is_near(ip: IpAddr) -> bool {
+/// Addresses of this machine and its links. A rule with a name never allows them.
+fn is_local(ip: IpAddr) -> bool {
     let link = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.octets()[0] == 0,
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
@@ -89,16 +92,16 @@ fn is_near(ip: IpAddr) -> bool {
 }
 
 impl AllowRule {
-    /// Whether it means a name, and not addresses.
+    /// Whether the rule has a name instead of addresses.
     pub fn is_name(&self) -> bool {
         matches!(self.to, To::Name(_))
     }
 
-    /// Whether a connection to this address and port, found under the name `host` if it was one,
-    /// is allowed.
+    /// Whether the rule allows a connection to this address and port. `host` is the requested host,
+    /// a name or an address.
     pub fn allows(&self, host: &Host, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
-        if is_nowhere(ip) || !(self.ports.0..=self.ports.1).contains(&port) {
+        if is_unreachable(ip) || !(self.ports.0..=self.ports.1).contains(&port) {
             return false;
         }
         match &self.to {
@@ -106,18 +109,19 @@ impl AllowRule {
                 let named = |(own, own_bits)| *bits >= own_bits && within(*net, own, own_bits);
                 within(ip, *net, *bits) && own(ip).is_none_or(named)
             }
-            To::Name(name) => matches!(host, Host::Name(asked) if asked == name) && !is_near(ip),
+            To::Name(name) => matches!(host, Host::Name(asked) if asked == name) && !is_local(ip),
         }
     }
 }
 
-/// Which addresses named by others a called end connects to, besides that of its caller.
+/// The addresses that a called end may connect to when a message names them. The address of the
+/// caller is always allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialPolicy {
-    /// Those of the rules.
+    /// Addresses that a rule allows.
     Rules(Arc<[AllowRule]>),
-    /// Those that the caller names: it is this account's own user. Addresses that only the other
-    /// end of the data names are not among them.
+    /// Addresses that the caller names. The caller is the user of this account. Addresses that only
+    /// the other end of the data names are not allowed.
     CallersChoice,
 }
 
@@ -128,7 +132,7 @@ impl Default for DialPolicy {
 }
 
 impl DialPolicy {
-    /// Whether a rule allows a connection to this address, which somebody else named.
+    /// Whether a rule allows a connection to this address, which a message named.
     pub fn allows(&self, ip: IpAddr, port: u16) -> bool {
         match self {
             Self::Rules(rules) => rules.iter().any(|rule| rule.allows(&Host::Ip(ip), ip, port)),
@@ -147,7 +151,7 @@ impl FromStr for AllowRule {
 
 fn read(text: &str) -> Option<AllowRule> {
     let (to, ports) = match text.strip_prefix('[') {
-        // The colon of a port comes behind the bracket.
+        // The colon of the port follows the bracket.
         Some(rest) => {
             let (ip, rest) = rest.split_once(']')?;
             let ip: Ipv6Addr = ip.parse().ok()?;
@@ -181,7 +185,7 @@ fn net(ip: IpAddr, bits: Option<&str>) -> Option<To> {
     let bits = bits.map_or(Some(most), |bits| bits.parse().ok()).filter(|bits| *bits <= most)?;
     match ip.to_canonical() {
         canonical if canonical == ip => Some(To::Net(ip, bits)),
-        // IPv4 in IPv6's clothes.
+        // An IPv4-mapped IPv6 address.
         canonical => Some(To::Net(canonical, bits.checked_sub(96)?)),
     }
 }
@@ -299,7 +303,8 @@ mod tests {
             }
         }
 
-        /// Whatever the rule, an address of a site's own is allowed only by one within that range.
+        /// Whatever the rule, it allows an address of a special range only if the rule lies within
+        /// that range.
         #[test]
         fn never_an_open_relay(ip: [u8; 4], bits in 0u8..=32, target: [u8; 4]) {
             let text = format!("{}/{bits}", Ipv4Addr::from(ip));

@@ -1,5 +1,6 @@
-//! The limits that the two ends of a transfer have to keep, told in the handshake so that both plan
-//! with the lower ones. Each end enforces its own, whatever the other one does.
+//! The limits that the two ends of a transfer must keep. Both ends send theirs in the handshake, so
+//! that both plan with the lower ones. Each end enforces its own limits, whatever the other end
+//! does.
 
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{DataRate, Duration};
@@ -7,37 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use packtrain_identity::config::TRANSPORTS;
 
-/// What a sender may send at once after a pause, as a span of its rate.
+/// Maximum burst of a sender after a pause, as a span of its rate.
 pub const SEND_BURST: Duration = Duration::from_millis(20);
-/// The same of a receiver, which must not refuse what queues on the way have pressed together.
+/// Maximum burst that a receiver accepts. It is larger, because queues on the path compress bursts.
 pub const RECEIVE_BURST: Duration = Duration::from_millis(200);
-/// A transfer counts as limited by a rate ceiling if it was for this share of its time.
-pub const HELD: f64 = 0.1;
+/// A transfer counts as limited by a rate ceiling if the ceiling applied for at least this share of
+/// its time.
+pub const HELD_SHARE: f64 = 0.1;
 
-/// Limits of one end. A limit that is none does not limit.
+/// Limits of one end. `None` means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceilings {
-    /// The highest rate of a transfer, in either direction.
+    /// The highest rate of a transfer, in either direction, in bits per second.
     pub rate_bps: Option<u64>,
-    /// The most streams or flows side by side.
+    /// Maximum number of parallel streams or flows.
     pub streams: Option<u32>,
-    /// The transports that are allowed, by their names on the command line.
+    /// The allowed transports, by their names on the command line.
     pub transports: Option<Vec<String>>,
 }
 
-/// What limited the rate of a transfer, seen from one of its ends.
+/// What limited the rate of a transfer, as seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeldBy {
     /// The user's `--rate`.
     Rate,
-    /// This end's policy, or its server's `--rate`.
+    /// The policy of this end, or its server's `--rate`.
     Policy,
-    /// The other end's.
+    /// The policy of the other end.
     Peer,
 }
 
 impl HeldBy {
-    /// Its word in the history.
+    /// The value in the history.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -46,7 +48,7 @@ impl HeldBy {
         }
     }
 
-    /// The same, seen from the other end.
+    /// The same limit, as seen from the other end.
     pub const fn seen_from_peer(self) -> Self {
         match self {
             Self::Rate => Self::Rate,
@@ -57,23 +59,23 @@ impl HeldBy {
 }
 
 impl Ceilings {
-    /// For the wire.
+    /// Encodes the limits for the wire.
     pub fn encode(&self) -> Vec<u8> {
-        // Serialising plain values into memory cannot fail.
+        // Serialising plain values to memory cannot fail.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// Reads what the other end told.
+    /// Decodes the limits of the other end.
     ///
     /// # Errors
-    /// It is unintelligible.
+    /// The bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Failure> {
         postcard::from_bytes::<Self>(bytes).map(Self::checked).map_err(|_| {
-            Failure::new(FailureKind::Protocol, "the other end's limits are unintelligible")
+            Failure::new(FailureKind::Protocol, "the other end's limits are malformed")
         })
     }
 
-    /// Without what no policy can say: names that are none, and zeros.
+    /// Removes unknown transport names, and limits of zero, which no policy can contain.
     pub fn checked(mut self) -> Self {
         self.rate_bps = self.rate_bps.map(|rate| rate.max(1));
         self.streams = self.streams.map(|streams| streams.max(1));
@@ -100,8 +102,9 @@ impl Ceilings {
         }
     }
 
-    /// The rate to keep to and whose it is, where the user asked for `asked`. Of equal rates the
-    /// policy's counts, since the command has applied its own to what was asked.
+    /// The rate to keep and its origin, when the user requested `asked`. Of equal rates the
+    /// policy's counts, because the command has already applied its own policy to the requested
+    /// rate.
     pub fn rate(&self, peer: &Self, asked: Option<u64>) -> Option<(u64, HeldBy)> {
         let own = self.rate_bps.map(|rate| (rate, HeldBy::Policy));
         let peer = peer.rate_bps.map(|rate| (rate, HeldBy::Peer));
@@ -109,8 +112,8 @@ impl Ceilings {
         own.into_iter().chain(peer).chain(asked).min_by_key(|(rate, _)| *rate)
     }
 
-    /// What of the other end's limits is lower than what this end would do: `rate_bps` and
-    /// `streams` are what it would, none for as much as there is. None if nothing is.
+    /// A notice of the other end's limits that are lower than the plans of this end. `rate_bps` and
+    /// `streams` are those plans, `None` for unlimited. `None` if no limit is lower.
     pub fn notice(
         &self,
         own: &Self,

@@ -1,4 +1,4 @@
-//! Which cipher this machine is fast with.
+//! The cipher that is fastest on this machine.
 
 use packtrain_proto::Suite;
 
@@ -14,7 +14,7 @@ pub(crate) fn has_aes() -> bool {
     cfg!(target_arch = "aarch64")
 }
 
-/// The suite that this machine seals fastest with.
+/// The cipher suite that this machine seals fastest with.
 pub fn suite() -> Suite {
     if has_aes() { Suite::Aes128Gcm } else { Suite::ChaCha20Poly1305 }
 }

@@ -1,32 +1,32 @@
-//! Failures on their way to an exit code.
+//! Errors of requests and their exit codes.
 
 use packtrain_transfer::{Failure, FailureKind};
 
 use packtrain_identity::config::ConfigError;
 use packtrain_identity::keys::KeyError;
 
-/// Exit code of `--error-on-no-transfer` when nothing needed doing.
+/// Exit code of `--error-on-no-transfer` if no file had to be moved.
 pub const EXIT_NOTHING_MOVED: u8 = 9;
 
-/// Why a request was not carried out.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct RequestError {
-    /// What kind of failure; decides the exit code.
+    /// The kind of failure; it determines the exit code.
     pub kind: FailureKind,
-    /// For people: what happened, then after a colon what to do about it.
+    /// The message: what happened, and after a colon what to do about it.
     pub text: String,
-    /// A journal was left: the same command goes on from there.
+    /// A journal remains, so the same command resumes.
     pub resumable: bool,
 }
 
 impl RequestError {
-    /// A failure of `kind` described by `text` that left nothing to resume.
+    /// A failure that left nothing to resume.
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), resumable: false }
     }
 
-    /// The exit code of design.
+    /// The exit code of the command.
     pub const fn exit_code(&self) -> u8 {
         exit_code(self.kind)
     }
@@ -54,8 +54,8 @@ impl From<Failure> for RequestError {
     }
 }
 
-/// The exit code of a failure that ended a whole command. A signal's own code (128 + n) takes
-/// precedence over that of `Cancelled`, see [`super::StopHandle`].
+/// The exit code of a failure that ended a command. For `Cancelled` the code of a signal (128 + n)
+/// takes precedence, see [`super::StopHandle`].
 pub const fn exit_code(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Usage => 2,
@@ -74,7 +74,7 @@ pub const fn exit_code(kind: FailureKind) -> u8 {
     }
 }
 
-/// The word for a kind of failure, for programs.
+/// The name of a kind of failure in JSON.
 pub const fn failure_word(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Usage => "usage",

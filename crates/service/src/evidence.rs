@@ -1,77 +1,78 @@
-//! What is measured: plain values, as they stand in a record and go between the ends.
+//! Measurements of a transfer, as plain values. They are stored in records and exchanged by the
+//! ends.
 //!
-//! Sizes are in bytes, spans in nanoseconds, rates in bits a second, in records too. Every field
-//! may be missing, so that ends of different versions understand each other.
+//! Sizes are in bytes, durations in nanoseconds, rates in bits per second, also in records. Every
+//! field may be missing, so that different versions are compatible.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// Intervals of a path that are kept.
+/// Maximum number of kept path intervals.
 pub(super) const SAMPLES: usize = 160;
-/// The longest text in a record that came from the other end.
+/// Maximum length of a text from the other end, in bytes.
 const TEXT: usize = 120;
 
-/// All that is known of one transfer.
+/// All measurements of one transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// Names the transfer.
+    /// Identifies the transfer.
     pub id: String,
-    /// The process that ran it.
+    /// The process id of the command.
     pub pid: u32,
-    /// When it began, since 1970.
+    /// Start of the transfer, since 1970.
     pub began: Duration,
-    /// When this was written, since 1970.
+    /// Time of this record, since 1970.
     pub written: Duration,
-    /// It is over.
+    /// The transfer has ended.
     pub over: bool,
-    /// What was asked for, in a few words.
+    /// A short description of the request.
     pub what: String,
-    /// The evidence.
+    /// The measurements.
     pub evidence: Evidence,
 }
 
-/// What both ends measured.
+/// The measurements of both ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Evidence {
-    /// Both ends are in one process: nothing goes over a network.
+    /// Both ends are in one process, so no network is involved.
     pub local: bool,
-    /// From the start of the command.
+    /// Time since the start of the command.
     pub elapsed: Duration,
     /// Bytes verified at the target.
     pub bytes: ByteCount,
-    /// Entries that are done.
+    /// Number of finished entries.
     pub files: u64,
     /// The sending end.
     pub source: Option<End>,
     /// The receiving end.
     pub sink: Option<End>,
-    /// What is between them.
+    /// The path between the ends.
     pub path: Option<PathPart>,
-    /// No transfer, but short tests of each stage: what would limit one.
+    /// Not a transfer, but short tests of each stage.
     pub probed: bool,
 }
 
-/// Which end a part tells of.
+/// The end that a part describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartRole {
-    /// The sending one.
+    /// The sending end.
     #[default]
     Source,
-    /// The receiving one.
+    /// The receiving end.
     Sink,
 }
 
-/// What one end tells.
+/// The measurements that one end sends to the other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// Which end.
+    /// The end.
     pub role: PartRole,
-    /// Itself.
+    /// Its measurements.
     pub end: End,
-    /// The path, which the source sees.
+    /// The path. Only the source measures it.
     pub path: Option<PathPart>,
 }
 
@@ -79,87 +80,88 @@ pub struct Part {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// How long it has run.
+    /// Time since its start.
     pub elapsed: Duration,
-    /// Reading (source) or writing (sink) of data.
+    /// Reads (source) or writes (sink) of data.
     pub data: Work,
     /// Hashing.
     pub hash: Work,
-    /// Whole small files: made, written, named.
+    /// Small files that are processed whole: created, written, renamed.
     pub small: Work,
-    /// Operations on names: listing, opening, looking, making, renaming.
+    /// Operations on names: list, open, stat, create, rename.
     pub names: Work,
-    /// Syncing.
+    /// Syncs.
     pub sync: Work,
-    /// Threads that read or write.
+    /// Number of threads that read or write.
     pub threads: u64,
-    /// The processors.
+    /// Use of the processors.
     pub cpu: Cpu,
-    /// The network thread, where there is one.
+    /// The network thread, if there is one.
     pub net: Option<Net>,
-    /// How fast one thread here seals, by the suite in use.
+    /// Sealing rate of one thread of this machine, with the cipher suite in use.
     pub sealing: Option<DataRate>,
     /// The UDP receive buffers.
     pub buffers: Option<Buffers>,
-    /// Sink: how often its memory was looked at, and was full.
+    /// Sink: how many times its buffer memory was sampled, and how many samples found it full.
     pub looks: u64,
     /// See `looks`.
     pub full: u64,
-    /// Sink: how long nothing had been written any more, at its end mostly syncs and names.
+    /// Sink: time since its last write. At the end of a transfer it is mostly spent on syncs and
+    /// names.
     pub rest: Duration,
 }
 
-/// Work of one kind.
+/// Operations of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Work {
-    /// How often.
+    /// Number of operations.
     pub count: u64,
-    /// Of how much.
+    /// Bytes of all operations.
     pub bytes: ByteCount,
-    /// How long it took, all threads together.
+    /// Their duration, summed over all threads.
     pub wall: Duration,
-    /// How much of that the processor worked.
+    /// Processor time of the operations.
     pub busy: Duration,
 }
 
-/// The processors as one end sees them.
+/// Use of the processors by one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     pub cores: f64,
     /// Processor time of the process.
     pub used: Duration,
-    /// Over how long.
+    /// The period of this measurement.
     pub elapsed: Duration,
-    /// Cores' worth of time that the cgroup is granted, if it is limited.
+    /// Quota of the cgroup in cores, if it is limited.
     pub quota: Option<f64>,
-    /// Periods of the quota, and those in which it ran out.
+    /// Periods of the quota, and the number of periods in which the quota was used up.
     pub periods: u64,
     /// See `periods`.
     pub throttled_periods: u64,
-    /// How long it stood still for want of quota.
+    /// Time for which the process was throttled.
     pub throttled: Duration,
-    /// Mean share of the machine's cores that were busy, with anything.
+    /// Mean share of the machine's cores that were busy with any process.
     pub machine: f64,
-    /// Share of the time in which the threads that read or write waited for a core, in their mean.
+    /// Mean share of the time in which the threads that read or write waited for a core.
     pub data_waited: Option<f64>,
-    /// The thread that wanted a processor most.
+    /// The thread with the highest demand for a processor.
     pub hungriest: Option<HungryThread>,
     /// The thread that sends or receives datagrams.
     pub network: Option<HungryThread>,
 }
 
-/// A thread that wants a processor.
+/// A thread and its demand for a processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HungryThread {
     /// Its name.
     pub name: String,
-    /// Share of the time it ran.
+    /// Share of the time in which it ran.
     pub ran: f64,
-    /// Share of the time it could have run and another did.
+    /// Share of the time in which it was runnable but did not run.
     pub waited: f64,
 }
 
@@ -167,11 +169,11 @@ pub struct HungryThread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Net {
-    /// Processor time it used.
+    /// Its processor time.
     pub cpu: Duration,
-    /// Payload it sent or received.
+    /// Payload that it sent or received.
     pub bytes: ByteCount,
-    /// How long it was up.
+    /// Its age.
     pub elapsed: Duration,
 }
 
@@ -179,25 +181,25 @@ pub struct Net {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Buffers {
-    /// Memory of each.
+    /// Size of each.
     pub each: ByteCount,
-    /// How many.
+    /// Number of sockets.
     pub sockets: u64,
     /// The system's limit (`net.core.rmem_max`).
     pub limit: Option<ByteCount>,
-    /// How long of the rate that came they hold.
+    /// How much time at the arrival rate the buffers can hold.
     pub covers: Option<Duration>,
-    /// Datagrams that found them full.
+    /// Datagrams that were dropped because a buffer was full.
     pub drops: u64,
 }
 
-/// The way between the ends, as the source sees it.
+/// The path between the ends, as the source measures it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathPart {
-    /// How the transports came up.
+    /// How the transports connected.
     pub race: Race,
-    /// The transport in use, or the one most used.
+    /// The current transport, or the one that moved most.
     pub transport: String,
     /// Payload moved by datagrams, TCP and the pipe.
     pub by_udp: ByteCount,
@@ -205,18 +207,19 @@ pub struct PathPart {
     pub by_tcp: ByteCount,
     /// See `by_udp`.
     pub by_pipe: ByteCount,
-    /// The pipe goes through ssh.
+    /// The pipe uses ssh.
     pub ssh: bool,
-    /// The ceiling somebody asked for.
+    /// The requested rate limit.
     pub asked_rate: Option<DataRate>,
-    /// What the datagram sender waited for, looked at twenty times a second.
+    /// The reasons for which the datagram sender waited, sampled twenty times per second.
     pub waits: Waits,
-    /// What TCP or the pipe waited for.
+    /// The reasons for which TCP or the pipe waited.
     pub mover: Waits,
-    /// Intervals of a tenth of a second or a round trip, the newest of the busy ones.
+    /// Intervals of a tenth of a second or a round trip: the newest intervals in which the sender
+    /// was busy.
     pub samples: Vec<Sample>,
-    /// Datagrams: sent with payload, lost, and of these dropped by the receiving host or refused
-    /// by the receiver; marked by the network.
+    /// Datagrams with payload: sent; lost; of the lost ones, dropped by the receiving host, or
+    /// refused by the receiver; marked by the network (ECN).
     pub sent_packets: u64,
     /// See `sent_packets`.
     pub lost_packets: u64,
@@ -226,77 +229,77 @@ pub struct PathPart {
     pub refused_packets: u64,
     /// See `sent_packets`.
     pub marked_packets: u64,
-    /// Least round trip.
+    /// Minimum round-trip time.
     pub min_rtt: Option<Duration>,
-    /// Newest smoothed round trip.
+    /// Latest smoothed round-trip time.
     pub srtt: Option<Duration>,
-    /// Capacity of the path by the dispersion of trains.
+    /// Capacity of the path, from the dispersion of packet trains.
     pub capacity: Option<DataRate>,
     /// Congestion window.
     pub cwnd: ByteCount,
-    /// The controller, in its own words.
+    /// The state of the controller as text.
     pub controller: String,
-    /// Datagram size now, and the largest the flow began with.
+    /// Current datagram size, and the largest size at the start of the flow.
     pub mtu: ByteCount,
     /// See `mtu`.
     pub mtu_begun: ByteCount,
-    /// How often the size had to fall.
+    /// How many times the size was reduced.
     pub mtu_falls: u64,
-    /// What the loss classifier says, if it has said anything.
-    pub loss: Option<LossWord>,
-    /// TCP's own account.
+    /// The verdict of the loss classifier, if there is one.
+    pub loss: Option<LossVerdict>,
+    /// Statistics of TCP.
     pub tcp: Option<TcpPart>,
-    /// Datagram batches that this system refused to send.
+    /// Batches of datagrams that this system refused to send.
     pub refused_sends: u64,
-    /// Datagrams that this system knew to be too large for the way, probes among them.
+    /// Datagrams that this system refused as too large for the path, including probes.
     pub too_big: u64,
-    /// The smallest of them.
+    /// The size of the smallest of them.
     pub smallest_refused: Option<ByteCount>,
-    /// Times the breaker acted.
+    /// How many times the circuit breaker acted.
     pub braked: u64,
-    /// The longest time without an arrival while the sender waited for the path, after something had
-    /// arrived.
+    /// The longest time without any arrival while the sender waited for the path, after a first
+    /// arrival.
     pub outage: Duration,
 }
 
-/// How transports came up, in time since the start of the race.
+/// How the transports connected; times are since the start of the race.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Race {
-    /// Datagrams were tried: both ends had sockets.
+    /// Both ends had UDP sockets, so datagrams were tried.
     pub udp_tried: bool,
     /// TCP was tried.
     pub tcp_tried: bool,
-    /// How long the race has been on.
+    /// Duration of the race so far.
     pub on_for: Duration,
-    /// When authentic datagrams had passed both ways.
+    /// When authentic datagrams had passed in both directions.
     pub udp_up: Option<Duration>,
-    /// When a TCP stream was up.
+    /// When the first TCP stream was connected.
     pub tcp_up: Option<Duration>,
-    /// When data went to the pipe.
+    /// When data was first assigned to the pipe.
     pub piped: Option<Duration>,
 }
 
-/// How often a sender was found waiting for what.
+/// How many samples found a sender waiting, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Waits {
-    /// For something to do: the other end asks for nothing, or names come slowly.
+    /// For work: the other end requests nothing, or entries arrive slowly.
     pub work: u64,
     /// For bytes from the disk.
     pub bytes: u64,
-    /// For the window: congestion's or the transport's.
+    /// For the congestion window or the transport's window.
     pub window: u64,
-    /// For its pace.
+    /// For the pacer.
     pub pace: u64,
-    /// For room at the receiver.
+    /// For free buffer at the receiver.
     pub room: u64,
-    /// For any word of the receiver.
+    /// For any message of the receiver.
     pub word: u64,
 }
 
 impl Waits {
-    /// These and those.
+    /// The sums of both.
     pub fn and(&self, other: &Self) -> Self {
         Self {
             work: self.work.saturating_add(other.work),
@@ -308,9 +311,9 @@ impl Waits {
         }
     }
 
-    /// All of them.
+    /// The number of samples.
     pub fn total(&self) -> u64 {
-        // They may come from elsewhere.
+        // The values may come from the other end, so the sum saturates.
         [self.work, self.bytes, self.window, self.pace, self.room, self.word]
             .into_iter()
             .fold(0, u64::saturating_add)
@@ -327,54 +330,54 @@ pub struct Sample {
     pub sent: ByteCount,
     /// Payload that arrived.
     pub arrived: ByteCount,
-    /// Payload lost on the way: what the receiving host dropped apart.
+    /// Payload lost on the path, without that dropped by the receiving host.
     pub lost: ByteCount,
-    /// Round trip beyond the least.
+    /// Round-trip time above the minimum.
     pub queue: Duration,
 }
 
-/// What a loss classifier said.
+/// The verdict of the loss classifier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LossWord {
+pub struct LossVerdict {
     /// `network`, `cpu`, `hybrid`, `link` or `inconclusive`.
     pub cause: String,
-    /// Probability that the receiving host did it, in the mean of the packets lost.
+    /// Mean probability that the receiving host lost a packet.
     pub p_cpu: f64,
-    /// The share of the judged losses that were given this cause.
+    /// Share of the classified losses with this cause.
     pub share: f64,
-    /// Packets lost that were judged.
+    /// Number of classified lost packets.
     pub lost: u64,
-    /// Windows with losses that were judged.
+    /// Number of classified windows with losses.
     pub windows: u64,
 }
 
-/// TCP streams, all together.
+/// Statistics of all TCP streams together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TcpPart {
-    /// How many.
+    /// Number of streams.
     pub streams: u64,
-    /// Time with something to send.
+    /// Time with data to send.
     pub busy: Duration,
-    /// Time held back by the receiver's window.
+    /// Time limited by the receiver's window.
     pub receiver_limited: Duration,
-    /// Time held back by the send buffer.
+    /// Time limited by the send buffer.
     pub send_buffer_limited: Duration,
-    /// What the receivers' windows allowed to be under way, when last looked at.
+    /// Data in flight that the receivers' windows allowed at the last sample.
     pub receiver_window: Option<ByteCount>,
-    /// Sent again.
+    /// Bytes retransmitted.
     pub retransmitted: ByteCount,
-    /// Sent in all.
+    /// Bytes sent.
     pub sent: ByteCount,
-    /// The largest rate the receiver got, of one stream.
+    /// The highest delivery rate of one stream.
     pub best_rate: Option<DataRate>,
-    /// The congestion control in force.
+    /// The congestion control in use.
     pub congestion: String,
 }
 
 impl Part {
-    /// Cuts what came from elsewhere to the size it may have.
+    /// Truncates a part from the other end to its maximum size.
     pub fn bound(mut self) -> Self {
         let cut = |text: &mut String| {
             let end = text.char_indices().nth(TEXT).map_or(text.len(), |(at, _)| at);
@@ -401,32 +404,32 @@ impl Part {
 }
 
 impl Work {
-    /// Time in which the processor did nothing for it: the disk's or the file server's.
+    /// Time without processor use: time of the disk or the file server.
     pub fn idle(&self) -> Duration {
         self.wall - self.busy
     }
 
-    /// The mean time of one.
+    /// Mean duration of one operation.
     pub fn each(&self) -> Duration {
         if self.count == 0 { Duration::ZERO } else { self.wall / self.count }
     }
 
-    /// The share of `threads` threads' time over `elapsed`.
+    /// The share of the time `elapsed` of `threads` threads.
     pub fn share(of: Duration, elapsed: Duration, threads: u64) -> f64 {
         let all = elapsed.as_secs_f64() * threads.max(1) as f64;
         if all > 0.0 { of.as_secs_f64() / all } else { 0.0 }
     }
 }
 
-/// The longest part that is taken from the other end.
+/// Maximum encoded size of a part, in bytes.
 const MAX_PART: usize = 64 << 10;
 
-/// A part as it goes to the other end.
+/// Encodes a part for the other end.
 pub fn encode(part: &Part) -> Vec<u8> {
     serde_json::to_vec(part).unwrap_or_default()
 }
 
-/// Reads the other end's part; none if it is too long or unintelligible.
+/// Decodes a part of the other end; `None` if it is too long or malformed.
 pub fn decode(bytes: &[u8]) -> Option<Part> {
     if bytes.len() > MAX_PART {
         return None;

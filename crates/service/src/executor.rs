@@ -1,4 +1,5 @@
-//! The one tokio runtime: control over TLS, TCP streams, listening. Made when first needed.
+//! The tokio runtime of the process, for control over TLS, TCP streams and listening. It is created
+//! on first use.
 
 use std::sync::OnceLock;
 
@@ -7,7 +8,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// The runtime's handle.
 ///
 /// # Panics
-/// When the system gives no threads, which leaves nothing to do.
+/// If the system gives no threads, because then the process cannot work.
 pub fn handle() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME
@@ -22,25 +23,25 @@ pub fn handle() -> &'static Handle {
         .handle()
 }
 
-/// Its threads: they only wait mostly, but for those of a depot.
+/// Number of its threads. They mostly wait, except in a depot.
 pub fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
 }
 
-/// A named thread; the name shows in `top -H` and in profiles.
+/// Starts a named thread; the name is visible in `top -H` and in profiles.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
     let name: String = name.chars().take(15).collect();
-    // The system refuses a thread only when it is out of memory or of process slots; a transfer
-    // cannot go on then.
+    // The system refuses a thread only if it has no memory or no process slots left. A transfer
+    // cannot continue then.
     std::thread::Builder::new().name(name).spawn(body).expect("the system gives a thread");
 }
 
-/// How far threads that read, write and hash step back.
+/// Nice value of threads that read, write and hash.
 const NICE: i32 = 5;
 
-/// Makes the calling thread step back for the network's: a datagram that waits too long at a
-/// small socket buffer is lost, while a disk can wait.
-pub fn step_back() {
-    // Where it is refused everything works as before.
+/// Lowers the priority of the calling thread below that of the network threads. A datagram that
+/// waits too long in a small socket buffer is lost, while a disk can wait.
+pub fn lower_priority() {
+    // Without the permission everything works at the normal priority.
     let _ = rustix::process::nice(NICE);
 }

@@ -1,16 +1,16 @@
-//! Every transfer leaves a row in the history: who wrote it, what is in it, where it goes.
+//! The history: one row per transfer.
 //!
-//! A row begins as a file in the state directory, rewritten while the transfer runs, and moves to
-//! the database when it is over. A database that cannot be written costs one warning: the file
-//! stays, and the next transfer that finds the database well takes it along. So do rows of
-//! processes that were killed.
+//! A row starts as a file in the state directory, which is rewritten while the transfer runs. At
+//! the end of the transfer it moves to the database. If the database cannot be written, one warning
+//! is printed and the file stays. The next transfer that can write the database stores it, and also
+//! the rows of killed processes.
 
 mod draft;
 mod keeper;
+pub mod paths;
 mod reporters;
 mod series;
 mod spool;
-pub mod ways;
 
 use packtrain_history::Filter;
 pub use packtrain_history::{
@@ -23,21 +23,21 @@ use crate::HistoryConfig;
 
 pub use draft::{begin, finish_cp, finish_failed, of_evidence};
 pub use keeper::{keep, own};
-pub use reporters::{Copying, Measuring, Tests};
+pub use paths::{DIRECT, PathFilter, path_forecasts};
+pub use reporters::{CopyRecorder, PerfClientRecorder, PerfServerRecorder};
 pub use series::Series;
 pub use spool::Spool;
-pub use ways::{Alike, DIRECT, ways};
 
-/// Finds rows, the newest first, those of transfers that run at this machine among them.
+/// Finds rows, the newest first, with those of running transfers on this machine.
 ///
 /// # Errors
-/// The history cannot be read; that there is none yet is no error.
+/// The history cannot be read. A history that does not exist yet is empty.
 pub fn find(keep: &HistoryConfig, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
     keeper::find(keep, filter)
 }
 
-/// What was measured from one machine to another with how many streams, the newest first. Machines
-/// have the names by which the user calls them, this one its own ([`this_machine`]).
+/// The measured rates between two machines by number of streams, the newest first. Machines have
+/// the names that the user gave them; this machine has [`this_machine`].
 pub fn stream_samples(
     keep: &HistoryConfig,
     from: &str,
@@ -47,19 +47,19 @@ pub fn stream_samples(
     keeper::stream_samples(keep, from, to, most.try_into().unwrap_or(u32::MAX))
 }
 
-/// Samples of earlier transfers from here to a machine, recent enough to go by.
-pub fn earlier(keep: &HistoryConfig, to: &str) -> Vec<packtrain_plan::streams::Sample> {
+/// Recent samples of transfers from this machine to `to`.
+pub fn samples_to(keep: &HistoryConfig, to: &str) -> Vec<packtrain_plan::streams::Sample> {
     between(keep, &this_machine(), to)
 }
 
-/// The same of transfers from a machine to here.
-pub fn earlier_from(keep: &HistoryConfig, from: &str) -> Vec<packtrain_plan::streams::Sample> {
+/// Recent samples of transfers from `from` to this machine.
+pub fn samples_from(keep: &HistoryConfig, from: &str) -> Vec<packtrain_plan::streams::Sample> {
     between(keep, from, &this_machine())
 }
 
 fn between(keep: &HistoryConfig, from: &str, to: &str) -> Vec<packtrain_plan::streams::Sample> {
     let since = packtrain_os::clock::wall().saturating_sub(RECENT);
-    let found = stream_samples(keep, from, to, EARLIER);
+    let found = stream_samples(keep, from, to, MAX_EARLIER_SAMPLES);
     let recent = found.into_iter().filter(|sample| sample.began >= since);
     recent
         .filter_map(|sample| {
@@ -69,15 +69,15 @@ fn between(keep: &HistoryConfig, from: &str, to: &str) -> Vec<packtrain_plan::st
         .collect()
 }
 
-/// A path of a month ago may have become another.
+/// Maximum age of a sample: the path may have changed since.
 const RECENT: Duration = Duration::from_secs(30 * 86_400);
-/// Samples that are looked at: the newest say most.
-const EARLIER: usize = 64;
+/// Maximum number of samples; the newest are used.
+const MAX_EARLIER_SAMPLES: usize = 64;
 
 /// The name of this machine in rows.
 pub fn this_machine() -> String {
     draft::here()
 }
 
-/// What rows to find.
+/// Which rows to find.
 pub type Wanted = Filter;

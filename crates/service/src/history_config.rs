@@ -8,9 +8,9 @@ use packtrain_identity::config::Dirs;
 /// Whether, where and how long rows are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// Where.
+    /// The place.
     pub place: HistoryPlace,
-    /// How long.
+    /// The limits of number and age.
     pub retention: Retention,
 }
 
@@ -20,14 +20,14 @@ pub enum HistoryPlace {
     /// `history.db` in the state directory.
     #[default]
     State,
-    /// Nowhere: only `diagnose` finds the last transfers.
+    /// No database. Only `diagnose` finds the last transfers.
     Nowhere,
-    /// There.
+    /// This place.
     At(Place),
 }
 
 impl HistoryConfig {
-    /// The place, if there is one; without a home directory there is none.
+    /// The place of the database; `None` without a database or a home directory.
     pub fn place(&self) -> Option<Place> {
         match &self.place {
             HistoryPlace::State => state().map(|dir| Place::File(dir.join("history.db"))),

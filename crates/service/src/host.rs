@@ -1,21 +1,23 @@
-//! Hosts and ports as users write them, and their addresses.
+//! Hosts and ports as users write them, and name resolution.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// The address to listen at that `text` names.
+/// Parses an address to listen at.
 ///
 /// # Errors
-/// For people: what to write instead.
+/// A message that says what to write instead.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let with_host = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
     let found = with_host.to_socket_addrs().map(|mut all| all.next());
     match found {
         Ok(Some(address)) => Ok(address),
-        _ => Err(format!("`{text}` is no place to listen: write ADDRESS:PORT, such as [::]:7876")),
+        _ => Err(format!(
+            "`{text}` is not an address to listen at: write ADDRESS:PORT, such as [::]:7876"
+        )),
     }
 }
 
-/// A host and a port, written `HOST:PORT`.
+/// Splits `HOST:PORT`.
 pub fn split_host(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -23,7 +25,7 @@ pub fn split_host(text: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-/// The addresses of a name, none if it has none.
+/// The addresses of a name; empty if it cannot be resolved.
 pub fn lookup(name: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     for address in (name, 0).to_socket_addrs().into_iter().flatten() {

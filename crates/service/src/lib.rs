@@ -1,9 +1,9 @@
-//! What the services of packtrain share: requests and what becomes of them, reports, limits, places,
-//! the history, and the evidence that the ends of a transfer collect of themselves.
+//! What the services of packtrain share: requests and outcomes, reports, limits, locations, the
+//! history, and the measurements of both ends.
 //!
-//! Every entry point takes one request and a reporter, and blocks until the work is over. A request
-//! carries a [`StopHandle`], through which a signal handler asks for an orderly end. `Err` is for what
-//! failed before a transfer existed; afterwards the failure is in the outcome.
+//! Every entry point takes a request and a reporter, and blocks until the work is done. A request
+//! contains a [`StopHandle`], through which a signal handler requests an orderly end. `Err` is a
+//! failure before a transfer existed; later failures are in the outcome.
 
 pub mod address_policy;
 pub mod ceilings;
@@ -39,7 +39,7 @@ pub use request::{
 };
 pub use served::{Direction, ServeReporter, ServedTransfer};
 pub use stop::StopHandle;
-pub use streams::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
+pub use streams::{PathReport, StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 
 pub use crate::location::{Location, LocationError};
 pub use history_config::{HistoryConfig, HistoryPlace};

@@ -1,9 +1,9 @@
-//! Where things are: `path`, `user@host:path`, `pt://host:port/path`, `udt4://host:port/name`,
+//! Locations: `path`, `user@host:path`, `pt://host:port/path`, `udt4://host:port/name`,
 //! `https://host/path`, `s3://bucket/key`, `-`.
 //!
-//! As in scp and rsync, a colon before any slash makes a name remote, so `./a:b` is the local
-//! file `a:b`. Addresses of IPv6 stand in brackets: `[::1]:path`. A path is bytes and is taken
-//! literally; nothing in it is percent-decoded, but for the addresses of the web, which are theirs.
+//! As in scp and rsync, a colon before any slash makes a name remote, so `./a:b` is the local file
+//! `a:b`. IPv6 addresses have brackets: `[::1]:path`. A path is bytes and is taken literally:
+//! nothing is percent-decoded, except in web addresses, which follow RFC 3986.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,10 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::weburl::{WebUrl, redact};
 
-/// The port of a server when its address names none.
+/// The default port of a server.
 pub const DEFAULT_PORT: u16 = 7876;
 
-/// The port of the stock UDT library's file server when the address names none.
+/// The default port of the stock UDT library's file server.
 pub const DEFAULT_UDT4_PORT: u16 = 9000;
 
 /// One source or destination.
@@ -24,11 +24,11 @@ pub enum Location {
     Local(Vec<u8>),
     /// A path reached by starting the other end over ssh.
     Ssh {
-        /// The user to log in as; ssh's own choice if none.
+        /// The user to log in as; `None` leaves the choice to ssh.
         user: Option<String>,
-        /// The host, as ssh is to be told it, without brackets.
+        /// The host as passed to ssh, without brackets.
         host: String,
-        /// The path there, relative to the home directory unless it begins with a slash.
+        /// The path there. It is relative to the home directory unless it begins with a slash.
         path: Vec<u8>,
     },
     /// A path below the root of a server.
@@ -37,26 +37,26 @@ pub enum Location {
         host: String,
         /// Its port.
         port: u16,
-        /// The path, without the slash that separates it from the port; may be empty.
+        /// The path without the slash after the port; may be empty.
         path: Vec<u8>,
     },
-    /// A file of a server that speaks the stock UDT library's file transfer, in clear.
+    /// A file on a server of the stock UDT library's file transfer, unencrypted.
     Udt4 {
         /// The host, without brackets.
         host: String,
         /// Its port.
         port: u16,
-        /// The file's name as that server takes it; never empty.
+        /// The name of the file on that server; never empty.
         path: Vec<u8>,
     },
-    /// A file of a web server.
+    /// A file on a web server.
     Http {
-        /// The address. Its `Display` leaves secrets out.
+        /// The address. Its `Display` omits secrets.
         url: WebUrl,
-        /// The host in it, without brackets.
+        /// Its host, without brackets.
         host: String,
     },
-    /// An object of a store that speaks S3, or all that lie below a prefix.
+    /// An object in an S3 store, or all objects below a prefix.
     S3 {
         /// The bucket's name.
         bucket: String,
@@ -67,30 +67,31 @@ pub enum Location {
     Stdio,
 }
 
-/// Why a location was not understood. All of them are usage errors.
+/// Why a location is malformed. All are usage errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
-    /// Nothing at all.
-    #[error("an empty name is no place: write `.` for the current directory")]
+    /// The text is empty.
+    #[error("an empty name is not a location: write `.` for the current directory")]
     Empty,
-    /// A scheme nobody knows.
+    /// An unknown scheme.
     #[error(
         "{0}:// is not known: use a path, user@host:path, pt://host:port/path, https:// or s3://"
     )]
     UnknownScheme(String),
-    /// A scheme that is known, spelled wrongly. What follows may be a secret.
+    /// A known scheme with a wrong spelling. The text after it is not shown, because it may be a
+    /// secret.
     #[error("`{0}:` is not followed by `//`, or not in small letters: write https://host/path")]
     BadScheme(String),
     /// `host::module`.
     #[error("`{0}` is an rsync server's spelling, which is not spoken: use user@host:path")]
     RsyncDaemon(String),
-    /// A host or user that no system has, or that ssh would take for an option.
+    /// A host or user name with invalid characters, or one that ssh would parse as an option.
     #[error("`{0}` is not a host or user name: write ./{0} if a local path is meant")]
     BadName(String),
-    /// A port that is none.
+    /// An invalid port.
     #[error("`{0}` is not a port: write a number from 1 to 65535 after the host")]
     BadPort(String),
-    /// A bracket without its partner.
+    /// An unpaired bracket.
     #[error("`{0}`: write an IPv6 address as [2001:db8::1]")]
     BadBrackets(String),
     /// `pt://user@host`.
@@ -98,27 +99,27 @@ pub enum LocationError {
         "before `@{0}` stands a user name, but a server knows users by their keys: leave it out"
     )]
     ServerUser(String),
-    /// `udt4://host:port/` without a name.
+    /// `udt4://host:port/` without a file name.
     #[error("`{0}` names no file: write udt4://host:port/name")]
     NoName(String),
-    /// An address of the web that is none.
-    #[error("`{0}` is no address: {1}")]
+    /// An invalid web address.
+    #[error("`{0}` is not a web address: {1}")]
     BadUrl(String, String),
-    /// A secret in an address.
+    /// A user name or password in an address.
     #[error(
-        "an address with a name or a password in it would show it to everybody on this machine"
+        "an address with a name or a password in it would be visible to every user of this machine"
     )]
     UrlSecret,
-    /// `s3://` without a bucket, or with a key that is no text.
-    #[error("`{0}` is no place in a store: write s3://bucket/key")]
+    /// `s3://` without a bucket, or with a key that is not UTF-8.
+    #[error("`{0}` is not a location in an S3 store: write s3://bucket/key")]
     BadBucket(String),
-    /// A path that cannot be one.
+    /// A path with a zero byte.
     #[error("a path cannot hold a zero byte: check how it was put together")]
     ZeroByte,
 }
 
 impl Location {
-    /// Reads one argument of `cp`.
+    /// Parses an argument of `cp`.
     pub fn parse(text: &OsStr) -> Result<Self, LocationError> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
@@ -148,7 +149,7 @@ impl Location {
                 other => Err(LocationError::UnknownScheme(other.into())),
             };
         }
-        // Read as a host of ssh, an address would be kept with its secrets.
+        // If an address were parsed as an ssh host, its secrets would be stored.
         if let Some(at) = bytes.iter().position(|b| *b == b':')
             && let Ok(scheme) = std::str::from_utf8(&bytes[..at])
             && SCHEMES.contains(&scheme.to_ascii_lowercase().as_str())
@@ -159,12 +160,12 @@ impl Location {
         ssh_or_local(bytes)
     }
 
-    /// Whether it is on another machine.
+    /// Whether the location is on another machine.
     pub const fn is_remote(&self) -> bool {
         !matches!(self, Self::Local(_) | Self::Stdio)
     }
 
-    /// The host that has it, if it is on another one.
+    /// The host, if the location is on another machine.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Ssh { host, .. }
@@ -176,7 +177,8 @@ impl Location {
         }
     }
 
-    /// Whether both are reached through the same end: both here, or the same host and login.
+    /// Whether two locations are reached through the same end: both on this machine, or on the same
+    /// host with the same login.
     pub fn same_end(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ssh { user: a, host: b, .. }, Self::Ssh { user: c, host: d, .. }) => {
@@ -192,7 +194,8 @@ impl Location {
         }
     }
 
-    /// The path as the end that has it spells it, of a web address without its query; `-` for standard input and output.
+    /// The path as its end spells it; of a web address the path without the query; `-` for standard
+    /// input and output.
     pub fn path(&self) -> &[u8] {
         match self {
             Self::Local(path)
@@ -206,11 +209,11 @@ impl Location {
     }
 }
 
-/// The schemes of places.
+/// The schemes of locations.
 const SCHEMES: [&str; 5] = ["http", "https", "s3", "pt", "udt4"];
 
-/// `scheme://rest`, the scheme in lower case letters, digits, `+`, `-`, `.` as RFC 3986
-/// section 3.1 spells it (upper case is not taken: nobody writes it).
+/// Splits `scheme://rest`. The scheme consists of lower-case letters, digits, `+`, `-` and `.` (RFC
+/// 3986 section 3.1, which also allows upper case).
 fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let at = bytes.windows(3).position(|w| w == b"://")?;
     let scheme = std::str::from_utf8(&bytes[..at]).ok()?;
@@ -220,7 +223,7 @@ fn split_scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
     good.then(|| (scheme, &bytes[at + 3..]))
 }
 
-/// Reads an address of the web.
+/// Parses a web address.
 fn web(bytes: &[u8]) -> Result<Location, LocationError> {
     let text = lossy(bytes);
     let bad = |why: String| LocationError::BadUrl(redact(&text), why);
@@ -235,7 +238,7 @@ fn web(bytes: &[u8]) -> Result<Location, LocationError> {
     Ok(Location::Http { url, host })
 }
 
-/// Reads `BUCKET[/KEY]`.
+/// Parses `BUCKET[/KEY]`.
 fn bucket_and_key(rest: &[u8], whole: &[u8]) -> Result<Location, LocationError> {
     let bad = || LocationError::BadBucket(redact(&lossy(whole)));
     let rest = std::str::from_utf8(rest).map_err(|_| bad())?;
@@ -247,7 +250,7 @@ fn bucket_and_key(rest: &[u8], whole: &[u8]) -> Result<Location, LocationError> 
     Ok(Location::S3 { bucket: bucket.to_owned(), key: key.to_owned() })
 }
 
-/// Reads `HOST[:PORT][/PATH]`.
+/// Parses `HOST[:PORT][/PATH]`.
 fn authority_and_path(rest: &[u8]) -> Result<(String, Option<u16>, Vec<u8>), LocationError> {
     let slash = rest.iter().position(|&c| c == b'/').unwrap_or(rest.len());
     let authority = lossy(&rest[..slash]);
@@ -260,7 +263,7 @@ fn authority_and_path(rest: &[u8]) -> Result<(String, Option<u16>, Vec<u8>), Loc
     Ok((host, port, path))
 }
 
-/// Reads `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
+/// Parses `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`.
 pub fn host_and_port(text: &str) -> Result<(String, Option<u16>), LocationError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(inner) => {
@@ -314,9 +317,9 @@ fn ssh_or_local(bytes: &[u8]) -> Result<Location, LocationError> {
     Ok(Location::Ssh { user, host, path })
 }
 
-/// The colon that ends the host in `head`, which is what stands before the first slash.
+/// The colon after the host. `head` is the text before the first slash.
 fn separating_colon(head: &[u8]) -> Result<Option<usize>, LocationError> {
-    // A user name ends before the first colon, and brackets hold no user.
+    // A user name ends before the first colon, and brackets contain no user name.
     let named = head.split(|&c| c == b':' || c == b'[').next().unwrap_or_default();
     let host = named.iter().rposition(|&c| c == b'@').map_or(0, |at| at + 1);
     if head.get(host) == Some(&b'[') {
@@ -331,8 +334,8 @@ fn separating_colon(head: &[u8]) -> Result<Option<usize>, LocationError> {
     Ok(head.iter().position(|&c| c == b':'))
 }
 
-/// Names reach the command line of ssh and the resolver: no leading `-`, nothing but what host
-/// and login names are made of.
+/// Checks a host or user name. Names are passed to the command line of ssh and to the resolver, so
+/// they have no leading `-` and only the characters of such names.
 fn check_name(name: &str) -> Result<String, LocationError> {
     let usual = |c: char| c.is_alphanumeric() || "-._~+%@\\".contains(c);
     if name.is_empty() || name.starts_with('-') || !name.chars().all(usual) {
@@ -341,7 +344,7 @@ fn check_name(name: &str) -> Result<String, LocationError> {
     Ok(name.to_owned())
 }
 
-/// What stands in brackets: an IPv6 address, perhaps with a zone, or a name.
+/// Checks the text in brackets: an IPv6 address with an optional zone, or a name.
 fn check_address(text: &str) -> Result<String, LocationError> {
     let (address, zone) = text.split_once('%').map_or((text, None), |(a, z)| (a, Some(z)));
     if address.parse::<std::net::Ipv6Addr>().is_ok() {
@@ -370,7 +373,7 @@ impl fmt::Display for Location {
             Self::Udt4 { host, port, .. } => write!(f, "udt4://{}:{port}/{path}", bracketed(host)),
             Self::Http { url, .. } => url.fmt(f),
             Self::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
-            // A local path that would be read as something else is shown as it must be written.
+            // A local path that would parse as another location is shown with `./`.
             Self::Local(bytes) => match Self::parse(OsStr::from_bytes(bytes)) {
                 Ok(Self::Local(_)) => f.write_str(&path),
                 _ => write!(f, "./{path}"),

@@ -113,7 +113,7 @@ proptest! {
         if let Ok(location) = parse(&text) {
             let again = parse(&location.to_string());
             match location {
-                // Printed with `./` before it where it needs it.
+                // Printed with a leading `./` if it needs one.
                 Location::Local(_) => prop_assert!(matches!(again, Ok(Location::Local(_)))),
                 other => prop_assert_eq!(again, Ok(other)),
             }
@@ -136,6 +136,6 @@ fn an_address_spelled_wrongly_is_no_host_of_ssh() {
         assert!(matches!(error, LocationError::BadScheme(_)), "{text}: {error}");
         assert!(!error.to_string().contains("5ecre7"), "{error}");
     }
-    // A host may have the name all the same.
+    // A host may still have the name of a scheme.
     assert!(matches!(Location::parse("pt:data".as_ref()), Ok(Location::Ssh { .. })));
 }

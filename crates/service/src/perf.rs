@@ -1,4 +1,4 @@
-//! `perf`: memory to memory over any transport.
+//! `perf`: measurements from memory to memory over any transport.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ use packtrain_identity::tickets::Ticket;
 /// `perf server`.
 #[derive(Clone, Debug)]
 pub struct PerfServerRequest {
-    /// Where to listen, `ADDR:PORT`.
+    /// The address to listen at, `ADDR:PORT`.
     pub listen: String,
-    /// Where to write a one-time ticket.
+    /// The file for a one-time ticket.
     pub ticket_file: Option<PathBuf>,
-    /// How long the ticket opens the server.
+    /// How long the ticket is valid.
     pub ticket_lifetime: Duration,
-    /// Whose keys may use it; the user's own file if none.
+    /// The file of the admitted keys; the user's own file if `None`.
     pub authorized_keys: Option<PathBuf>,
-    /// Ports for data; any if none.
+    /// Ports for data; any if `None`.
     pub ports: Option<PortRange>,
-    /// `Udt4` is a server of its own; with all others the client chooses.
+    /// `Udt4` starts a separate kind of server. Otherwise the client chooses.
     pub transport: TransportChoice,
-    /// The congestion controller of `udt4` when this end sends; the stock library's if none.
+    /// The congestion controller of `udt4` when this end sends; the stock library's if `None`.
     pub cc: Option<String>,
-    /// End after this many tests; never if none.
+    /// End after this many tests; never if `None`.
     pub tests: Option<u64>,
-    /// Where the test's row goes.
+    /// Where the row of a test is stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
@@ -43,9 +43,9 @@ pub struct PerfServerRequest {
 pub struct PerfClientRequest {
     /// The server, `HOST:PORT`.
     pub server: String,
-    /// A ticket that opens the server.
+    /// A ticket of the server.
     pub ticket: Option<Ticket>,
-    /// Trust, and remember, the key of a server that was never seen.
+    /// Trust and remember the key of an unknown server.
     pub accept_new_host: bool,
     /// How long to send.
     pub duration: Duration,
@@ -53,60 +53,60 @@ pub struct PerfClientRequest {
     pub bytes: Option<ByteCount>,
     /// The server sends.
     pub reverse: bool,
-    /// Flows (native) or streams (TCP) side by side; at least 1.
+    /// Number of parallel flows (native) or streams (TCP); at least 1.
     pub parallel: u32,
-    /// Over what; `Auto` is `Native`.
+    /// The transport; `Auto` is `Native`.
     pub transport: TransportChoice,
     /// The congestion controller of datagram transports.
     pub cc: Option<String>,
-    /// The kernel's congestion control for TCP; the sending system's default if none.
+    /// The kernel's congestion control for TCP; the default of the sending system if `None`.
     pub tcp_cc: Option<String>,
-    /// TCP's send and receive buffers, instead of the kernel's autotuning.
+    /// Size of TCP's send and receive buffers; `None` leaves them to the kernel.
     pub tcp_buffer: Option<ByteCount>,
-    /// Ceiling of the sending rate.
+    /// Limit of the sending rate.
     pub rate: Option<DataRate>,
     /// Length of a reported interval.
     pub interval: Duration,
-    /// Where the test's row goes.
+    /// Where the row of a test is stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
-/// Hears how a test goes.
+/// Receives the events of a test.
 pub trait PerfReporter: Send + Sync {
-    /// The server listens there; `fingerprint` is that of its host key, if it has one.
+    /// The server listens at this address; `fingerprint` is that of its host key, if it has one.
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>);
-    /// An interval is over (client), or a client's test is under way (server).
+    /// An interval has ended (client), or an interval of a client's test (server).
     fn interval(&self, interval: &PerfInterval);
-    /// A test is over (server: of this client).
+    /// A test has ended (server: the test of this client).
     fn finished(&self, peer: &str, outcome: &PerfOutcome);
-    /// Something to say.
+    /// A message for the user.
     fn notice(&self, notice: &Notice);
 }
 
-/// One line of a test.
+/// The figures of one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerfInterval {
-    /// Its begin, since the test's begin.
+    /// Its start, since the start of the test.
     pub from: Duration,
-    /// Its end, since the test's begin.
+    /// Its end, since the start of the test.
     pub to: Duration,
-    /// Useful bytes received in it.
+    /// Useful bytes received in the interval.
     pub bytes: ByteCount,
-    /// Payload bytes sent again in it.
+    /// Payload bytes retransmitted in the interval.
     pub retransmitted: ByteCount,
-    /// Smoothed round trip, if measured.
+    /// Smoothed round-trip time, if measured.
     pub rtt: Option<Duration>,
     /// Congestion window, if there is one.
     pub cwnd: Option<ByteCount>,
-    /// Capacity of the path, where the flow's feedback measures it.
+    /// Capacity of the path, if the flow's feedback measures it.
     pub capacity: Option<DataRate>,
-    /// Rate at which packets arrive, where the flow's feedback measures it.
+    /// Arrival rate of packets, if the flow's feedback measures it.
     pub arrival_rate: Option<DataRate>,
 }
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerfOutcome {
     /// The transport used.
@@ -115,20 +115,20 @@ pub struct PerfOutcome {
     pub bytes: ByteCount,
     /// From the first byte to the last report.
     pub elapsed: Duration,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub retransmitted: ByteCount,
-    /// Smallest round trip, if measured.
+    /// Minimum round-trip time, if measured.
     pub rtt: Option<Duration>,
-    /// What the losses were put down to.
+    /// The causes of the losses.
     pub loss_cause: LossCause,
     /// Processor use of the sending end, if known.
     pub cpu_sender: Option<CpuUse>,
     /// Processor use of the receiving end, if known.
     pub cpu_receiver: Option<CpuUse>,
-    /// What held the rate below what the path may carry, if something did: `rate` for `--rate`,
-    /// `policy` for this end's limits, `peer-policy` for the other end's.
+    /// What limited the rate below that of the path, if anything did: `rate` for `--rate`, `policy`
+    /// for this end's limits, `peer-policy` for the other end's.
     pub held_by: Option<String>,
-    /// What ended it early, if anything did.
+    /// The failure that ended the test early, if any.
     pub failure: Option<Failure>,
 }
 
@@ -142,7 +142,7 @@ pub struct CpuUse {
 }
 
 impl CpuUse {
-    /// What this process has used so far.
+    /// The processor time of this process so far.
     pub fn now() -> Self {
         let ticks = |text: &str, n: usize| -> u64 {
             let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -154,7 +154,7 @@ impl CpuUse {
         Self { user: span(ticks(&text, 11)), system: span(ticks(&text, 12)) }
     }
 
-    /// What this process has used since it had used `begin`.
+    /// The processor time of this process since `begin` was taken.
     pub fn since(begin: Self) -> Self {
         let now = Self::now();
         Self { user: now.user - begin.user, system: now.system - begin.system }
@@ -162,26 +162,26 @@ impl CpuUse {
 }
 
 impl PerfInterval {
-    /// Useful bits a second.
+    /// Useful bits per second.
     pub fn goodput(&self) -> DataRate {
         rate(self.bytes, self.to - self.from)
     }
 }
 
 impl PerfOutcome {
-    /// Useful bits a second, zero if nothing moved.
+    /// Useful bits per second; zero if nothing moved.
     pub fn goodput(&self) -> DataRate {
         rate(self.bytes, self.elapsed)
     }
 
-    /// The exit code of design.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> u8 {
         self.failure.as_ref().map_or(0, |failure| exit_code(failure.kind))
     }
 }
 
 impl From<RequestError> for PerfOutcome {
-    /// The outcome of a test that failed before it began.
+    /// The outcome of a test that failed before its start.
     fn from(error: RequestError) -> Self {
         Self {
             transport: "none".to_owned(),

@@ -1,4 +1,4 @@
-//! What a running transfer tells.
+//! Reports of a running transfer.
 
 use std::collections::BTreeMap;
 
@@ -7,56 +7,56 @@ use packtrain_transfer::FileReport;
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// Hears how a transfer goes. Calls come from several threads and must not block for long.
+/// Receives the events of a transfer. Calls come from several threads and must not block for long.
 pub trait Reporter: Send + Sync {
-    /// A few times a second.
+    /// Called a few times per second.
     fn progress(&self, snapshot: &ProgressSnapshot);
-    /// A file is done; only when the options ask for `report_files`, `dry_run` or `verify`.
+    /// A file is done. Called only with the options `report_files`, `dry_run` or `verify`.
     fn file(&self, path: &[u8], report: &FileReport);
-    /// Something to say.
+    /// A message for the user.
     fn notice(&self, notice: &Notice);
-    /// This depot changed bytes, which were caught; it was also said.
+    /// This depot corrupted bytes, which were detected. A notice reports it too.
     fn corrupted(&self, _depot: &str) {}
 }
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgressSnapshot {
-    /// Bytes of the object that are right at the target so far, moved or found.
+    /// Bytes of the object that are correct at the target so far, moved or found there.
     pub bytes_done: ByteCount,
-    /// Bytes of the whole object; none while the walk still runs.
+    /// Bytes of the whole object; `None` while the walk runs.
     pub bytes_total: Option<ByteCount>,
-    /// Files complete under their names.
+    /// Files that are complete under their names.
     pub files_done: u64,
-    /// Files there are; none while the walk still runs.
+    /// Number of files; `None` while the walk runs.
     pub files_total: Option<u64>,
-    /// Goodput of late.
+    /// Recent goodput.
     pub rate: DataRate,
-    /// How long it will take at this rate, if that can be said.
+    /// Estimated remaining time at this rate, if known.
     pub eta: Option<Duration>,
-    /// A few words on what bounds the rate, if known.
+    /// What limits the rate, in a few words, if known.
     pub verdict: Option<String>,
-    /// The transport that moves most of late.
+    /// The transport that recently moved most.
     pub transport: String,
 }
 
-/// One thing to say to the user.
+/// A message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How much it matters.
+    /// Its importance.
     pub level: NoticeLevel,
     /// One sentence, without a full stop or the program's name.
     pub text: String,
 }
 
-/// How much a notice matters.
+/// The importance of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoticeLevel {
-    /// Why something was chosen; only with `explain`.
+    /// The reason for a choice; printed only with `explain`.
     Explain,
-    /// Said unless quiet: a fallback, a new host key.
+    /// Printed unless quiet: a fallback, a new host key.
     Info,
-    /// Said always.
+    /// Always printed.
     Warning,
 }
 
@@ -70,19 +70,19 @@ impl Notice {
 /// Why packets were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LossCause {
-    /// What the classifier found for most of the losses: `network`, `cpu` (of the receiving
-    /// host), `hybrid`, `link` or `inconclusive`. None if no window with losses was judged.
+    /// The classifier's cause of most losses: `network`, `cpu` (of the receiving host), `hybrid`,
+    /// `link` or `inconclusive`. `None` if no window with losses was classified.
     pub cause: Option<String>,
-    /// The probability that the receiving host alone lost a packet, in the mean of those lost.
+    /// Mean probability, over the lost packets, that the receiving host alone lost them.
     pub p_cpu: Option<f64>,
-    /// The share of the judged losses that the receiving host counted itself, 0 to 1.
+    /// Share of the classified losses that the receiving host counted itself, 0 to 1.
     pub host_share: Option<f64>,
-    /// Lost bytes by who was seen to lose them: `host`, `receiver` (no room), `path`.
+    /// Lost bytes by place: `host`, `receiver` (no buffer), `path`.
     pub bytes: BTreeMap<String, ByteCount>,
 }
 
 impl LossCause {
-    /// What a flow's classifier found.
+    /// From the verdicts of a flow's classifier.
     pub fn judged(loss: &LossTally) -> Self {
         Self {
             cause: loss.cause().map(|cause| cause.name().to_owned()),

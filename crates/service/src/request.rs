@@ -1,4 +1,4 @@
-//! `cp` and `verify`: the request and what came of it.
+//! `cp` and `verify`: the request and the outcome.
 
 use std::path::PathBuf;
 
@@ -18,51 +18,53 @@ use packtrain_identity::tickets::Ticket;
 /// One `cp` or `verify`. `verify` is a `cp` whose options have `verify` set.
 #[derive(Clone, Debug)]
 pub struct CpRequest {
-    /// What to read, at least one; all of them at the same place.
+    /// The sources, at least one, all at the same end.
     pub sources: Vec<Location>,
-    /// What to write.
+    /// The destination.
     pub dest: Location,
-    /// What both ends agree on. `rate_bps` here is the ceiling, policy included.
+    /// The options that both ends use. `rate_bps` is the rate limit with the policy applied.
     pub options: Options,
-    /// Which transport moves the bytes.
+    /// The transport.
     pub transport: TransportChoice,
-    /// The congestion controller of datagram transports; the transport's own if none.
+    /// The congestion controller of datagram transports; the transport's default if `None`.
     pub cc: Option<String>,
-    /// TCP streams in parallel; chosen while they run if none.
+    /// Number of parallel TCP streams; chosen while they run if `None`.
     pub streams: Option<u32>,
-    /// The kernel's congestion control for TCP; the sending system's default if none.
+    /// The kernel's congestion control for TCP; the default of the sending system if `None`.
     pub tcp_cc: Option<String>,
-    /// TCP's send and receive buffers, instead of the kernel's autotuning.
+    /// Size of TCP's send and receive buffers; `None` leaves them to the kernel.
     pub tcp_buffer: Option<ByteCount>,
-    /// Depots to go over, first to last; none for the direct way.
+    /// The depots of the path, from first to last; empty for the direct path.
     pub via: Vec<Place>,
-    /// Depots of which the best is chosen while bytes move, or none of them; empty for no choice.
+    /// Depots of which the fastest, or the direct path, is chosen during the transfer; empty
+    /// without a choice.
     pub depots: Vec<Place>,
-    /// How each depot is reached; by TCP where nothing is said.
+    /// How each depot is reached; empty means TCP.
     pub hops: Vec<HopTransport>,
-    /// Give way to other traffic.
+    /// Leave capacity to other traffic.
     pub background: bool,
-    /// How the remote end is started.
+    /// How the remote end is started over ssh.
     pub ssh: SshSettings,
-    /// UDP and TCP ports the listening end may use; any if none.
+    /// UDP and TCP ports that the listening end may use; any if `None`.
     pub ports: Option<PortRange>,
-    /// Address (or name) the data goes to, instead of the one the control connection has.
+    /// Address or name of the remote end for data, if it differs from that of the control
+    /// connection.
     pub data_addr: Option<String>,
-    /// How long the called end keeps an unfinished transfer waiting for its caller to return.
+    /// How long the called end keeps an unfinished transfer for a caller that reconnects.
     pub linger: Duration,
-    /// A ticket that opens the server.
+    /// A ticket of the server.
     pub ticket: Option<Ticket>,
-    /// Trust, and remember, the key of a server that was never seen.
+    /// Trust and remember the key of an unknown server.
     pub accept_new_host: bool,
-    /// How often to begin again after a temporary failure.
+    /// How many times to try again after a temporary failure.
     pub retries: u32,
-    /// Tell the reporter why things were chosen as they were.
+    /// Report the reasons for choices.
     pub explain: bool,
-    /// Where the events of the transfer are appended as JSON lines; the command does that.
+    /// The file to which the command appends events as JSON lines.
     pub log_file: Option<PathBuf>,
-    /// Where the transfer's row goes.
+    /// Where the row of the transfer is stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
@@ -71,9 +73,10 @@ pub struct CpRequest {
 pub struct SshSettings {
     /// The program and its first arguments, `ssh` by default.
     pub command: Vec<String>,
-    /// The command to run there, `packtrain` by default; passed to the remote shell as it is.
+    /// The command to run there, `packtrain` by default; it is passed to the remote shell
+    /// unchanged.
     pub remote_path: String,
-    /// Put this very program there for the time of the transfer if it is not installed.
+    /// Send this program for the time of the transfer if it is not installed there.
     pub bootstrap: bool,
 }
 
@@ -87,31 +90,30 @@ impl Default for SshSettings {
     }
 }
 
-/// Which transport is to be used.
+/// Which transports may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TransportChoice {
-    /// Race those there are, keep the best, fall back.
+    /// Race the available transports, keep the best, fall back.
     #[default]
     Auto,
-    /// Native datagrams only.
+    /// Only native datagrams.
     Native,
-    /// Native datagrams under UDT's feedback and control, only.
+    /// Only native datagrams with UDT's feedback and control.
     Udt,
-    /// Native datagrams under FOBS's feedback and control, only.
+    /// Only native datagrams with FOBS's feedback and control.
     Fobs,
-    /// Native datagrams under SABUL's feedback and control, with a TCP connection beside them for
-    /// the feedback, only.
+    /// Only native datagrams with SABUL's feedback and control. The feedback uses a TCP connection.
     Sabul,
-    /// TCP with TLS only.
+    /// Only TCP with TLS.
     Tcp,
-    /// The control connection only.
+    /// Only the control connection.
     Pipe,
-    /// The stock UDT library's wire, in clear: a place of its own in `cp`, a transport in `perf`.
+    /// The wire of the stock UDT library, unencrypted: a location in `cp`, a transport in `perf`.
     Udt4,
 }
 
 impl TransportChoice {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -125,14 +127,14 @@ impl TransportChoice {
         }
     }
 
-    /// Whether the transport `one` is part of this choice. Those under another feedback are only
-    /// used by their names.
+    /// Whether this choice contains the transport `one`. Transports with another feedback are used
+    /// only by name.
     pub fn includes(self, one: Self) -> bool {
         let auto = matches!(one, Self::Native | Self::Tcp | Self::Pipe);
         self == one || (self == Self::Auto && auto)
     }
 
-    /// Whether a list of transports has one of this choice; no list has all.
+    /// Whether a list of transports has one of this choice; `None` lists all.
     pub fn fits(self, listed: Option<&Vec<String>>) -> bool {
         const ALL: [TransportChoice; 6] = [
             TransportChoice::Native,
@@ -156,44 +158,44 @@ pub struct PortRange {
     pub last: u16,
 }
 
-/// What came of a `cp` or `verify` that got as far as a transfer.
+/// The outcome of a `cp` or `verify` that started a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Names the transfer to `diagnose`; empty if none was recorded.
+    /// The id for `diagnose`; empty if no row was written.
     pub id: String,
     /// The sink's counts.
     pub summary: Summary,
-    /// From the start of the command to durable.
+    /// Time from the start of the command until all data is durable.
     pub elapsed: Duration,
-    /// The transport that moved most, as [`TransportChoice::name`] spells it, or `local`, or
+    /// The transport that moved most, with the name of [`TransportChoice::name`]; `local`, or
     /// `none` if nothing moved.
     pub transport: String,
-    /// What each transport moved, most first.
+    /// The bytes of each transport, most first.
     pub shares: Vec<TransportShare>,
     /// Payload bytes sent more than once.
     pub retransmitted: ByteCount,
-    /// What the losses were put down to.
+    /// The causes of the losses.
     pub loss_cause: LossCause,
-    /// One sentence on what bounded the transfer, if known.
+    /// What limited the transfer, as one sentence, if known.
     pub verdict: Option<String>,
-    /// What held the rate below what the path may carry, if something did: `rate` for `--rate`,
-    /// `policy` for this end's limits, `peer-policy` for the other end's.
+    /// What limited the rate below that of the path, if anything did: `rate` for `--rate`, `policy`
+    /// for this end's limits, `peer-policy` for the other end's.
     pub held_by: Option<String>,
-    /// The smallest round trip seen, if one was measured.
+    /// Minimum round-trip time, if measured.
     pub rtt: Option<Duration>,
-    /// What the TCP streams did, if there were any.
+    /// Statistics of the TCP streams, if there were any.
     pub streams: Option<StreamsReport>,
     /// Files that differ or are missing (`verify`).
     pub differing: u64,
-    /// A journal was left: the same command goes on from there.
+    /// A journal remains, so the same command resumes.
     pub resumable: bool,
-    /// What ended the transfer early, if anything did.
+    /// The failure that ended the transfer early, if any.
     pub failure: Option<Failure>,
-    /// Entries that failed, the first hundred, with their paths.
+    /// Failed entries with their paths; at most the first hundred.
     pub failed: Vec<(Vec<u8>, Failure)>,
 }
 
-/// What one transport did.
+/// The bytes that one transport moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportShare {
     /// Its name.
@@ -203,7 +205,7 @@ pub struct TransportShare {
 }
 
 impl Outcome {
-    /// Useful bits a second, zero if nothing moved.
+    /// Useful bits per second; zero if nothing moved.
     pub fn goodput(&self) -> DataRate {
         if self.summary.bytes_moved == 0 {
             return DataRate::ZERO;
@@ -211,8 +213,8 @@ impl Outcome {
         DataRate::from_bytes_over(ByteCount(self.summary.bytes_moved), self.elapsed)
     }
 
-    /// The exit code of design: the failure's own; 13 if `verify` found differences; 24 if all
-    /// that failed had vanished; 23 if anything else failed; 0.
+    /// The exit code: that of the failure; 13 if `verify` found differences; 24 if all failed
+    /// entries had vanished; 23 if another entry failed; 0.
     pub fn exit_code(&self) -> u8 {
         let summary = &self.summary;
         match &self.failure {
@@ -226,7 +228,7 @@ impl Outcome {
 }
 
 impl From<RequestError> for Outcome {
-    /// The outcome of a transfer that failed before it began.
+    /// The outcome of a transfer that failed before its start.
     fn from(error: RequestError) -> Self {
         Self {
             transport: "none".to_owned(),

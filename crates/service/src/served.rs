@@ -1,4 +1,4 @@
-//! What a server tells.
+//! Reports of a server.
 
 use std::net::SocketAddr;
 
@@ -10,15 +10,16 @@ use super::request::Outcome;
 pub struct ServedTransfer<'a> {
     /// The client's address, and its key's fingerprint if it has one.
     pub peer: &'a str,
-    /// The path that the client named; of several the first, and how many more. Escaped for people.
+    /// The path that the client named, escaped; of several paths the first, and the number of the
+    /// others.
     pub path: &'a str,
-    /// Where the bytes went, as seen from the server.
+    /// Direction of the bytes, as seen from the server.
     pub direction: Direction,
-    /// What came of it.
+    /// The outcome.
     pub outcome: &'a Outcome,
 }
 
-/// Where the bytes of a transfer go, as seen from one end.
+/// Direction of the bytes of a transfer, as seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To this end.
@@ -28,7 +29,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Its word in events.
+    /// The value in events.
     pub const fn word(self) -> &'static str {
         match self {
             Self::In => "in",
@@ -37,12 +38,12 @@ impl Direction {
     }
 }
 
-/// Hears what a server does. Calls come from several threads.
+/// Receives the events of a server. Calls come from several threads.
 pub trait ServeReporter: Send + Sync {
-    /// It listens there; `fingerprint` is that of its host key, if it has one.
+    /// The server listens at this address; `fingerprint` is that of its host key, if it has one.
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>);
-    /// A transfer is over, well or not.
+    /// A transfer has ended, successfully or not.
     fn finished(&self, transfer: &ServedTransfer<'_>);
-    /// Something to say: a refused key, a broken client.
+    /// A message for the administrator: a refused key, a failed client.
     fn notice(&self, notice: &Notice);
 }

@@ -1,8 +1,8 @@
-//! The way a signal reaches a running request.
+//! Stops a running request, for example after a signal.
 
 use tokio::sync::watch;
 
-/// Asks a running request for an orderly end; clones are the same handle.
+/// Requests an orderly end of a running request. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct StopHandle(watch::Sender<State>);
 
@@ -13,12 +13,12 @@ struct State {
 }
 
 impl StopHandle {
-    /// A handle that nobody has used yet.
+    /// A handle without a request to stop.
     pub fn new() -> Self {
         Self(watch::Sender::new(State::default()))
     }
 
-    /// Asks for the end because of signal number `signal`; the first signal is remembered.
+    /// Requests the end because of the signal `signal`; the first signal is kept.
     pub fn request(&self, signal: i32) {
         self.0.send_if_modified(|state| {
             let first = state.signal.is_none();
@@ -29,19 +29,19 @@ impl StopHandle {
         });
     }
 
-    /// Asks for the end without waiting for what is under way: a server then ends its clients'
-    /// transfers instead of letting them finish.
+    /// Requests the end at once: a server then ends the transfers of its clients instead of waiting
+    /// for them.
     pub fn request_at_once(&self, signal: i32) {
         self.request(signal);
         self.0.send_modify(|state| state.at_once = true);
     }
 
-    /// The signal that asked for the end, if one did.
+    /// The signal of the request to stop, if there was one.
     pub fn requested(&self) -> Option<i32> {
         self.0.borrow().signal
     }
 
-    /// Waits until somebody asks for the end; gives the signal.
+    /// Waits for a request to stop; returns its signal.
     pub async fn stopped(&self) -> i32 {
         let mut receiver = self.0.subscribe();
         match receiver.wait_for(|state| state.signal.is_some()).await.map(|state| state.signal) {
@@ -51,7 +51,7 @@ impl StopHandle {
         }
     }
 
-    /// Waits until somebody asks for the end without waiting.
+    /// Waits for a request to stop at once.
     pub async fn stopped_at_once(&self) {
         let mut receiver = self.0.subscribe();
         if receiver.wait_for(|state| state.at_once).await.is_err() {

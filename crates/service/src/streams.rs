@@ -1,58 +1,58 @@
-//! What the TCP streams of a transfer did.
+//! Statistics of the TCP streams of a transfer.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// Streams told of one by one.
+/// Maximum number of streams in a report.
 const MAX_STREAMS: usize = 128;
-/// Moments kept.
+/// Maximum number of intervals in a report.
 pub(crate) const MAX_MOMENTS: usize = 600;
-/// Length of a text from elsewhere.
+/// Maximum length of a text from the other end.
 const TEXT: usize = 400;
-/// A report from elsewhere is no longer than this.
+/// Maximum size of a report from the other end, in bytes.
 const MAX_REPORT_BYTES: usize = 256 << 10;
 
 /// The streams of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamsReport {
-    /// How many were asked for; none if the number was chosen while they ran.
+    /// The requested number; `None` if it was chosen while they ran.
     pub asked: Option<u32>,
-    /// How many there were at the end.
+    /// Number of streams at the end.
     pub last: u32,
-    /// How many there were at most.
+    /// Maximum number of streams.
     pub most: u32,
-    /// Those that ended before the transfer did although they had something to move.
+    /// Streams that failed while they had data to move.
     pub broken: u32,
     /// The sender's congestion control.
     pub congestion: String,
-    /// Sent again by the kernel.
+    /// Bytes that the kernel retransmitted.
     pub retransmitted: ByteCount,
-    /// Payload that was handed to a second stream.
+    /// Payload that was assigned to a second stream.
     pub moved_twice: ByteCount,
-    /// Each of them.
+    /// Each stream.
     pub streams: Vec<StreamReport>,
-    /// All together over time.
+    /// All streams together over time.
     pub moments: Vec<StreamsMoment>,
-    /// Why there were so many.
+    /// The reasons for the number of streams.
     pub reasons: Vec<String>,
-    /// The ways that were to choose from, the direct one first; empty if there was no choice.
-    pub ways: Vec<WayReport>,
-    /// Why they were taken and left.
+    /// The candidate paths, the direct one first; empty if there was no choice.
+    pub ways: Vec<PathReport>,
+    /// The reasons for the choices of paths.
     pub way_reasons: Vec<String>,
 }
 
-/// One way of a transfer.
+/// One candidate path of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct WayReport {
-    /// `direct`, or its depots.
+pub struct PathReport {
+    /// `direct`, or the names of its depots.
     pub way: String,
-    /// Payload that the other end took of it.
+    /// Payload that the other end received over it.
     pub bytes: ByteCount,
-    /// What it moved while nothing was rising, if it was used for so long.
+    /// Its rate in the steady state, if it was used long enough.
     pub rate: Option<DataRate>,
-    /// How long that was.
+    /// Duration of the steady state.
     pub steady: Duration,
 }
 
@@ -60,23 +60,23 @@ pub struct WayReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamReport {
-    /// How long it was there.
+    /// How long the stream existed.
     pub age: Duration,
     /// Bytes on the wire that the peer acknowledged.
     pub acked: ByteCount,
     /// Its mean rate while it had something to send.
     pub rate: DataRate,
-    /// Smoothed round trip at its end.
+    /// Final smoothed round-trip time.
     pub srtt: Duration,
-    /// Least round trip.
+    /// Minimum round-trip time.
     pub min_rtt: Option<Duration>,
-    /// Sent again by the kernel.
+    /// Bytes that the kernel retransmitted.
     pub retransmitted: ByteCount,
-    /// Congestion window at its end.
+    /// Final congestion window.
     pub cwnd: ByteCount,
-    /// Share of its busy time in which the receiver's window held it back.
+    /// Share of its busy time in which the receiver's window limited it.
     pub receiver_limited: f64,
-    /// The same of the send buffer.
+    /// Share of its busy time in which the send buffer limited it.
     pub buffer_limited: f64,
     /// How it ended.
     pub end: StreamEnd,
@@ -86,33 +86,33 @@ pub struct StreamReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamEnd {
-    /// With the transfer.
+    /// At the end of the transfer.
     #[default]
     Done,
-    /// Let go, as there were too many.
+    /// Closed, because there were too many streams.
     Retired,
-    /// It broke.
+    /// With a failure.
     Broken,
 }
 
-/// All streams together over an interval.
+/// All streams together in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamsMoment {
-    /// Since the first stream.
+    /// Time since the start of the first stream.
     pub at: Duration,
-    /// How many there were.
+    /// Number of streams.
     pub streams: u32,
-    /// What they moved.
+    /// Their rate.
     pub rate: DataRate,
-    /// Share of what was sent that had to be sent again.
+    /// Share of the sent bytes that was retransmitted.
     pub lost: f64,
-    /// Round trip beyond the least.
+    /// Round-trip time above the minimum.
     pub queue: Duration,
 }
 
 impl StreamsReport {
-    /// Reads a report from another end; none if it is none.
+    /// Decodes a report of the other end; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_REPORT_BYTES {
             return None;
@@ -133,9 +133,9 @@ impl StreamsReport {
         Some(report)
     }
 
-    /// As it goes to the other end, in JSON.
+    /// Encodes the report for the other end, as JSON.
     pub fn encode(&self) -> Vec<u8> {
-        // Plain values: this cannot fail.
+        // Serialising plain values cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }

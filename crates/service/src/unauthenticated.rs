@@ -1,9 +1,10 @@
-//! Connections whose peer is not authenticated yet: how many a listening process holds at a time,
-//! in all and of one network, and which one is closed when there are too many.
+//! Connections whose peer is not authenticated yet. A listening process holds a limited number, in
+//! total and per network.
 //!
-//! A new connection is never refused. Where its network has as many as it may, the oldest of that
-//! network is closed; where there are too many in all, the oldest of the network that has the most.
-//! So idle connections keep nobody out, and those of one host evict only each other.
+//! A new connection is never refused. If its network has reached its limit, the oldest connection
+//! of that network is closed. If the total is reached, the oldest connection of the network with
+//! the most connections is closed. So idle connections do not block others, and the connections of
+//! one host evict only each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,9 +16,9 @@ use tokio::sync::oneshot;
 /// The connections of one listening process.
 #[derive(Debug)]
 pub struct Unauthenticated {
-    /// Connections at a time.
+    /// Maximum connections in total.
     max: usize,
-    /// Connections of one network at a time.
+    /// Maximum connections per network.
     max_per_network: usize,
     table: Mutex<Table>,
 }
@@ -25,24 +26,24 @@ pub struct Unauthenticated {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By the order in which they came.
+    /// Connections in the order of their arrival.
     connections: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
     networks: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// One connection; it counts until this is dropped.
+/// One connection; it counts until this value is dropped.
 #[derive(Debug)]
 pub struct UnauthenticatedPeer {
     all: Arc<Unauthenticated>,
     number: u64,
 }
 
-/// Tells that a connection is to be closed in favour of a newer one.
+/// Signals that a connection must close in favour of a newer one.
 #[derive(Debug)]
 pub struct Eviction(oneshot::Receiver<()>);
 
 impl Eviction {
-    /// Waits until the connection is to be closed; for ever once its [`UnauthenticatedPeer`] is
+    /// Waits until the connection must close; forever after its [`UnauthenticatedPeer`] was
     /// dropped.
     pub async fn wait(self) {
         if self.0.await.is_err() {
@@ -52,13 +53,13 @@ impl Eviction {
 }
 
 impl Unauthenticated {
-    /// Room for `max` connections, `max_per_network` of them from one network; each at least one.
+    /// Allows `max` connections, and `max_per_network` of one network; each at least one.
     pub fn new(max: usize, max_per_network: usize) -> Arc<Self> {
         let (max, max_per_network) = (max.max(1), max_per_network.max(1));
         Arc::new(Self { max, max_per_network, table: Mutex::default() })
     }
 
-    /// Counts a new connection from `address`, and evicts another where that is one too many.
+    /// Registers a new connection from `address`, and evicts another one if a limit is exceeded.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> (UnauthenticatedPeer, Eviction) {
         let network = network(address);
         let mut table = self.table.lock();
@@ -71,7 +72,7 @@ impl Unauthenticated {
         if let Some(victim) = victim
             && let Some(evict) = table.remove(victim)
         {
-            // Whoever does not wait for it has ended already.
+            // The receiver may have ended already.
             let _ = evict.send(());
         }
         let (evict, eviction) = oneshot::channel();
@@ -95,7 +96,8 @@ impl Table {
         Some(evict)
     }
 
-    /// The oldest connection of the network with the most; among equals the oldest of all.
+    /// The oldest connection of the network with the most connections; among equals the oldest of
+    /// all.
     fn oldest_of_largest(&self) -> Option<u64> {
         let largest = self.networks.values().map(BTreeSet::len).max()?;
         let equals = self.networks.values().filter(|own| own.len() == largest);
@@ -109,7 +111,7 @@ impl Drop for UnauthenticatedPeer {
     }
 }
 
-/// What one host has of addresses: one of IPv4, a /64 of IPv6.
+/// The network of one host: an IPv4 address, or a /64 of IPv6.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
@@ -145,7 +147,8 @@ mod tests {
         let evicted: Vec<bool> = own.iter_mut().map(|(_, eviction)| is_evicted(eviction)).collect();
         assert_eq!(evicted, [true, false, false], "the oldest of the same /64");
         assert!(!is_evicted(&mut newest) && !is_evicted(&mut other));
-        // Who is authenticated, or gone, is nobody's victim any more and leaves room.
+        // A connection that is authenticated or closed cannot be evicted any more, and frees its
+        // slot.
         let (second, mut eviction) = own.remove(1);
         drop(second);
         let (_more, _) = all.register(at("2001:db8::9"));
@@ -184,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// However connections come and go: both bounds hold, and what is counted is what is held.
+        /// For any sequence of events: both limits hold, and the counts match the open connections.
         #[test]
         fn the_bounds_hold(events in prop::collection::vec((0u8..6, any::<bool>()), 0..200)) {
             let all = Unauthenticated::new(7, 3);

@@ -1,22 +1,22 @@
-//! Addresses of the web, which may hold secrets: a signed URL is a password in its query.
+//! Web addresses, which may contain secrets: the query of a signed URL is a password.
 
 use std::fmt;
 
 use url::Url;
 
-/// What stands in the place of a query.
+/// Replaces a query in messages.
 pub const REDACTED: &str = "[redacted]";
 
 /// The address of a file on a web server.
 ///
-/// `Display` and `Debug` leave out the query, the user name and the password, so no message, event,
-/// row or log line can show them. [`WebUrl::with_secrets`] is the only way to the whole address,
-/// for the request itself.
+/// `Display` and `Debug` omit the query, the user name and the password, so no message, event, row
+/// or log line can show them. Only [`WebUrl::with_secrets`] returns the whole address, for the
+/// request itself.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WebUrl(Url);
 
 impl WebUrl {
-    /// Reads an address. A fragment is dropped: it is the reader's, not the server's.
+    /// Parses an address. A fragment is dropped, because it is not sent to servers.
     ///
     /// # Errors
     /// It is not an absolute URL.
@@ -24,15 +24,15 @@ impl WebUrl {
         Url::parse(text).map(Self::from)
     }
 
-    /// The whole address, with its secrets. Use it to send a request, never to tell of one.
+    /// The whole address with its secrets. Use it only to send a request.
     pub fn with_secrets(&self) -> &Url {
         &self.0
     }
 
-    /// Where a reference found at this address leads.
+    /// Resolves a reference found at this address.
     ///
     /// # Errors
-    /// It leads nowhere.
+    /// The reference is malformed.
     pub fn join(&self, reference: &str) -> Result<Self, url::ParseError> {
         self.0.join(reference).map(Self::from)
     }
@@ -42,7 +42,7 @@ impl WebUrl {
         self.0.scheme()
     }
 
-    /// The path, which begins with a slash.
+    /// The path; it begins with a slash.
     pub fn path(&self) -> &str {
         self.0.path()
     }
@@ -52,7 +52,7 @@ impl WebUrl {
         self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// Whether a user name or a password stands in it.
+    /// Whether it contains a user name or a password.
     pub fn has_login(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()
     }
@@ -82,10 +82,10 @@ impl fmt::Debug for WebUrl {
     }
 }
 
-/// A text that is meant as an address but may not be one, without its query, fragment and login.
-/// Where it is no address, everything up to the last `@` counts as the login, since a password may
-/// hold any character; with a `?` or `#` before that, nothing but the scheme is left. Text without
-/// `://` is given back as it is.
+/// A text that is meant as an address, without its query, fragment and login. In a malformed
+/// address everything up to the last `@` counts as the login, since a password may contain any
+/// character. If a `?` or `#` precedes it, only the scheme remains. Text without `://` is returned
+/// unchanged.
 pub fn redact(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     if matches!(scheme, "http" | "https")

@@ -1,18 +1,18 @@
-//! Where a hop ends: an address or a name, and a port.
+//! The address of a hop: a host and a port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A name has at most this many bytes (RFC 1035 section 2.3.4, without the last dot).
+/// Maximum length of a name in bytes (RFC 1035 section 2.3.4, without the final dot).
 const NAME_MAX: usize = 253;
 
-/// A host as a sender names it.
+/// A host as named by the sender.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
-    /// Its address.
+    /// An IP address.
     Ip(IpAddr),
-    /// Its name, which whoever connects to it looks up.
+    /// A name, which the connecting host resolves.
     Name(String),
 }
 
@@ -25,16 +25,16 @@ pub struct Place {
     pub port: u16,
 }
 
-/// Text or bytes that are no place.
+/// The text or bytes are not a valid place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a host and a port: write HOST:PORT, with brackets around an IPv6 address")]
 pub struct PlaceError;
 
 impl Host {
-    /// Reads an address (an IPv6 one with or without brackets) or a name.
+    /// Parses an address (IPv6 with or without brackets) or a name.
     ///
     /// # Errors
-    /// Neither.
+    /// The text is neither.
     pub fn parse(text: &str) -> Result<Self, PlaceError> {
         let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Ok(ip) = inner.unwrap_or(text).parse::<IpAddr>() {
@@ -51,7 +51,7 @@ impl Host {
         let sound = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_');
         let bytes = text.as_bytes();
         let starts = bytes.first().is_some_and(u8::is_ascii_alphanumeric);
-        // What could be read as an address elsewhere is no name: 127.1, 0x7f000001, 2130706433.
+        // Rejects names that other programs parse as addresses: 127.1, 0x7f000001, 2130706433.
         let last = text.rsplit('.').next().unwrap_or_default();
         let number = last.starts_with(|c: char| c.is_ascii_digit());
         let fits = bytes.len() <= NAME_MAX && bytes.iter().copied().all(sound);
@@ -80,7 +80,7 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, PlaceError> {
         let (host, port) = text.rsplit_once(':').ok_or(PlaceError)?;
-        // Without brackets nobody knows where an IPv6 address ends.
+        // Without brackets the end of an IPv6 address is ambiguous.
         if host.contains(':') && !host.starts_with('[') {
             return Err(PlaceError);
         }
@@ -107,7 +107,7 @@ impl Place {
         }
     }
 
-    /// Reads what [`Place::write`] wrote, to the end.
+    /// Parses the bytes of [`Place::write`]; all bytes must be used.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<3>()?;
         let port = u16::from_be_bytes([head[1], head[2]]);

@@ -1,43 +1,43 @@
-//! What comes back before the stream: that the session stands, or why not.
+//! The answer that precedes the stream: the session is accepted, or refused with a reason.
 //!
 //! ```text
 //! 0..4    "PKTA"
 //! 4..6    version, 1
 //! 6       0 accepted, else the reason
-//! 7       which depot of the route says so, the first being 0
-//! 8..12   come again after so many milliseconds; 0: that helps nothing
+//! 7       index of the answering depot in the route, from 0
+//! 8..12   milliseconds after which to try again; 0 if that does not help
 //! 12..14  length of the text, at most 512
 //! 14..    the text, UTF-8, for people
 //! ```
 
 use packtrain_units::Duration;
 
-/// The fixed part of an answer.
+/// Bytes of the fixed part of an answer.
 pub const ANSWER_HEAD: usize = 14;
 
 const MAGIC: [u8; 4] = *b"PKTA";
 const VERSION: u16 = 1;
-/// The longest text.
+/// Maximum length of the text in bytes.
 const TEXT_MAX: usize = 512;
 
-/// What a depot answers.
+/// The answer of a depot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Every hop up to the destination is connected.
+    /// All hops up to the destination are connected.
     Accepted,
-    /// It is not.
+    /// The session is refused.
     Refused(Refusal),
 }
 
-/// Why a session does not come about.
+/// Why a session is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
     /// The reason, for programs.
     pub reason: Reason,
-    /// Which depot of the route says so, the first being 0.
+    /// Index of the refusing depot in the route, from 0.
     pub depot: u8,
-    /// When it may be worth trying again; none if that helps nothing.
+    /// When to try again; none if that does not help.
     pub retry_after: Option<Duration>,
     /// The reason, for people.
     pub text: String,
@@ -46,29 +46,29 @@ pub struct Refusal {
 /// Reasons of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The header cannot be read.
+    /// The header is malformed.
     Malformed,
-    /// The sender's key is not let in, or its signature is wrong.
+    /// The sender's key is not authorised, or its signature is wrong.
     NotAuthorised,
-    /// The next hop is not one this depot connects to.
+    /// The depot does not connect to the next hop.
     Forbidden,
-    /// The route comes by this depot twice.
+    /// The route contains this depot twice.
     Loop,
     /// The route has more depots than are allowed.
     TooLong,
-    /// No room: sessions, pool, rate or load.
+    /// The limit of sessions, pool, rate or load is reached.
     Busy,
-    /// This key has used up what it may.
+    /// The quota of this key is used up.
     Quota,
-    /// This session was here before, or its time stamp is too far off.
+    /// A replayed session, or a time stamp too far off.
     Stale,
-    /// A version, type, option or transport that this depot does not have.
+    /// An unknown version, type, option or transport.
     Unsupported,
     /// The next hop does not answer.
     Unreachable,
-    /// It is about to end.
+    /// The depot is shutting down.
     Draining,
-    /// No such session is kept here, or not any more.
+    /// The depot does not, or no longer, keep such a session.
     Absent,
     /// A reason of a later version.
     Other(u8),
@@ -101,7 +101,7 @@ impl Reason {
         Self::CODES.iter().find(|(_, c)| *c == code).map_or(Self::Other(code), |(r, _)| *r)
     }
 
-    /// A word for counters and JSON.
+    /// The name for counters and JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -120,31 +120,31 @@ impl Reason {
         }
     }
 
-    /// Whether the same request may be answered otherwise later.
+    /// Whether a later repetition of the request may succeed.
     pub const fn passes(self) -> bool {
         matches!(self, Self::Busy | Self::Quota | Self::Unreachable | Self::Draining | Self::Stale)
     }
 }
 
-/// Bytes that are no answer.
+/// The bytes are not an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Something else speaks there.
+    /// The other side is not a depot.
     #[error("what answers is no depot")]
     NoDepot,
     /// A later version.
     #[error("the depot answers in version {0}, this end reads version 1")]
     Version(u16),
-    /// Shorter or longer than it says, or longer than it may be.
+    /// The length differs from the announced one, or exceeds the maximum.
     #[error("the depot's answer is broken")]
     Broken,
 }
 
 impl Answer {
-    /// How many bytes of text follow the fixed part.
+    /// Number of bytes of text after the fixed part.
     ///
     /// # Errors
-    /// It is not the beginning of an answer.
+    /// The bytes are not the beginning of an answer.
     pub fn text_len(head: &[u8; ANSWER_HEAD]) -> Result<usize, AnswerError> {
         if head[..4] != MAGIC {
             return Err(AnswerError::NoDepot);
@@ -157,10 +157,10 @@ impl Answer {
         if len > TEXT_MAX { Err(AnswerError::Broken) } else { Ok(len) }
     }
 
-    /// Reads a whole answer.
+    /// Parses a whole answer.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not an answer.
     pub fn read(bytes: &[u8]) -> Result<Self, AnswerError> {
         let (head, text) = bytes.split_first_chunk().ok_or(AnswerError::Broken)?;
         if Self::text_len(head)? != text.len() {
@@ -170,7 +170,7 @@ impl Answer {
             return Ok(Self::Accepted);
         }
         let millis = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
-        // It goes to a terminal.
+        // Control characters are removed, because the text is printed to a terminal.
         let text = String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
         Ok(Self::Refused(Refusal {
             reason: Reason::of(head[6]),
@@ -180,7 +180,7 @@ impl Answer {
         }))
     }
 
-    /// The bytes of an answer.
+    /// The encoded answer.
     pub fn write(&self) -> Vec<u8> {
         let accepted =
             Refusal { reason: Reason::Other(0), depot: 0, retry_after: None, text: String::new() };

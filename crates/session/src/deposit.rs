@@ -1,46 +1,46 @@
-//! What a header says of a session that is kept.
+//! The options of a header for kept sessions.
 
 use packtrain_units::{ByteCount, Duration};
 
 use super::id::SessionId;
 
-/// What a sender deposits.
+/// A session to deposit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// What it is called in claims: random, of its own.
+    /// Its random number, used in claims.
     pub session: SessionId,
-    /// The public half of the key that claims it.
+    /// The public key whose owner may claim it.
     pub capability: [u8; 32],
-    /// How long it is, sealed; none for a pipe.
+    /// Its sealed size; none for a pipe.
     pub size: Option<ByteCount>,
-    /// How long after the header's time it is kept, in whole seconds.
+    /// How long it is kept after the header's time, in whole seconds.
     pub keep: Duration,
 }
 
-/// What is asked of a session that is kept.
+/// A claim of a kept session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// What for.
+    /// The purpose.
     pub purpose: ClaimPurpose,
 }
 
-/// What a claim is for.
+/// The purpose of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimPurpose {
     /// To read it.
     Read,
-    /// It is needed no more.
+    /// To delete it.
     Release,
 }
 
-/// What a header says of a session that is kept.
+/// The option of a header for a kept session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spool {
-    /// It comes.
+    /// Deposits it.
     Deposit(Deposit),
-    /// It is asked for.
+    /// Claims it.
     Claim(Claim),
 }
 

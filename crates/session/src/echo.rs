@@ -1,33 +1,33 @@
-//! Sessions of type echo: the last depot of the route sends back what it gets, so that a sender
-//! learns whether the depots up to there are alive and whether they change what goes through.
+//! Sessions of type echo: the last depot of the route sends the received data back, so that a
+//! sender can check whether the depots up to there are alive and relay unchanged data.
 //!
 //! ```text
 //! 0..4    bytes that follow the head, at most 65,536
-//! 4..8    flags, of an answer: 1 a datagram hop behind this depot goes by TCP
-//! 8..16   a number of the sender's, sent back
-//! 16..    bytes, sent back
+//! 4..8    flags, of an answer: 1 TCP carries a datagram hop behind this depot
+//! 8..16   a number of the sender's, echoed
+//! 16..    bytes, echoed
 //! ```
 
 /// Bytes of the head.
 pub const ECHO_HEAD: usize = 16;
-/// The most bytes behind it.
+/// Maximum bytes after the head.
 pub const ECHO_MAX: usize = 65_536;
-/// Flag: no datagram got through from this depot to the next lately, and TCP carries the hop.
+/// Flag: recently no datagram passed from this depot to the next, and TCP carries the hop.
 pub const ECHO_FELL_BACK: u32 = 1;
 
-/// The head of a message, there or back.
+/// The head of a message, in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EchoHead {
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub len: u32,
-    /// What the depot has to say.
+    /// Flags set by the depot.
     pub flags: u32,
     /// The sender's number.
     pub tag: u64,
 }
 
 impl EchoHead {
-    /// Reads one; none if it announces more than there may be.
+    /// Parses a head; `None` if it announces too many bytes.
     pub fn read(bytes: &[u8; ECHO_HEAD]) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|b| u32::from_be_bytes(*b));
         let tag = u64::from_be_bytes(*bytes[8..].first_chunk()?);
@@ -35,7 +35,7 @@ impl EchoHead {
         (head.len as usize <= ECHO_MAX).then_some(head)
     }
 
-    /// Its bytes.
+    /// The encoded head.
     pub fn write(&self) -> [u8; ECHO_HEAD] {
         let mut out = [0; ECHO_HEAD];
         out[..4].copy_from_slice(&self.len.to_be_bytes());

@@ -1,12 +1,12 @@
-//! What a sender says before its stream.
+//! The header that a sender sends before its stream.
 //!
 //! ```text
 //! 0..4      "PKTS"
 //! 4..6      version, 1
 //! 6..8      type: 1 synchronous, 2 asynchronous, 3 staging over a tree, 4 measure, 5 echo, 6 claim
 //! 8..10     length of the header, trail included, at most 4096
-//! 10..12    length of what is signed: from byte 0 to the end of the options
-//! 12        most depots that the sender allows
+//! 10..12    length of the signed part: from byte 0 to the end of the options
+//! 12        maximum number of depots that the sender allows
 //! 13        0
 //! 14..30    number of the session
 //! 30..38    time of sending, milliseconds since 1970
@@ -24,9 +24,9 @@ use super::deposit::{Claim, Deposit, Spool};
 use super::id::{DepotId, SessionId};
 use super::measure::Measure;
 
-/// Enough of a header to learn its length.
+/// Bytes of a header that contain its length.
 pub const HEADER_HEAD: usize = 10;
-/// The most depots a route may have, whatever its sender allows.
+/// Maximum depots of a route, independent of the sender's limit.
 pub const MAX_HOPS: usize = 8;
 
 const MAGIC: [u8; 4] = *b"PKTS";
@@ -36,145 +36,145 @@ const OPTIONS: usize = 70;
 const SIGNATURE: usize = 64;
 const HEADER_MAX: usize = 4096;
 const TRAIL: usize = 16;
-/// The most receivers and depots of a tree.
+/// Maximum receivers and depots of a tree.
 const MAX_BRANCHES: usize = 32;
 
-/// Option: where the sender is, as it knows itself: a place.
+/// Option: the sender's own address: a place.
 const SOURCE: u8 = 1;
-/// Option: where the stream goes: transport, place.
+/// Option: destination of the stream: transport, place.
 const DESTINATION: u8 = 2;
 /// Option: a depot of the route, in order: transport, place.
 const HOP: u8 = 3;
 /// Option: a node of a staging tree: parent, policy, transport, place.
 const BRANCH: u8 = 4;
-/// Option: what is deposited.
+/// Option: a deposit.
 const DEPOSIT: u8 = 16;
-/// Option: what is claimed.
+/// Option: a claim.
 const CLAIM: u8 = 17;
-/// Option: what a session of type 4 is for.
+/// Option: purpose of a session of type 4.
 const MEASURE: u8 = 24;
-/// Options from here on may be skipped by those who do not know them.
+/// Options from this number on may be ignored if unknown.
 const MAY_SKIP: u8 = 128;
 
-/// What kind of session it is.
+/// The type of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Both ends are there.
+    /// Both ends are connected.
     Synchronous,
-    /// The last depot keeps the stream until it is asked for.
+    /// The last depot keeps the stream until it is claimed.
     Asynchronous,
     /// To many receivers over a tree of depots.
     Staging,
-    /// About the speed of a depot's hops: see [`super::measure`].
+    /// Measurements of a depot's hops: see [`super::measure`].
     Measure(Measure),
-    /// The last depot of the route sends back what it gets: see [`super::echo`].
+    /// The last depot of the route sends the received data back: see [`super::echo`].
     Echo,
-    /// What a depot keeps is asked for.
+    /// Claims a kept session.
     Claim,
     /// A type of a later version.
     Other(u16),
 }
 
-/// By what a hop is reached.
+/// The transport of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopTransport {
-    /// TCP in clear; the stream is sealed from end to end.
+    /// TCP in clear; the stream is encrypted end to end.
     Tcp,
-    /// Datagrams with feedback and controller of UDT beside TCP: see [`super::hop`].
+    /// Datagrams with feedback and controller of UDT, beside TCP: see [`super::hop`].
     Udt,
-    /// Datagrams with native feedback and controller beside TCP.
+    /// Datagrams with native feedback and controller, beside TCP.
     Native,
     /// A transport of a later version.
     Other(u8),
 }
 
-/// A place on the way, and how it is reached.
+/// A hop: an address and its transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// By what.
+    /// Its transport.
     pub transport: HopTransport,
-    /// Where it is.
+    /// Its address.
     pub place: Place,
 }
 
 /// A node of a staging tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// The node it hangs from, an earlier one; none for the sender.
+    /// The index of its parent, an earlier node; none for the sender.
     pub parent: Option<u8>,
-    /// What becomes of a branch that is slow: 0 all wait, 1 it is spooled, 2 it is dropped.
+    /// Policy for a slow branch: 0 all wait, 1 it is spooled, 2 it is dropped.
     pub policy: u8,
-    /// Where and how.
+    /// Its hop.
     pub hop: Hop,
 }
 
-/// What is asked for: all that a sender signs.
+/// A session request: all fields that the sender signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// What kind.
+    /// Its type.
     pub kind: Kind,
     /// Its number, never used twice.
     pub id: SessionId,
-    /// When it was asked for, since 1970, in whole milliseconds.
+    /// Time of the request, since 1970, in whole milliseconds.
     pub sent: Duration,
-    /// The most depots allowed.
+    /// Maximum number of depots.
     pub hop_limit: u8,
-    /// Where the sender is, if it says so.
+    /// The sender's address, if given.
     pub source: Option<Place>,
-    /// Where the stream goes.
+    /// Destination of the stream.
     pub destination: Hop,
     /// The depots, first to last.
     pub route: Vec<Hop>,
     /// The staging tree, empty for one receiver.
     pub tree: Vec<Branch>,
-    /// What is deposited or claimed; none for a session that is not kept.
+    /// Its deposit or claim; none for a session that is not kept.
     pub spool: Option<Spool>,
 }
 
-/// A signed request, and which depots have passed it on.
+/// A signed request, and the depots that have forwarded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked for.
+    /// The request.
     pub session: Session,
-    /// The key of who asks.
+    /// The sender's public key.
     pub sender: [u8; 32],
-    /// The depots behind it.
+    /// The depots that have forwarded it.
     pub trail: Vec<DepotId>,
     signed: Vec<u8>,
     signature: [u8; SIGNATURE],
 }
 
-/// Where a depot passes a session on to.
+/// The next hop of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// To a depot, header first.
+    /// A depot, which gets the header first.
     Depot(&'a Hop),
-    /// To the destination, without a header.
+    /// The destination, which gets no header.
     Destination(&'a Hop),
 }
 
-/// Bytes that are no header, or a request that none can be made of.
+/// The bytes are not a header, or the request cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Something else speaks there.
+    /// The other side does not send a session header.
     #[error("this is no session over depots")]
     NoSession,
     /// A later version.
     #[error("the session's header is of version {0}, this end reads version 1")]
     Version(u16),
-    /// An option that must not be skipped.
+    /// An unknown option that must not be ignored.
     #[error("option {0} of the session is not known here")]
     Option(u8),
-    /// Lengths, places or the trail that do not fit together.
+    /// Inconsistent lengths, places or trail.
     #[error("the session's header is broken")]
     Broken,
-    /// More than a header holds.
+    /// More than a header can hold.
     #[error("a route has at most {MAX_HOPS} depots and a header {HEADER_MAX} bytes")]
     TooLong,
 }
 
 impl Session {
-    /// The header of this request, signed.
+    /// The signed header of this request.
     ///
     /// # Errors
     /// `TooLong`, or `Broken` for a tree whose nodes are not in order.
@@ -197,7 +197,7 @@ impl Session {
         signed.extend(self.sent.as_millis().to_be_bytes());
         signed.extend(sender);
         self.write_options(&mut signed);
-        // Room for every depot's number.
+        // Reserve space for every depot's number.
         if signed.len() + SIGNATURE + MAX_HOPS * TRAIL > HEADER_MAX {
             return Err(HeaderError::TooLong);
         }
@@ -205,7 +205,7 @@ impl Session {
         signed[10..12].copy_from_slice(&len);
         let signature = sign(&[DOMAIN, &signed].concat());
         let header = Header { session: self.clone(), sender, trail: Vec::new(), signed, signature };
-        // What cannot be read back is not sent.
+        // A header that cannot be parsed again is not sent.
         let read = Header::read(&header.write())?;
         let same = read.session.tree == self.tree
             && read.session.spool == self.spool
@@ -237,7 +237,7 @@ impl Session {
     }
 }
 
-/// Appends an option; what `value` appends has at most 300 bytes.
+/// Appends an option; `value` appends at most 300 bytes.
 fn option(out: &mut Vec<u8>, kind: u8, value: impl FnOnce(&mut Vec<u8>)) {
     out.extend([kind, 0, 0]);
     let begin = out.len();
@@ -247,10 +247,10 @@ fn option(out: &mut Vec<u8>, kind: u8, value: impl FnOnce(&mut Vec<u8>)) {
 }
 
 impl Header {
-    /// The length of the header that begins like this.
+    /// The length of the header that begins with these bytes.
     ///
     /// # Errors
-    /// It is none of ours, or too long or too short to be one.
+    /// It is not a header, or its length is invalid.
     pub fn len(head: &[u8; HEADER_HEAD]) -> Result<usize, HeaderError> {
         if head[..4] != MAGIC {
             return Err(HeaderError::NoSession);
@@ -264,10 +264,10 @@ impl Header {
         if possible.contains(&len) { Ok(len) } else { Err(HeaderError::Broken) }
     }
 
-    /// Reads a whole header. Its signature is not looked at: see [`Header::is_signed`].
+    /// Parses a whole header. It does not verify the signature: see [`Header::is_signed`].
     ///
     /// # Errors
-    /// It is none, or one of a later version.
+    /// It is not a header, or one of a later version.
     pub fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
         let head = bytes.first_chunk().ok_or(HeaderError::Broken)?;
         if Self::len(head)? != bytes.len() {
@@ -292,7 +292,7 @@ impl Header {
         Ok(Self { session, sender, trail, signed, signature: *signature })
     }
 
-    /// The bytes of it.
+    /// The encoded header.
     pub fn write(&self) -> Vec<u8> {
         let len = self.signed.len() + SIGNATURE + self.trail.len() * TRAIL;
         let mut out = Vec::with_capacity(len);
@@ -303,18 +303,18 @@ impl Header {
         out
     }
 
-    /// Whether its sender signed it.
+    /// Whether the signature is valid.
     pub fn is_signed(&self) -> bool {
         let text = [DOMAIN, &self.signed].concat();
         UnparsedPublicKey::new(&ED25519, self.sender).verify(&text, &self.signature).is_ok()
     }
 
-    /// Which depot of the route is to read it now, the first being 0.
+    /// Index of the depot of the route that reads it now, from 0.
     pub fn position(&self) -> usize {
         self.trail.len()
     }
 
-    /// Where the depot that reads it passes it on to; none if the route is over.
+    /// The next hop of the depot that reads it; none at the end of the route.
     pub fn next(&self) -> Option<Next<'_>> {
         let route = &self.session.route;
         let behind = self.position() + 1;
@@ -325,8 +325,8 @@ impl Header {
         }
     }
 
-    /// What the depot `by` passes on.
-    pub fn passed(mut self, by: DepotId) -> Self {
+    /// The header as forwarded by the depot `by`.
+    pub fn forwarded_by(mut self, by: DepotId) -> Self {
         self.trail.push(by);
         self
     }
@@ -375,7 +375,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     if route.len() > MAX_HOPS || tree.len() > MAX_BRANCHES {
         return Err(HeaderError::TooLong);
     }
-    // A session of type 4 says what it is for, and no other does.
+    // A session of type 4 states its purpose, and no other does.
     let kind = match (u16::from_be_bytes([signed[6], signed[7]]), measure) {
         (4, Some(measure)) => Kind::Measure(measure),
         (4, None) | (_, Some(_)) => return Err(HeaderError::Broken),
@@ -384,7 +384,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     Ok(Session {
         kind,
         id: SessionId(id),
-        // What no clock shows is as far off as can be.
+        // A time beyond the range counts as maximally far off.
         sent: Duration::from_nanos(u64::from_be_bytes(sent).saturating_mul(1_000_000)),
         hop_limit: signed[12],
         source,
@@ -443,7 +443,7 @@ impl HopTransport {
         }
     }
 
-    /// The hop with this name.
+    /// The transport with this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Tcp, Self::Udt, Self::Native].into_iter().find(|one| one.name() == name)
     }
@@ -458,7 +458,7 @@ impl HopTransport {
         }
     }
 
-    /// Whether its bytes go by datagrams.
+    /// Whether it uses datagrams.
     pub const fn is_datagram(self) -> bool {
         matches!(self, Self::Udt | Self::Native)
     }

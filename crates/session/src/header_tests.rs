@@ -83,11 +83,11 @@ fn any_session() -> impl Strategy<Value = Session> {
     })
 }
 
-/// The bytes of a header, written out.
+/// The documented bytes of a header.
 #[test]
 fn a_header_is_as_documented() {
     let session = Session { route: vec![hop("10.0.0.9:7879")], ..plain() };
-    let bytes = seal(&session).expect("it fits").passed(DepotId([9; 16])).write();
+    let bytes = seal(&session).expect("it fits").forwarded_by(DepotId([9; 16])).write();
     let public = key(1).1;
     let mut want = b"PKTS\x00\x01\x00\x01".to_vec();
     want.extend([0, 70 + 11 + 11 + 64 + 16, 0, 70 + 11 + 11, 4, 0]);
@@ -105,13 +105,13 @@ fn each_depot_learns_its_place_and_the_next() {
     let header = seal(&plain()).expect("it fits");
     let Session { route, destination, .. } = plain();
     assert_eq!((header.position(), header.next()), (0, Some(Next::Depot(&route[1]))));
-    let header = header.passed(DepotId([1; 16]));
+    let header = header.forwarded_by(DepotId([1; 16]));
     assert!(header.is_signed(), "the trail is not signed");
     let header = Header::read(&header.write()).expect("it reads back");
     assert_eq!((header.position(), header.next()), (1, Some(Next::Destination(&destination))));
-    let header = header.passed(DepotId([2; 16]));
+    let header = header.forwarded_by(DepotId([2; 16]));
     assert_eq!(header.next(), None);
-    let bytes = header.passed(DepotId([3; 16])).write();
+    let bytes = header.forwarded_by(DepotId([3; 16])).write();
     assert_eq!(Header::read(&bytes), Err(HeaderError::Broken), "a trail longer than the route");
 }
 
@@ -149,7 +149,7 @@ proptest! {
     ) {
         let mut header = seal(&session).expect("it fits");
         for depot in trail.into_iter().take(session.route.len()) {
-            header = header.passed(DepotId(depot));
+            header = header.forwarded_by(DepotId(depot));
         }
         let read = Header::read(&header.write()).expect("it reads back");
         prop_assert_eq!(&read, &header);
@@ -157,7 +157,7 @@ proptest! {
         prop_assert!(read.is_signed());
     }
 
-    /// Nothing that is signed can be changed: not the key, the route, the time.
+    /// No signed bit can be changed: not in the key, the route or the time.
     #[test]
     fn one_changed_bit_breaks_the_signature(session in any_session(), at: prop::sample::Index, bit in 0u8..8) {
         let header = seal(&session).expect("it fits");

@@ -1,12 +1,11 @@
-//! A hop by datagrams: what its two ends tell each other on the TCP connection that the header
-//! came by.
+//! A hop by datagrams: the messages of its two ends on the TCP connection that carried the header.
 //!
-//! Each end says hello, the caller right behind the header, the called one once it lets the session
-//! in (a refusal comes as a bare answer instead). From then on that connection carries *frames* in
-//! each direction, and so the stream: as [`Frame::Data`], until its sending end has offered
-//! datagrams, the other end has taken the offer, packets have passed both ways, and
-//! [`Frame::Switch`] said from which byte on they carry it. Where no packet gets through, nothing
-//! switches and nothing waited.
+//! Each end sends a hello: the caller right behind the header, the called end when it accepts the
+//! session (it refuses with a plain answer instead). From then on that connection carries *frames*
+//! in each direction. The stream travels as [`Frame::Data`] until its sending end has offered
+//! datagrams, the other end has accepted the offer, packets have passed in both directions, and
+//! [`Frame::Switch`] announces the first byte that datagrams carry. If no packet gets through, the
+//! stream stays on TCP, without any delay.
 //!
 //! ```text
 //! hello   0..4    "PKTH"
@@ -32,43 +31,43 @@ use packtrain_proto::{FlowKeys, Suite};
 
 /// Bytes of a hello.
 pub const HELLO: usize = 40;
-/// Bytes before those of a frame.
+/// Bytes of a frame's head.
 pub const FRAME_HEAD: usize = 4;
-/// The most bytes of a frame.
+/// Maximum bytes of a frame's body.
 pub const FRAME_MAX: usize = 65_536;
 
 const MAGIC: [u8; 4] = *b"PKTH";
 const VERSION: u16 = 1;
 const SALT: &[u8] = b"packtrain hop 2";
 
-/// What an end of a hop says first.
+/// The first message of an end of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// It has instructions for AES.
+    /// Whether the machine has AES instructions.
     pub aes: bool,
     /// Its public key.
     pub key: [u8; 32],
 }
 
-/// Bytes that make no sense on a hop.
+/// Invalid bytes on a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopError {
-    /// Something else speaks there.
+    /// The other side does not send a hello.
     #[error("the other end of the hop speaks something else")]
     NoHello,
     /// A later version.
     #[error("the other end of the hop is of version {0}, this one of version 1")]
     Version(u16),
-    /// A type that is not known, or a length that it does not have.
+    /// An unknown type, or an invalid length for a type.
     #[error("the other end of the hop sent a broken frame")]
     Broken,
-    /// A key with which none can be agreed on.
+    /// An invalid public key.
     #[error("no key can be agreed on with the other end of the hop")]
     Key,
 }
 
 impl Hello {
-    /// Its bytes.
+    /// The encoded hello.
     pub fn write(&self) -> [u8; HELLO] {
         let mut out = [0; HELLO];
         out[..4].copy_from_slice(&MAGIC);
@@ -78,10 +77,10 @@ impl Hello {
         out
     }
 
-    /// Reads one.
+    /// Parses a hello.
     ///
     /// # Errors
-    /// It is none, or one of a later version.
+    /// It is not a hello, or one of a later version.
     pub fn read(bytes: &[u8; HELLO]) -> Result<Self, HopError> {
         if bytes[..4] != MAGIC {
             return Err(HopError::NoHello);
@@ -95,19 +94,19 @@ impl Hello {
         Ok(Self { aes: bytes[6] & 1 == 1, key })
     }
 
-    /// Whether bytes that begin like this may be one: an answer begins otherwise.
+    /// Whether bytes with this beginning may be a hello: an answer begins differently.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
 }
 
-/// An end's secret, for one hop of one session.
+/// The secret of an end, for one hop of one session.
 pub struct Secret {
     key: PrivateKey,
     hello: Hello,
 }
 
-/// Keys and number of the flow of one direction.
+/// Keys and number of the flow in one direction.
 #[derive(Clone, Debug)]
 pub struct HopFlow {
     /// The flow's keys.
@@ -119,17 +118,18 @@ pub struct HopFlow {
 /// The flows of a hop.
 #[derive(Clone, Debug)]
 pub struct HopFlows {
-    /// From the end that called.
-    pub forth: HopFlow,
-    /// From the end that was called.
-    pub back: HopFlow,
+    /// From the caller.
+    pub forward: HopFlow,
+    /// To the caller.
+    pub backward: HopFlow,
 }
 
 impl Secret {
-    /// A secret from 32 bytes of entropy; `aes` says whether this machine has instructions for it.
+    /// Creates a secret from 32 bytes of entropy; `aes` says whether this machine has AES
+    /// instructions.
     ///
     /// # Errors
-    /// `Key`, if the library does not take them.
+    /// `Key`, if the library rejects them.
     pub fn new(entropy: [u8; 32], aes: bool) -> Result<Self, HopError> {
         let key = PrivateKey::from_private_key(&X25519, &entropy).map_err(|_| HopError::Key)?;
         let public = key.compute_public_key().map_err(|_| HopError::Key)?;
@@ -137,15 +137,15 @@ impl Secret {
         Ok(Self { key, hello: Hello { aes, key: public } })
     }
 
-    /// What this end says first.
+    /// The hello of this end.
     pub fn hello(&self) -> Hello {
         self.hello
     }
 
-    /// The flows, once the other end said hello; `called` says which end this one is.
+    /// The flows, after the hello of the other end; `called` says which end this is.
     ///
     /// # Errors
-    /// `Key`, for a public key that is none.
+    /// `Key`, for an invalid public key.
     pub fn flows(&self, other: &Hello, called: bool) -> Result<HopFlows, HopError> {
         let peer = UnparsedPublicKey::new(&X25519, other.key);
         let (first, second) = if called { (other, &self.hello) } else { (&self.hello, other) };
@@ -164,7 +164,7 @@ impl Secret {
                 id.copy_from_slice(&out[32..]);
                 Ok(HopFlow { keys: FlowKeys { suite, secret }, id: u32::from_be_bytes(id) })
             };
-            Ok(HopFlows { forth: flow(0)?, back: flow(1)? })
+            Ok(HopFlows { forward: flow(0)?, backward: flow(1)? })
         })
     }
 }
@@ -183,36 +183,36 @@ impl hkdf::KeyType for Length {
     }
 }
 
-/// What goes over a hop's connection after the hellos.
+/// Messages on a hop's connection after the hellos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// Bytes of the stream.
     Data(&'a [u8]),
-    /// This end would send datagrams, from this UDP port.
+    /// This end offers datagrams from this UDP port.
     Offer(u16),
-    /// The other end may, to this UDP port.
+    /// Accepts the offer, with the UDP port that receives.
     Take(u16),
-    /// The other end may not.
+    /// Declines the offer.
     No,
-    /// From this byte of the stream on it goes by datagrams.
+    /// Datagrams carry the stream from this byte on.
     Switch(u64),
-    /// The stream of this direction has so many bytes.
+    /// Total bytes of the stream in this direction.
     End(u64),
-    /// The offer is withdrawn.
+    /// Withdraws the offer.
     Stay,
 }
 
 impl<'a> Frame<'a> {
-    /// Length of the frame that begins like this, without these bytes.
+    /// Length of the body of the frame with this head.
     ///
     /// # Errors
-    /// `Broken`, for more than a frame has.
+    /// `Broken`, if it exceeds the maximum.
     pub fn len(head: &[u8; FRAME_HEAD]) -> Result<usize, HopError> {
         let len = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
         if len > FRAME_MAX { Err(HopError::Broken) } else { Ok(len) }
     }
 
-    /// Reads the frame of this type.
+    /// Parses the frame of this type.
     ///
     /// # Errors
     /// `Broken`.
@@ -234,14 +234,14 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The bytes before those of the stream, which follow in a frame of data: at most
+    /// The head of a data frame, to be followed by `len` bytes of the stream, at most
     /// [`FRAME_MAX`].
     pub fn data_head(len: usize) -> [u8; FRAME_HEAD] {
         let len = (len as u32).to_be_bytes();
         [0, len[1], len[2], len[3]]
     }
 
-    /// Its bytes.
+    /// The encoded frame.
     pub fn write(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Self::Data(bytes) => (0, bytes.to_vec()),
@@ -270,19 +270,19 @@ mod tests {
         let (one, two) = (Secret::new([1; 32], true).unwrap(), Secret::new([2; 32], true).unwrap());
         let near = one.flows(&two.hello(), false).unwrap();
         let far = two.flows(&one.hello(), true).unwrap();
-        for (a, b) in [(&near.forth, &far.forth), (&near.back, &far.back)] {
+        for (a, b) in [(&near.forward, &far.forward), (&near.backward, &far.backward)] {
             assert_eq!((a.id, a.keys.secret, a.keys.suite), (b.id, b.keys.secret, b.keys.suite));
         }
-        assert_ne!(near.forth.keys.secret, near.back.keys.secret);
-        assert_eq!(near.forth.keys.suite, Suite::Aes128Gcm);
+        assert_ne!(near.forward.keys.secret, near.backward.keys.secret);
+        assert_eq!(near.forward.keys.suite, Suite::Aes128Gcm);
         let other = Secret::new([3; 32], false).unwrap();
         let third = one.flows(&other.hello(), false).unwrap();
-        assert_ne!(third.forth.keys.secret, near.forth.keys.secret);
-        assert_eq!(third.forth.keys.suite, Suite::ChaCha20Poly1305);
-        // Who reflects our own hello gets flows of which neither end is the other.
+        assert_ne!(third.forward.keys.secret, near.forward.keys.secret);
+        assert_eq!(third.forward.keys.suite, Suite::ChaCha20Poly1305);
+        // An attacker that reflects our hello gets flows that match neither end.
         let mirror = one.flows(&one.hello(), true).unwrap();
-        assert_ne!(mirror.forth.keys.secret, near.forth.keys.secret);
-        // A point of small order makes no secret (RFC 7748 section 6.1).
+        assert_ne!(mirror.forward.keys.secret, near.forward.keys.secret);
+        // A point of small order gives no shared secret (RFC 7748 section 6.1).
         let small = Hello { aes: true, key: [0; 32] };
         assert_eq!(one.flows(&small, false).unwrap_err(), HopError::Key);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
-/// A depot's number in trails: random, of one run of it.
+/// The number of a depot in trails: random, different for each run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DepotId(pub [u8; 16]);
 

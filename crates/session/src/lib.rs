@@ -1,17 +1,17 @@
-//! Sessions over depots: what a sender says before its first byte, and what a depot answers.
+//! Sessions over depots: the header of a sender, and the answer of a depot.
 //!
-//! A *session* is one byte stream from a sender to a destination over depots that the sender
-//! names. On the connection to the first depot a [`Header`] comes first and the stream at once
-//! behind it, so that setting up costs no round trip beyond the hops' own; on the way back one
-//! [`Answer`] comes before the stream. Each depot passes the header on to the next, with its own
-//! number added to the trail; the destination gets the stream and nothing else, and knows nothing
-//! of depots.
+//! A *session* is one byte stream from a sender to a destination over depots that the sender names.
+//! On the connection to the first depot a [`Header`] comes first and the stream immediately after
+//! it, so that setup costs no round trip beyond those of the hops; in the other direction one
+//! [`Answer`] precedes the stream. Each depot forwards the header to the next, with its own number
+//! appended to the trail. The destination receives only the stream and knows nothing of depots.
 //!
-//! The sender signs everything in a header but the trail, so that each depot knows who asks
-//! without asking back. A [`ReplayGuard`] refuses a header that was seen before.
+//! The sender signs everything in a header except the trail, so that each depot can authenticate
+//! the sender without a further message. A [`ReplayGuard`] refuses a header that was seen before.
 //!
-//! Widths are ours where the paper leaves them open (Swany, *Network Logistics*: 128-bit session
-//! number, addresses, 16-bit ports, version, type and header length). All numbers are big-endian.
+//! Field widths are ours where the paper leaves them open (Swany, *Network Logistics*: 128-bit
+//! session number, addresses, 16-bit ports, version, type and header length). All numbers are
+//! big-endian.
 
 mod address;
 mod answer;

@@ -1,36 +1,36 @@
-//! Sessions of type 4: what depots say and do about the speed of their hops.
+//! Sessions of type 4: measurements of the speed of depots' hops.
 //!
-//! The header has option 24, what it is for (1 byte) and what belongs to that:
+//! The header has option 24: the purpose (1 byte) and its data:
 //!
 //! ```text
-//! 1 ask     nothing: what is the depot's forecast towards its neighbours, and towards the
-//!           destination of this header? Behind `accepted` comes a report
-//! 2 token   epoch (8), author (8), serial (8): the turn to probe is passed on
-//! 3 claim   epoch (8), author (8): whoever says this makes a new token if nobody objects
-//! 4 probe   bytes (8): so many follow behind the header, to be thrown away; when all came, the
-//!           depot says their number (8) behind `accepted`
-//! 5 points  nothing: what has the depot measured towards the host of the destination of this
-//!           header? Behind `accepted` come measurements ([`Point`])
+//! 1 ask     none: asks for the depot's forecast towards its neighbours, and towards the
+//!           destination of this header. A report follows `accepted`
+//! 2 token   epoch (8), author (8), serial (8): passes the right to probe
+//! 3 claim   epoch (8), author (8): claims the right to make a new token if no member objects
+//! 4 probe   bytes (8): this many follow the header and are discarded; when all have arrived, the
+//!           depot sends their number (8) after `accepted`
+//! 5 points  none: asks for the depot's measurements towards the host of the destination of this
+//!           header. Measurements ([`Point`]) follow `accepted`
 //! ```
 //!
-//! To 2 and 3 a reply comes behind `accepted`: 1 taken or 0 stale (1 byte), and the highest epoch
-//! and author known there (8 + 8).
+//! A reply to 2 and 3 follows `accepted`: 1 taken or 0 stale (1 byte), and the highest known epoch
+//! and its author (8 + 8).
 //!
 //! A report is its length (4, without itself) and series, each of them
 //!
 //! ```text
 //! 0         1 relayed sessions, 2 probes
 //! 1..9      age of the newest measurement, in milliseconds
-//! 9..13     how many measurements
+//! 9..13     number of measurements
 //! 13..21    expected rate of all streams together, bit/s
-//! 21..29    and what it is above four times in five...
-//! 29..37    ...and below
+//! 21..29    lower end of its 80 % interval
+//! 29..37    upper end of its 80 % interval
 //! 37..41    deviation, parts per million
 //! 41..49    expected rate of one stream, bit/s
-//! 49..53    least round trip in microseconds; 0 unknown
+//! 49..53    minimum round trip in microseconds; 0 unknown
 //! 53..57    bytes sent again, parts per million
 //! 57..59    length of the place
-//! 59..      where to: a place as in headers (port 1 stands for any)
+//! 59..      destination: a place as in headers (port 1 stands for any)
 //! ```
 
 mod points;
@@ -41,85 +41,85 @@ use super::address::Place;
 
 pub use points::{Point, read_points, write_points};
 
-/// The bytes before a report's series.
+/// Bytes of a report's head.
 pub const REPORT_HEAD: usize = 4;
-/// A report has no more series.
+/// Maximum series of a report.
 pub const MAX_SERIES: usize = 128;
-/// And no more bytes behind its head.
+/// Maximum bytes of a report after its head.
 pub const REPORT_MAX: usize = 64 << 10;
-/// The length of a reply.
+/// Length of a reply in bytes.
 pub const REPLY: usize = 17;
 
 const SERIES: usize = 57;
 
-/// Which token it is: of two the greater one stays.
+/// Identifies a token; the greater epoch stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// Greater than all that its author knew.
+    /// Greater than all numbers that its author knew.
     pub number: u64,
-    /// Who made it.
+    /// The depot that made it.
     pub author: u64,
 }
 
-/// What a session of this type is for.
+/// The purpose of a session of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// What does the depot know?
+    /// Requests the depot's forecasts.
     Ask,
-    /// The turn to probe, passed on so many times.
+    /// Passes the probe token, with the number of passes.
     Token(Epoch, u64),
-    /// A token is to be made.
+    /// Claims a new token.
     Claim(Epoch),
-    /// So many bytes follow.
+    /// A probe: this many bytes follow.
     Probe(ByteCount),
-    /// What did the depot measure?
+    /// Requests the depot's measurements.
     Points,
 }
 
-/// What is said of a token or a claim.
+/// The reply to a token or a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// It was taken.
+    /// Whether it was taken.
     pub taken: bool,
-    /// The highest known.
+    /// The highest known epoch.
     pub highest: Epoch,
 }
 
-/// Where measurements come from.
+/// The source of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sensor {
-    /// Sessions that were relayed.
+    /// Relayed sessions.
     Relayed,
     /// Probes.
     Probed,
 }
 
-/// What a depot expects of a hop.
+/// A depot's forecast of a hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Where to.
+    /// The destination.
     pub to: Place,
-    /// By what.
+    /// The source of the measurements.
     pub sensor: Sensor,
-    /// Since the newest measurement.
+    /// Age of the newest measurement.
     pub age: Duration,
-    /// How many there were.
+    /// Number of measurements.
     pub samples: u32,
-    /// All streams together.
+    /// Rate of all streams together.
     pub rate: DataRate,
-    /// Four times in five between these.
+    /// The 80 % interval of this rate.
     pub interval: (DataRate, DataRate),
-    /// One standard deviation, as parts per million.
+    /// One standard deviation, in parts per million.
     pub error_ppm: u32,
-    /// One stream.
+    /// Rate of one stream.
     pub each: DataRate,
-    /// The least round trip.
+    /// The minimum round trip.
     pub min_rtt: Option<Duration>,
-    /// Sent again, as parts per million.
+    /// Retransmitted bytes, in parts per million.
     pub lost_ppm: u32,
 }
 
-/// Bytes that are no report.
+/// The bytes are not a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the depot's report is broken")]
 pub struct BrokenReport;
@@ -157,7 +157,7 @@ impl Measure {
 }
 
 impl Reply {
-    /// Its bytes.
+    /// The encoded reply.
     pub fn write(&self) -> [u8; REPLY] {
         let mut out = [u8::from(self.taken); REPLY];
         out[1..9].copy_from_slice(&self.highest.number.to_be_bytes());
@@ -165,7 +165,7 @@ impl Reply {
         out
     }
 
-    /// Reads one; none if it is none.
+    /// Parses a reply; `None` if it is invalid.
     pub fn read(bytes: &[u8; REPLY]) -> Option<Self> {
         let number = |at: usize| {
             let mut eight = [0; 8];
@@ -177,7 +177,7 @@ impl Reply {
     }
 }
 
-/// The bytes of a report, head included; series beyond the most are left out.
+/// The encoded report with its head; series beyond the maximum are left out.
 pub fn write_report(series: &[Series]) -> Vec<u8> {
     let mut out = vec![0; REPORT_HEAD];
     for one in series.iter().take(MAX_SERIES) {
@@ -193,19 +193,19 @@ pub fn write_report(series: &[Series]) -> Vec<u8> {
     out
 }
 
-/// How many bytes follow a report's head.
+/// Number of bytes after a report's head.
 ///
 /// # Errors
-/// More than a report has.
+/// It exceeds the maximum.
 pub fn report_len(head: &[u8; REPORT_HEAD]) -> Result<usize, BrokenReport> {
     let len = u32::from_be_bytes(*head) as usize;
     if len <= REPORT_MAX { Ok(len) } else { Err(BrokenReport) }
 }
 
-/// Reads what follows a report's head.
+/// Parses a report without its head.
 ///
 /// # Errors
-/// It is none.
+/// It is invalid.
 pub fn read_report(mut bytes: &[u8]) -> Result<Vec<Series>, BrokenReport> {
     let mut series = Vec::new();
     while !bytes.is_empty() {
@@ -236,7 +236,7 @@ impl Sensor {
     }
 }
 
-/// A round trip on the wire; one that is not known is 0.
+/// A round trip as encoded; 0 if unknown.
 fn micros(rtt: Option<Duration>) -> u32 {
     rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u64::from(u32::MAX)) as u32)
 }
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// Found by the fuzz target: an age of more than 2^64 nanoseconds.
+    /// A regression found by the fuzz target: an age of more than 2^64 nanoseconds.
     #[test]
     fn an_age_beyond_all_time_is_no_report() {
         let mut text = vec![1, 128, 0, 0, 0, 0, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! No header twice: a window of time, and the numbers seen within it.
+//! Replay protection: a time window, and the session numbers seen within it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,59 +6,59 @@ use packtrain_units::{Duration, Time};
 
 use super::id::SessionId;
 
-/// How far a sender's clock may be from a depot's.
+/// Maximum offset between a sender's clock and a depot's.
 pub const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(120);
 
-/// Of what is remembered one sender has at most this part.
+/// A single sender may use at most this fraction of the memory.
 const SENDER_SHARE: usize = 8;
 
-/// Why a header is not taken.
+/// Why a header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// It was here before.
+    /// It was seen before.
     #[error("this session was here before")]
     Seen,
     /// Its clock is too far off.
     #[error("the sender's clock and the depot's are {0} apart, more than two minutes: set them")]
     Clock(Duration),
-    /// It was made before the depot began, which does not know any more what it saw then.
+    /// It is older than the depot's start, before which nothing is remembered.
     #[error("it was made before this depot began")]
     Before,
-    /// More sessions than can be remembered.
+    /// The memory for sessions is full.
     #[error("more sessions in four minutes than this depot remembers")]
     Full,
 }
 
-/// Remembers what was seen, within bounds: full, it refuses what is new; it never forgets what
-/// could come again.
+/// Remembers seen sessions in bounded memory. When full it refuses new ones; it never forgets one
+/// that could be replayed.
 #[derive(Debug)]
 pub struct ReplayGuard {
     began: Duration,
-    most: usize,
+    max_sessions: usize,
     seen: BTreeSet<([u8; 32], SessionId)>,
-    /// How many each sender has among them.
+    /// Number of entries per sender.
     each: BTreeMap<[u8; 32], usize>,
-    /// When each may be forgotten.
+    /// When each entry may be removed.
     order: VecDeque<(Time, [u8; 32], SessionId)>,
 }
 
 impl ReplayGuard {
-    /// A guard that began at `wall` (since 1970) and remembers at most `most` sessions.
-    pub fn new(wall: Duration, most: usize) -> Self {
+    /// A guard that starts at `wall` (since 1970) and remembers at most `max_sessions` sessions.
+    pub fn new(wall: Duration, max_sessions: usize) -> Self {
         Self {
             began: wall,
-            most,
+            max_sessions,
             seen: BTreeSet::new(),
             each: BTreeMap::new(),
             order: VecDeque::new(),
         }
     }
 
-    /// Takes a session that `sender` made at `sent`, once; both clocks are the depot's, `wall`
+    /// Admits a session that `sender` created at `sent`, once; both clocks are the depot's, `wall`
     /// since 1970.
     ///
     /// # Errors
-    /// It was here before, or nobody can tell any more.
+    /// It was seen before, or that cannot be determined.
     pub fn admit(
         &mut self,
         now: Time,
@@ -91,14 +91,15 @@ impl ReplayGuard {
         if self.seen.contains(&(*sender, id)) {
             return Err(ReplayError::Seen);
         }
-        // Nobody takes the room of all the others.
+        // One sender cannot use the memory of all others.
         let own = self.each.get(sender).copied().unwrap_or_default();
-        if self.order.len() >= self.most || own >= self.most.div_ceil(SENDER_SHARE) {
+        if self.order.len() >= self.max_sessions || own >= self.max_sessions.div_ceil(SENDER_SHARE)
+        {
             return Err(ReplayError::Full);
         }
         self.seen.insert((*sender, id));
         self.each.insert(*sender, own + 1);
-        // A stamp ahead of our clock stays good for twice the window.
+        // A stamp ahead of this clock remains valid for twice the window.
         self.order.push_back((now + MAX_CLOCK_OFFSET + MAX_CLOCK_OFFSET, *sender, id));
         Ok(())
     }
@@ -120,7 +121,7 @@ mod tests {
     fn once_and_in_time() {
         let wall = Duration::from_secs;
         let mut guard = ReplayGuard::new(wall(1000), 2);
-        assert_eq!(guard.most.div_ceil(SENDER_SHARE), 1);
+        assert_eq!(guard.max_sessions.div_ceil(SENDER_SHARE), 1);
         let id = |n| SessionId([n; 16]);
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Ok(()));
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Err(ReplayError::Seen));
@@ -138,16 +139,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order headers come in and come again, none is taken twice.
+        /// In whatever order headers arrive and repeat, none is admitted twice.
         #[test]
-        fn never_twice(comes in prop::collection::vec((0u64..400, 0u64..500, 0u8..6), 1..80)) {
+        fn never_twice(headers in prop::collection::vec((0u64..400, 0u64..500, 0u8..6), 1..80)) {
             let mut guard = ReplayGuard::new(Duration::from_secs(0), 1000);
-            let mut comes = comes;
-            comes.sort_by_key(|(when, ..)| *when);
+            let mut headers = headers;
+            headers.sort_by_key(|(when, ..)| *when);
             let mut taken = BTreeSet::new();
-            for (when, sent, id) in comes {
+            for (when, sent, id) in headers {
                 let (wall, sent) = (Duration::from_secs(when), Duration::from_secs(sent));
-                // A header is its stamp and its number together: both are signed.
+                // A header is identified by its time stamp and its number: both are signed.
                 let header = SessionId([id; 16]);
                 if guard.admit(at(when), wall, sent, &KEY, header).is_ok() {
                     prop_assert!(taken.insert((sent.as_nanos(), id)));

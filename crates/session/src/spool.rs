@@ -1,10 +1,10 @@
-//! Sessions that depots keep: what is deposited, what is claimed, over which depots it goes.
+//! Sessions that depots keep: deposits, claims, and their chains or trees of depots.
 //!
-//! A *deposit* is a sealed stream of records ([`Sealer`]) that a depot keeps on its disk and passes
-//! on to the depots behind it, at its own pace, for as long as the sender allows. A *claim* asks
-//! for records of it, signed with a key that was made for this session alone: who has it has the
-//! right, whoever it is. A depot verifies with the sender's public key what it keeps and can
-//! neither read nor forge it.
+//! A *deposit* is a sealed stream of records ([`Sealer`]) that a depot stores on its disk and
+//! forwards to the next depots, at its own pace, for as long as the sender allows. A *claim*
+//! requests records of it, signed with a key that was made for this session alone; whoever has the
+//! key may claim. A depot verifies the stored records with the sender's public key, and can neither
+//! read nor forge them.
 
 mod frame;
 mod mark;
@@ -22,27 +22,27 @@ use super::header::{Branch, Hop, Kind, Session};
 /// A depot of a chain or tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
-    /// The depot it has its records from; none for those that have them from the sender.
+    /// The depot that sends it the records; none if the sender does.
     pub parent: Option<u8>,
-    /// What becomes of it when it is slow.
+    /// Policy if it is slow.
     pub policy: Policy,
-    /// Where it is.
+    /// Its hop.
     pub hop: &'a Hop,
 }
 
-/// What becomes of a branch that is slow.
+/// Policy for a slow branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// All wait for it.
+    /// All others wait for it.
     Wait,
-    /// It gets later what is kept.
+    /// It gets the records later, from the spool.
     Spool,
-    /// It is left.
+    /// It is dropped.
     Drop,
 }
 
 impl Policy {
-    /// The policy that a branch's number means; three and above are none.
+    /// The policy with this number; `None` for three and above.
     pub fn of(code: u8) -> Option<Self> {
         [Self::Wait, Self::Spool, Self::Drop].get(usize::from(code)).copied()
     }
@@ -54,8 +54,8 @@ impl Policy {
 }
 
 impl Session {
-    /// The depots of a deposit: those of the route, one behind the other, or of the tree. Empty if
-    /// it is no deposit, or none that can be.
+    /// The depots of a deposit: those of the route, in a chain, or of the tree. Empty if it is not
+    /// a valid deposit.
     pub fn nodes(&self) -> Vec<Node<'_>> {
         match self.kind {
             Kind::Asynchronous if self.tree.is_empty() => {

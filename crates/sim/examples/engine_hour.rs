@@ -1,5 +1,5 @@
-//! One engine alone on a path of 10 Gbit/s (or another rate) and 100 ms, and what simulating it
-//! costs: `cargo run --release -p packtrain-sim --example engine_hour --
+//! The cost of simulating one engine alone on a path of 10 Gbit/s (or another rate) and 100 ms:
+//! `cargo run --release -p packtrain-sim --example engine_hour --
 //! [CONTROLLER] [RATE] [SECONDS] [codec] [loss=P]`.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
@@ -54,8 +54,8 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
     }
 }
 
-/// Seconds that this thread has spent on a processor, where the kernel says so: on a busy machine
-/// the wall clock counts other people's work.
+/// Seconds that this thread has run on a processor, where the kernel reports it: on a busy machine
+/// the wall clock includes other work.
 fn on_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).map_or(0.0, |ns: f64| ns / 1e9)

@@ -1,5 +1,5 @@
-//! One TCP flow over 10 Gbit/s and 100 ms with a drop-tail queue of one bandwidth-delay product:
-//! how fast is the simulator?
+//! Speed of the simulator: one TCP flow over 10 Gbit/s and 100 ms with a drop-tail queue of one
+//! bandwidth-delay product.
 //!
 //!     hour [CONTROLLER [VIRTUAL-SECONDS [TRAIN [SAMPLE-MILLISECONDS]]]]
 

@@ -1,4 +1,4 @@
-//! How fast the simulator is.
+//! Speed of the simulator.
 
 use packtrain_units::Duration;
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::error::SimError;
 use crate::file::ScenarioFile;
 
-/// What a case found: the line `{"event":"bench",...}`.
+/// The result of a case: the line `{"event":"bench",...}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bench {
     /// `bench`.
     pub event: &'static str,
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
     /// Packets that links carried, each hop counted.
     pub packets: u64,
@@ -19,20 +19,20 @@ pub struct Bench {
     pub virtual_seconds: f64,
     /// Real time on one core.
     pub seconds: f64,
-    /// The quotient.
+    /// Packets divided by real seconds.
     pub packets_per_second: f64,
-    /// The quotient: above one is faster than life.
+    /// Virtual seconds divided by real seconds.
     pub virtual_seconds_per_second: f64,
-    /// Digest of everything that happened.
+    /// Digest of all events.
     pub trace_hash: String,
 }
 
-/// A case.
+/// A benchmark case.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Its name.
     pub name: &'static str,
-    /// What is measured, for people.
+    /// Its description.
     pub title: &'static str,
     scenario: &'static str,
     seconds: u64,
@@ -85,7 +85,7 @@ const fn case(name: &'static str, title: &'static str, seconds: u64) -> Case {
     Case { name, title, scenario: ONE, seconds, train: 64 }
 }
 
-/// Every case there is.
+/// All cases.
 pub const CASES: &[Case] = &[
     case("reno", "TCP Reno, 10 Gbit/s, 100 ms", 30),
     case("cubic", "TCP CUBIC, 10 Gbit/s, 100 ms", 30),
@@ -94,10 +94,10 @@ pub const CASES: &[Case] = &[
     Case { scenario: MANY, ..case("dumbbell-100", "100 CUBIC flows over 10 Gbit/s, 3 links", 5) },
 ];
 
-/// Runs a case; `clock` tells a time that goes on while it runs.
+/// Runs a case; `clock` returns a time that advances during the run.
 ///
 /// # Errors
-/// What the simulator says.
+/// The simulator's error.
 pub fn bench(case: &Case, clock: &dyn Fn() -> Duration) -> Result<Bench, SimError> {
     let mut sets = vec![format!("duration={}s", case.seconds), format!("train={}", case.train)];
     match case.name {

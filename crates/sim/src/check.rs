@@ -1,4 +1,4 @@
-//! What a scenario may not say.
+//! Checks of a scenario.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use crate::route::Routes;
 use crate::run::known_controller;
 use crate::spec::{Arrivals, EngineSpec, FlowKind, FlowSpec, Scenario, ShortSpec, TcpSpec};
 
-/// Least and lookahead times are kept for every pair of nodes.
+/// Maximum nodes: minimum delays and lookahead times are kept for every pair.
 const MAX_NODES: usize = 1_024;
-/// Flows and links, each.
+/// Maximum flows, and maximum links.
 const MAX_ROWS: usize = 10_000;
-/// Points of all curves together.
+/// Maximum points of all curves together.
 const MAX_CURVE_SAMPLES: u64 = 10_000_000;
-/// The longest train.
+/// Maximum length of a train.
 const MAX_TRAIN_PACKETS: u32 = 64;
-/// The largest packet.
+/// Maximum bytes of a packet.
 const MAX_PACKET_BYTES: u64 = 65_535;
-/// Short connections open at once.
+/// Maximum short connections open at once.
 const MAX_OPEN_CONNECTIONS: u32 = 100_000;
 
-/// What a host where no engine receives is told.
+/// Error for a host model at a node where no engine receives.
 pub(crate) const IDLE_HOST: &str = "no flow of kind \"engine\" ends here, and a host changes no other: \
                                     take it out, or give such a flow";
 
@@ -38,12 +38,12 @@ fn refuse(when: bool, path: impl Fn() -> String, what: &str) -> Checked {
 }
 
 impl Scenario {
-    /// Whether it can be played.
+    /// Whether it can be run.
     ///
     /// # Errors
-    /// The first value that cannot be, with its path: names of fields of this structure, the kind
-    /// of a flow and the configuration of a link left out, as in `flows[2].cc` or
-    /// `links[0].rate`; and what would be right.
+    /// The first invalid value with its correction and its path: names of fields of this structure,
+    /// without the kind of a flow and the configuration of a link, as in `flows[2].cc` or
+    /// `links[0].rate`.
     pub fn check(&self) -> Result<(), SimError> {
         self.check_whole()?;
         self.check_nodes()?;
@@ -151,7 +151,7 @@ impl Scenario {
         }
     }
 
-    /// Whether what a depot joins fits together.
+    /// Checks that a depot joins two matching connections.
     fn check_depot(&self, i: usize, at: &dyn Fn(&str) -> String) -> Checked {
         let Some(depot) = &self.flows[i].from_depot else { return Ok(()) };
         let FlowKind::Tcp(own) = &self.flows[i].kind else {
@@ -171,7 +171,7 @@ impl Scenario {
         refuse(twice, of, "goes on in another flow already")
     }
 
-    /// Whether anything keeps a flow without end from growing for ever.
+    /// Checks that something limits an endless flow.
     fn check_limit(
         &self,
         flow: &FlowSpec,
@@ -193,7 +193,7 @@ impl Scenario {
         )
     }
 
-    /// Whether full packets fit through every link of the way.
+    /// Checks that full packets fit through every link of the path.
     fn check_size(
         &self,
         flow: &FlowSpec,

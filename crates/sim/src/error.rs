@@ -1,21 +1,21 @@
-//! What can be wrong with a scenario.
+//! Errors in a scenario.
 
-/// Why a scenario was not played.
+/// Why a scenario was not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{path}: {what}")]
     Invalid {
-        /// Where, as in `flows[2].cc` or `links[0].queue`: the fields of [`crate::spec`], indices
-        /// from zero.
+        /// Its path, as in `flows[2].cc` or `links[0].queue`: the fields of [`crate::spec`],
+        /// indices from zero.
         path: String,
-        /// What is wrong and what would be right.
+        /// The error and its correction.
         what: String,
     },
 }
 
 impl SimError {
-    /// A value that cannot be.
+    /// An invalid value.
     pub(crate) fn invalid(path: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Invalid { path: path.into(), what: what.into() }
     }

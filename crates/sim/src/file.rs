@@ -1,5 +1,5 @@
-//! Scenario files: TOML that people write, read into a [`Scenario`] with mistakes named by file,
-//! line and field. `docs/guide/reference/sim.md` tells every key.
+//! Scenario files: TOML, read into a [`Scenario`]; errors name file, line and field.
+//! `docs/guide/reference/sim.md` documents every key.
 
 mod build;
 mod error;
@@ -25,10 +25,10 @@ use field::Source;
 use sweep::Sweep;
 use tree::{Place, Table};
 
-/// A file of more than this is no scenario.
-const LARGEST: u64 = 4 << 20;
+/// Maximum bytes of a scenario file.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A scenario, or a sweep of many.
+/// A scenario, or a sweep.
 #[derive(Debug)]
 pub struct ScenarioFile {
     source: Source,
@@ -36,10 +36,10 @@ pub struct ScenarioFile {
     sweep: Sweep,
 }
 
-/// What a run of a sweep differs in.
+/// A value that a run of a sweep sets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Such as `link.bottleneck.loss`.
+    /// The path of the field, such as `link.bottleneck.loss`.
     pub path: String,
     /// Its value in the run, as written.
     pub value: String,
@@ -47,10 +47,10 @@ pub struct Setting {
 
 impl ScenarioFile {
     /// Reads a file; `sets` are changes such as `link.bottleneck.loss=1e-3`. Files that it names
-    /// are looked for beside it.
+    /// are read relative to its directory.
     pub fn load(path: &Path, sets: &[String]) -> Result<Self, FileError> {
         let name = path.display().to_string();
-        let text = text_of(path, LARGEST).map_err(|what| FileError {
+        let text = text_of(path, MAX_FILE_BYTES).map_err(|what| FileError {
             source_name: name.clone(),
             position: None,
             field: String::new(),
@@ -61,7 +61,7 @@ impl ScenarioFile {
         Self::read(&name, text, sets, Box::new(include))
     }
 
-    /// Reads a text that names no other files; `name` is for messages.
+    /// Parses a text that may not name other files; `name` is for messages.
     pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Self, FileError> {
         let include = |_: &str| Err("this scenario cannot name other files".to_owned());
         Self::read(name, text.to_owned(), sets, Box::new(include))
@@ -92,7 +92,7 @@ impl ScenarioFile {
         &self.source.name
     }
 
-    /// How many runs there are: one, but for a sweep.
+    /// Number of runs: one, except for a sweep.
     pub fn runs(&self) -> u64 {
         self.sweep.runs
     }
@@ -102,12 +102,12 @@ impl ScenarioFile {
         self.sweep.axes.iter().flat_map(|axis| &axis.paths).map(String::as_str)
     }
 
-    /// Runs of each combination of values.
+    /// Number of runs of each combination of values.
     pub fn repeat(&self) -> u64 {
         self.sweep.repeat
     }
 
-    /// What run `run` differs in.
+    /// The values that run `run` sets.
     pub fn settings(&self, run: u64) -> Vec<Setting> {
         let (indices, _) = self.sweep.indices(run);
         let mut settings = Vec::new();
@@ -121,13 +121,13 @@ impl ScenarioFile {
     }
 
     /// Run `run`, below [`runs`](Self::runs). Repetition `k` of a combination has the seed of the
-    /// file plus `k`, so that combinations are compared under the same chances.
+    /// file plus `k`, so that all combinations are compared with the same random numbers.
     pub fn scenario(&self, run: u64) -> Result<Scenario, FileError> {
         let (indices, repetition) = self.sweep.indices(run);
         self.combination(&indices, repetition)
     }
 
-    /// Reads the first run, and each value of each axis beside the first ones of the others.
+    /// Checks the first run, and each value of each axis with the first values of the others.
     pub fn check(&self) -> Result<(), FileError> {
         let mut indices = vec![0; self.sweep.axes.len()];
         self.combination(&indices, 0)?;

@@ -1,4 +1,4 @@
-//! What is on its way to a node by one link.
+//! Packets in flight to a node over one link.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::train::Train;
 pub(crate) struct Ingress {
     queue: VecDeque<Arrival>,
     inserted: u64,
-    /// Order of the train from which packets were taken last.
+    /// Insertion order of the train from which packets were last taken.
     taken: u64,
 }
 
@@ -25,25 +25,25 @@ struct Arrival {
 }
 
 impl Ingress {
-    /// When the first packet arrives; the end of time if none is on its way.
+    /// When the first packet arrives; the end of time if none is in flight.
     #[inline]
     pub(crate) fn head(&self) -> Time {
         self.queue.front().map_or(Time::MAX, |arrival| arrival.pace.first)
     }
 
-    /// The train of which the first packet is.
+    /// The train of the first packet.
     pub(crate) fn front(&self) -> Option<&Train> {
         self.queue.front().map(|arrival| &arrival.train)
     }
 
-    /// Another train, decided after all those pushed before; joined to the newest one if it
-    /// continues it and both have at most `most` packets.
-    pub(crate) fn push(&mut self, pace: Pace, train: Train, most: u32) {
+    /// Adds a train that was decided after all earlier ones; joins it to the newest one if it
+    /// continues it and both together have at most `max_packets` packets.
+    pub(crate) fn push(&mut self, pace: Pace, train: Train, max_packets: u32) {
         let mut train = train;
         if let Some(back) = self.queue.back_mut() {
-            // Only the newest: another may be due in between for its earlier insertion.
-            if most > 1 && back.order == self.inserted {
-                match back.train.append(&mut back.pace, train, pace, most) {
+            // Only the newest: another one may be due in between because it was inserted earlier.
+            if max_packets > 1 && back.order == self.inserted {
+                match back.train.append(&mut back.pace, train, pace, max_packets) {
                     Ok(()) => return,
                     Err(same) => train = same,
                 }
@@ -85,7 +85,7 @@ impl Ingress {
         Some((pace, taken))
     }
 
-    /// Puts back packets that were taken last and not wanted yet.
+    /// Puts back packets that were taken last and are not needed yet.
     pub(crate) fn put_back(&mut self, pace: Pace, train: Train) {
         self.queue.push_front(Arrival { pace, train, order: self.taken });
         self.settle();

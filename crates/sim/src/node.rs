@@ -1,4 +1,4 @@
-//! A node: what happens there next, and doing it.
+//! A node: selects and executes its next event.
 
 use packtrain_link::{Pace, Segments};
 use packtrain_units::{Duration, Time};
@@ -10,7 +10,7 @@ use crate::spec::Scenario;
 use crate::trace::Digest;
 use crate::train::{Toward, Train};
 
-/// An instant is over when the next nanosecond begins.
+/// An instant ends when the next nanosecond begins.
 const TICK: Duration = Duration::from_nanos(1);
 
 /// A host or router.
@@ -22,15 +22,15 @@ pub(crate) struct Node {
     /// Links that start here.
     outward: Vec<usize>,
     /// Those of them that decide on departures later than on offers.
-    late: Vec<usize>,
-    /// Ends of flows that live here, in order.
+    deferring: Vec<usize>,
+    /// Ends of flows at this node, in order.
     ends: Vec<usize>,
     marks: Marks,
-    /// Of all that arrived.
+    /// Digest of all arrivals.
     pub(crate) digest: Digest,
 }
 
-/// Instants at which a node is looked at.
+/// Instants of observations.
 #[derive(Debug)]
 struct Marks {
     warm_up: Time,
@@ -40,20 +40,20 @@ struct Marks {
     stops: Vec<(Time, usize)>,
 }
 
-/// All ends of all flows; the sender of flow `i` is at `2 i`, its receiver behind it.
+/// All ends of all flows: the sender of flow `i` is at index `2 i`, its receiver after it.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     /// The ends.
     pub(crate) all: Vec<Endpoint>,
     /// Their timeouts.
     timeouts: Vec<Time>,
-    /// What they had counted at the end of the warm-up.
+    /// Their counters at the end of the warm-up.
     pub(crate) at_warm_up: Vec<Counts>,
-    /// What they had counted when their flow's sender stopped, if it stopped before the end.
+    /// Their counters when their flow's sender stopped, if it stopped before the end.
     pub(crate) at_stop: Vec<Option<Counts>>,
-    /// Points of senders' curves: when, flow.
+    /// Samples of senders' curves: time, flow.
     pub(crate) curves: Vec<(Time, usize, Curve)>,
-    /// What receivers had, as often.
+    /// Counters of receivers at the same instants.
     pub(crate) delivered: Vec<(Time, usize, Counts)>,
 }
 
@@ -65,7 +65,7 @@ impl Ends {
         self.at_stop.push(None);
     }
 
-    /// Who acts for an end.
+    /// The end that acts for an end.
     #[inline]
     fn home(&self, end: usize) -> usize {
         match self.all[end] {
@@ -74,8 +74,8 @@ impl Ends {
         }
     }
 
-    /// The end as one that can be looked at, wherever it is.
-    pub(crate) fn seen(&self, end: usize) -> &dyn Agent {
+    /// The end for observation, also inside a depot.
+    pub(crate) fn agent(&self, end: usize) -> &dyn Agent {
         match &self.all[end] {
             Endpoint::Within(depot) => match &self.all[*depot] {
                 Endpoint::Depot(depot) => depot.output(),
@@ -90,12 +90,12 @@ impl Ends {
     }
 }
 
-/// Kinds of events, in the order in which they happen at one instant.
+/// Kinds of events, in their order at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum EventKind {
     Arrival(usize),
     Timer(usize),
-    Late(usize),
+    Departure(usize),
     Mark,
 }
 
@@ -112,7 +112,11 @@ impl Node {
         Self {
             index,
             inward: links().filter(|(_, l)| l.to == index).map(|(i, _)| i).collect(),
-            late: outward.iter().copied().filter(|i| net.links[*i].late).collect(),
+            deferring: outward
+                .iter()
+                .copied()
+                .filter(|i| net.links[*i].defers_departures)
+                .collect(),
             outward,
             ends: ends.filter(|(_, at)| *at == index).map(|(end, _)| end).collect(),
             marks: Marks {
@@ -128,37 +132,37 @@ impl Node {
         }
     }
 
-    /// When the next event here is.
+    /// When the next event at this node is.
     pub(crate) fn head(&self, ends: &Ends, net: &Network) -> Time {
         self.next(ends, net).0
     }
 
     /// The next event: by time, then class, then index.
     #[inline]
-    fn next(&self, ends: &Ends, net: &Network) -> (Time, What) {
-        let mut best = (Time::MAX, What::Mark);
+    fn next(&self, ends: &Ends, net: &Network) -> (Time, EventKind) {
+        let mut best = (Time::MAX, EventKind::Mark);
         for &link in &self.inward {
             let at = net.links[link].arrivals.head();
             if at < best.0 {
-                best = (at, What::Arrival(link));
+                best = (at, EventKind::Arrival(link));
             }
         }
         for &end in &self.ends {
             if ends.timeouts[end] < best.0 {
-                best = (ends.timeouts[end], What::Timer(end));
+                best = (ends.timeouts[end], EventKind::Timer(end));
             }
         }
-        for &link in &self.late {
-            let at = net.late_timeout(link);
+        for &link in &self.deferring {
+            let at = net.departure_timeout(link);
             if at < best.0 {
-                best = (at, What::Late(link));
+                best = (at, EventKind::Departure(link));
             }
         }
         let mark = self.marks.next();
-        if mark < best.0 { (mark, What::Mark) } else { best }
+        if mark < best.0 { (mark, EventKind::Mark) } else { best }
     }
 
-    /// Does everything that happens here before `limit`; returns how many events that were.
+    /// Handles all events before `limit`; returns their number.
     pub(crate) fn run(&mut self, limit: Time, ends: &mut Ends, net: &mut Network) -> u64 {
         let mut events = 0;
         loop {
@@ -169,37 +173,37 @@ impl Node {
             }
             events += 1;
             match what {
-                What::Arrival(link) => self.arrival(link, limit, ends, net),
-                What::Timer(end) => {
+                EventKind::Arrival(link) => self.arrival(link, limit, ends, net),
+                EventKind::Timer(end) => {
                     let horizon = self.bound(what, Some(end), limit, ends, net);
                     let mut ctx = Ctx { net, node: self.index, horizon };
                     ends.all[end].on_timer(at, &mut ctx);
                     ends.refresh(end);
                     debug_assert!(ends.timeouts[end] > at, "an end's timer stands still");
                 }
-                What::Late(link) => net.on_late(link, at),
-                What::Mark => self.mark(at, ends, net),
+                EventKind::Departure(link) => net.on_departure(link, at),
+                EventKind::Mark => self.mark(at, ends, net),
             }
         }
     }
 
-    /// Until when nothing comes between, for an event of kind `what`, the timer of end `own` left
-    /// aside: an event of the same instant but of a later class or index does not.
+    /// Until when no other event intervenes for an event of kind `what`, without the timer of end
+    /// `own`: an event at the same instant but of a later class or index does not.
     fn bound(
         &self,
-        what: What,
+        what: EventKind,
         own: Option<usize>,
         limit: Time,
         ends: &Ends,
         net: &Network,
     ) -> Time {
         let mut bound = limit;
-        let arrival = matches!(what, What::Arrival(_));
+        let arrival = matches!(what, EventKind::Arrival(_));
         for &link in &self.inward {
             let at = net.links[link].arrivals.head();
             match what {
-                What::Arrival(own) if own == link => {}
-                What::Arrival(own) if own < link => bound = bound.min(at + TICK),
+                EventKind::Arrival(own) if own == link => {}
+                EventKind::Arrival(own) if own < link => bound = bound.min(at + TICK),
                 _ => bound = bound.min(at),
             }
         }
@@ -212,13 +216,13 @@ impl Node {
                 _ => bound = bound.min(at),
             }
         }
-        for &link in &self.late {
-            bound = bound.min(net.late_timeout(link) + TICK);
+        for &link in &self.deferring {
+            bound = bound.min(net.departure_timeout(link) + TICK);
         }
         bound.min(self.marks.next() + TICK)
     }
 
-    /// Packets arrive by `link`.
+    /// Packets arrive on `link`.
     fn arrival(&mut self, link: usize, limit: Time, ends: &mut Ends, net: &mut Network) {
         let Some((end, here)) = net.links[link].arrivals.front().map(|train| {
             let end = 2 * train.flow as usize + usize::from(train.toward == Toward::Receiver);
@@ -227,13 +231,13 @@ impl Node {
             return;
         };
         let own = here.then_some(end);
-        let horizon = self.bound(What::Arrival(link), own, limit, ends, net);
+        let horizon = self.bound(EventKind::Arrival(link), own, limit, ends, net);
         let Some((pace, train)) = net.links[link].arrivals.take(horizon) else { return };
         if !here {
             self.digest.train(pace, &train, 0);
             return net.forward(self.index, pace, train);
         }
-        // Later trains of the same link bound the horizon too.
+        // Later trains of the same link limit the horizon too.
         let horizon = horizon.min(net.links[link].arrivals.head()).max(last(pace, &train) + TICK);
         self.deliver(end, link, (pace, train), ends, Ctx { net, node: self.index, horizon });
     }
@@ -252,7 +256,7 @@ impl Node {
         let rest = ends.all[end].on_train(pace, train, &mut ctx);
         ends.refresh(end);
         let Some(rest) = rest else { return };
-        // Not all was taken: what is left arrives again.
+        // Not all packets were taken: the rest arrives again.
         debug_assert!(rest.count() < count, "an end takes at least one packet");
         let taken = count - rest.count();
         let rest_pace = pace.from(taken);
@@ -266,7 +270,7 @@ impl Node {
         if self.marks.warm_up == now {
             self.marks.warm_up = Time::MAX;
             for &end in &self.ends {
-                ends.at_warm_up[end] = ends.seen(end).counts();
+                ends.at_warm_up[end] = ends.agent(end).counts();
             }
             for &link in &self.outward {
                 let state = &mut net.links[link];
@@ -275,7 +279,7 @@ impl Node {
         }
         while let Some((_, flow)) = self.marks.stops.pop_if(|(at, _)| *at == now) {
             for &end in self.ends.iter().filter(|end| **end / 2 == flow) {
-                ends.at_stop[end] = Some(ends.seen(end).counts());
+                ends.at_stop[end] = Some(ends.agent(end).counts());
             }
         }
         if self.marks.sample == now {
@@ -285,9 +289,9 @@ impl Node {
                 net.waits.push(Wait { at: now, link, wait });
             }
             for &end in &self.ends {
-                match (end % 2, ends.seen(end).curve()) {
+                match (end % 2, ends.agent(end).curve()) {
                     (0, curve) => ends.curves.push((now, end / 2, curve.unwrap_or_default())),
-                    _ => ends.delivered.push((now, end / 2, ends.seen(end).counts())),
+                    _ => ends.delivered.push((now, end / 2, ends.agent(end).counts())),
                 }
             }
         }

@@ -1,100 +1,100 @@
-//! What a simulation found. All serialise to one JSON object a line.
+//! Results of a simulation. All serialise to one JSON object per line.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::Serialize;
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// Name of the scenario.
     pub scenario: String,
     /// The seed it ran with.
     pub seed: u64,
-    /// A digest of everything that happened, the same for the same scenario and seed, whether by
-    /// trains or by packets.
+    /// A digest of all events, the same for the same scenario and seed, whether simulated by trains
+    /// or by packets.
     pub trace_hash: String,
     /// Virtual time.
     pub duration: Duration,
-    /// Packets offered to links, each hop counted.
+    /// Packets offered to links, counted at each hop.
     pub packet_hops: u64,
-    /// Events taken from queues: what the run cost.
+    /// Events processed: the cost of the run.
     pub events: u64,
-    /// A row a flow, in the order of the scenario (short connections summed up in one row).
+    /// One row per flow, in the order of the scenario (short connections summed up in one row).
     pub flows: Vec<FlowOutcome>,
-    /// A row a link, in the order of the scenario.
+    /// One row per link, in the order of the scenario.
     pub links: Vec<LinkOutcome>,
-    /// Whether flows go on in others, at depots.
+    /// Whether flows continue in others, at depots.
     pub sessions: bool,
     /// Curves.
     pub samples: Vec<Sample>,
-    /// How long the queues of the links were at the same instants.
+    /// Waiting times of the links at the same instants.
     pub waits: Vec<Wait>,
-    /// What happened at the recorded link.
+    /// The packets at the recorded link.
     pub record: Vec<Recorded>,
 }
 
-/// What became of a flow, counted after the warm-up unless said otherwise.
+/// Results of a flow, counted after the warm-up unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowOutcome {
     /// Its name.
     pub name: String,
     /// Its controller, or the kind of cross traffic.
     pub cc: String,
-    /// Useful bytes delivered, each once, by time.
+    /// Useful bytes delivered, each once, per time.
     pub goodput: DataRate,
     /// Useful bytes delivered, each once.
     pub delivered: ByteCount,
-    /// Packets sent, repeats included.
+    /// Packets sent, retransmissions included.
     pub sent_packets: u64,
-    /// Of an engine: packets with payload that arrived, repeats included.
+    /// Engines: packets with payload that arrived, retransmissions included.
     pub received_packets: u64,
-    /// Of an engine: those packets with all headers, by time, as if all were full.
+    /// Engines: those packets with all headers, per time, as if all were full.
     pub throughput: DataRate,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub retransmitted: ByteCount,
     /// Packets that the network dropped.
     pub dropped_packets: u64,
     /// Packets that the receiving host dropped.
     pub host_dropped_packets: u64,
-    /// Rounds in which the controller was told of a loss.
+    /// Rounds in which a loss was reported to the controller.
     pub loss_events: u64,
-    /// Timeouts of its sender.
+    /// Retransmission timeouts of its sender.
     pub timeouts: u64,
-    /// Mean time its packets waited in queues on the way out, over all links together.
+    /// Mean time of its packets in queues on the forward path, over all links together.
     pub queueing_mean: Duration,
-    /// 99th percentile of that time at the link where they waited longest on average.
+    /// 99th percentile of that time at the link with the longest mean.
     pub queueing_p99: Duration,
-    /// Mean of the round trips measured.
+    /// Mean of the round-trip samples.
     pub rtt_mean: Duration,
-    /// Of an engine, at the end: the path's capacity as its feedback measured it.
+    /// Engines, at the end: the path's capacity as measured by the feedback.
     pub capacity: Option<DataRate>,
-    /// Of an engine, at the end: the rate of arrival as its feedback measured it.
+    /// Engines, at the end: the arrival rate as measured by the feedback.
     pub arrival_rate: Option<DataRate>,
-    /// When it had delivered all it had to, from its start; not for flows without end.
+    /// Time from its start until all data was delivered; not for endless flows.
     pub completed_in: Option<Duration>,
-    /// Short connections: how many completed, mean and 99th percentile of their times.
+    /// Short connections: number completed, mean and 99th percentile of their times.
     pub completed: Option<(u64, Duration, Duration)>,
 }
 
-/// What a link did, over the whole run.
+/// Results of a link, over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkOutcome {
     /// Its name.
     pub name: String,
     /// Packets offered.
     pub offered: u64,
-    /// Bytes transmitted until the end; what waits then is not counted.
+    /// Bytes transmitted until the end, without those that still wait.
     pub transmitted: ByteCount,
-    /// Bytes transmitted after the warm-up, by what the link could have.
+    /// Bytes transmitted after the warm-up, divided by the link's capacity.
     pub utilisation: f64,
     /// Packets dropped, by cause: overflow, early, random, other.
     pub dropped: [u64; 4],
 }
 
-/// A point of a flow's curves.
+/// A sample of a flow's curves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
     /// Index of the flow.
     pub flow: usize,
@@ -102,30 +102,30 @@ pub struct Sample {
     pub cwnd: ByteCount,
     /// Bytes in flight.
     pub in_flight: ByteCount,
-    /// Payload bytes acknowledged in order, of a TCP: its sequence number over time.
+    /// TCP: payload bytes acknowledged in order, the sequence number over time.
     pub acked: Option<ByteCount>,
     /// Pacing rate, if it paces.
     pub pacing_rate: Option<DataRate>,
-    /// Useful bytes delivered since the last sample, by time.
+    /// Useful bytes delivered since the last sample, per time.
     pub goodput: DataRate,
-    /// The newest round trip measured.
+    /// The newest round-trip sample.
     pub rtt: Duration,
-    /// UDT's receiver: tests of the trend of the delay so far, and those that found it rising.
+    /// UDT's receiver: trend tests of the delay so far, and those that found it rising.
     pub trend: [u64; 2],
 }
 
-/// How long a packet would have waited at a link.
+/// The waiting time of a packet at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wait {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
     /// Index of the link.
     pub link: usize,
-    /// Until it would have been transmitted.
+    /// Time until the packet would have been transmitted.
     pub wait: Duration,
 }
 
-/// What happened to one packet at the recorded link.
+/// One packet at the recorded link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recorded {
     /// When it was offered.
@@ -134,6 +134,6 @@ pub struct Recorded {
     pub size: u32,
     /// Index of its flow.
     pub flow: usize,
-    /// When it left the far end; none: dropped.
+    /// When it left the other end; none if dropped.
     pub left: Option<Time>,
 }

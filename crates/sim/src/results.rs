@@ -1,4 +1,4 @@
-//! What runs found, as JSON lines and as columns that a notebook reads.
+//! Results of runs as JSON lines and as CSV columns.
 
 use packtrain_units::Duration;
 use serde::Serialize;
@@ -17,21 +17,21 @@ pub struct RunRow {
     pub run: u64,
     /// The seed it ran with.
     pub seed: u64,
-    /// What it differs in.
+    /// The values that this run sets.
     pub settings: Vec<Setting>,
-    /// Digest of everything that happened.
+    /// Digest of all events.
     pub trace_hash: String,
     /// Virtual seconds.
     pub seconds: f64,
-    /// Packets offered to links, each hop counted.
+    /// Packets offered to links, counted at each hop.
     pub packet_hops: u64,
-    /// A row a flow.
+    /// One row per flow.
     pub flows: Vec<FlowRow>,
-    /// A row a link and direction.
+    /// One row per link and direction.
     pub links: Vec<LinkRow>,
 }
 
-/// What became of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowRow {
     /// The run, in the last line of a sweep.
@@ -41,35 +41,35 @@ pub struct FlowRow {
     pub name: String,
     /// Its controller, or the kind of cross traffic.
     pub cc: String,
-    /// Useful bits delivered a second.
+    /// Useful bits delivered per second.
     pub goodput_bps: u64,
     /// Useful bytes delivered.
     pub delivered_bytes: u64,
-    /// Packets sent, repeats included.
+    /// Packets sent, retransmissions included.
     pub sent_packets: u64,
-    /// Of an engine: packets with payload that arrived, repeats included.
+    /// Engines: packets with payload that arrived, retransmissions included.
     #[serde(skip_serializing_if = "is_zero")]
     pub received_packets: u64,
-    /// Of an engine: bits of those packets a second, all headers included.
+    /// Engines: bits of those packets per second, with all headers.
     #[serde(skip_serializing_if = "is_zero")]
     pub throughput_bps: u64,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub retransmitted_bytes: u64,
     /// Packets dropped by the network.
     pub dropped_packets: u64,
     /// Packets dropped by the receiving host.
     pub host_dropped_packets: u64,
-    /// Rounds in which the controller was told of a loss.
+    /// Rounds in which a loss was reported to the controller.
     pub loss_events: u64,
     /// Timeouts of the sender.
     pub timeouts: u64,
-    /// Mean time in queues on the way out, in milliseconds.
+    /// Mean time in queues on the forward path, in milliseconds.
     pub queueing_delay_mean_ms: f64,
     /// 99th percentile of the time in the queue with the longest mean, in milliseconds.
     pub queueing_delay_p99_ms: f64,
     /// Mean round trip, in milliseconds.
     pub rtt_mean_ms: f64,
-    /// From its start until all was delivered.
+    /// Time from its start until all data was delivered.
     pub completed_seconds: Option<f64>,
     /// Short connections that completed.
     pub connections_completed: Option<u64>,
@@ -79,16 +79,16 @@ pub struct FlowRow {
     pub connection_p99_ms: Option<f64>,
 }
 
-/// Not told where it says nothing.
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks.
+/// Omitted from the output when zero.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires a reference
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a link did.
+/// Results of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkRow {
-    /// Its name; the reverse direction has `'` behind it.
+    /// Its name; the reverse direction has a `'` appended.
     pub name: String,
     /// Packets offered.
     pub offered_packets: u64,
@@ -113,7 +113,7 @@ pub struct DropRow {
     pub other: u64,
 }
 
-/// A point of the curves of a flow: the line `{"event":"sample",...}`.
+/// A sample of the curves of a flow: the line `{"event":"sample",...}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SampleRow<'a> {
     /// `sample`.
@@ -126,12 +126,12 @@ pub struct SampleRow<'a> {
     pub cwnd_bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
-    /// Payload bytes acknowledged in order, of a TCP.
+    /// TCP: payload bytes acknowledged in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_bytes: Option<u64>,
     /// Pacing rate, if it paces.
     pub pacing_bps: Option<u64>,
-    /// Useful bits a second since the last point.
+    /// Useful bits per second since the last sample.
     pub goodput_bps: u64,
     /// The newest round trip.
     pub rtt_ms: f64,
@@ -148,7 +148,7 @@ pub struct PacketRow<'a> {
     pub bytes: u32,
     /// Name of its flow.
     pub flow: &'a str,
-    /// When it left the far end, in nanoseconds; none: dropped.
+    /// When it left the other end, in nanoseconds; none if dropped.
     pub left_ns: Option<u64>,
 }
 
@@ -176,7 +176,8 @@ impl RunRow {
     }
 }
 
-/// A number as a scenario writes it: `1e-3`, `0.1%`, `10gbit`, `64KiB` or `250ms` (as seconds).
+/// Parses a number in the notation of scenarios: `1e-3`, `0.1%`, `10gbit`, `64KiB` or `250ms` (as
+/// seconds).
 pub fn value_of(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
@@ -239,7 +240,7 @@ impl From<&LinkOutcome> for LinkRow {
 }
 
 impl FlowRow {
-    /// A number of the row by the name that it has in JSON.
+    /// A number of the row by its JSON name.
     pub fn field(&self, name: &str) -> Option<f64> {
         let value = serde_json::to_value(self).ok()?;
         value.get(name)?.as_f64()
@@ -261,7 +262,7 @@ pub fn samples(outcome: &Outcome) -> impl Iterator<Item = SampleRow<'_>> {
     })
 }
 
-/// What happened at the recorded link.
+/// The packets at the recorded link.
 pub fn packets(outcome: &Outcome) -> impl Iterator<Item = PacketRow<'_>> {
     outcome.record.iter().map(|packet| PacketRow {
         event: "packet",
@@ -295,7 +296,7 @@ const COLUMNS: &[&str] = &[
     "connection_p99_ms",
 ];
 
-/// The heading of a CSV file with a line for each flow of each run.
+/// The heading of a CSV file with one line per flow and run.
 pub fn heading<'a>(axes: impl Iterator<Item = &'a str>) -> String {
     let mut cells = vec!["run".to_owned(), "seed".to_owned()];
     cells.extend(axes.map(cell));
@@ -349,12 +350,12 @@ fn cell(text: &str) -> String {
     }
 }
 
-/// Milliseconds with all their parts.
+/// Milliseconds with their fraction.
 fn millis(span: Duration) -> f64 {
     span.as_nanos() as f64 / 1e6
 }
 
-/// One hash for the hashes of several runs, in their order (FNV-1a, 64 bits).
+/// Combines the hashes of several runs, in order (FNV-1a, 64 bits).
 pub fn together<'a>(hashes: impl Iterator<Item = &'a str>) -> String {
     let mut state = 0xcbf2_9ce4_8422_2325u64;
     for byte in hashes.flat_map(str::bytes) {

@@ -1,4 +1,4 @@
-//! Routes and least delays over the graph of a scenario.
+//! Routes and minimum delays over the graph of a scenario.
 
 use packtrain_link::DelayVariation;
 use packtrain_units::Duration;
@@ -8,20 +8,20 @@ use crate::spec::{LinkSpec, Scenario};
 /// No link leads there.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Static routes, and how soon one node can be felt at another.
+/// Static routes, and the minimum time until one node can affect another.
 #[derive(Debug)]
 pub(crate) struct Routes {
     nodes: usize,
     /// At `node * nodes + destination`: index of the link to take.
     next: Vec<u32>,
-    /// At `to * nodes + from`: least time in nanoseconds from `from` to `to` over any path; the
-    /// maximum if there is none. On the diagonal: least time out and back.
-    least: Vec<u64>,
+    /// At `to * nodes + from`: minimum time in nanoseconds from `from` to `to` over any path; the
+    /// maximum if there is none. On the diagonal: minimum time out and back.
+    min_times: Vec<u64>,
 }
 
-/// The least time from the offer of a packet to its arrival that a link can have, at least one
-/// nanosecond: a delay of zero is taken as one.
-pub(crate) fn least_delay(link: &LinkSpec) -> Duration {
+/// Minimum time from the offer of a packet to its arrival on a link, at least one nanosecond: a
+/// delay of zero counts as one.
+pub(crate) fn min_delay(link: &LinkSpec) -> Duration {
     match link.config.jitter {
         Some(DelayVariation::Normal(_)) => Duration::from_nanos(1),
         _ => link.config.delay.max(Duration::from_nanos(1)),
@@ -32,40 +32,43 @@ impl Routes {
     /// Shortest paths by delay, then hops, then the order of the links.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let nodes = scenario.nodes.len();
-        let mut routes =
-            Self { nodes, next: vec![NONE; nodes * nodes], least: vec![u64::MAX; nodes * nodes] };
+        let mut routes = Self {
+            nodes,
+            next: vec![NONE; nodes * nodes],
+            min_times: vec![u64::MAX; nodes * nodes],
+        };
         let cost = |link: &LinkSpec| link.config.delay.as_nanos();
-        let least = |link: &LinkSpec| least_delay(link).as_nanos();
+        let min = |link: &LinkSpec| min_delay(link).as_nanos();
         let into = incoming(&scenario.links, nodes);
         for to in 0..nodes {
             let (_, next) = toward(&scenario.links, &into, to, &cost);
-            let (near, _) = toward(&scenario.links, &into, to, &least);
+            let (near, _) = toward(&scenario.links, &into, to, &min);
             for node in (0..nodes).filter(|node| *node != to) {
                 routes.next[node * nodes + to] = next[node];
-                routes.least[to * nodes + node] = near[node].0;
+                routes.min_times[to * nodes + node] = near[node].0;
             }
             let back = scenario.links.iter().filter(|link| link.from == to);
-            let cycle = back.map(|link| least(link).saturating_add(near[link.to].0)).min();
-            routes.least[to * nodes + to] = cycle.unwrap_or(u64::MAX);
+            let cycle = back.map(|link| min(link).saturating_add(near[link.to].0)).min();
+            routes.min_times[to * nodes + to] = cycle.unwrap_or(u64::MAX);
         }
         routes
     }
 
-    /// The link to take at `node` for `to`.
+    /// The link from `node` towards `to`.
     #[inline]
     pub(crate) fn next(&self, node: usize, to: u32) -> u32 {
         self.next[node * self.nodes + to as usize]
     }
 
-    /// Whether a packet from `from` finds its way to `to`.
+    /// Whether there is a path from `from` to `to`.
     pub(crate) fn reaches(&self, from: usize, to: usize) -> bool {
         self.next(from, to as u32) != NONE
     }
 
-    /// The least times to `node`, by where they start.
+    /// The minimum times to `node`, by source.
     #[inline]
-    pub(crate) fn least_to(&self, node: usize) -> &[u64] {
-        &self.least[node * self.nodes..][..self.nodes]
+    pub(crate) fn min_to(&self, node: usize) -> &[u64] {
+        &self.min_times[node * self.nodes..][..self.nodes]
     }
 }
 
@@ -77,7 +80,7 @@ fn incoming(links: &[LinkSpec], nodes: usize) -> Vec<Vec<usize>> {
 
 type Distance = (u64, u32);
 
-/// Distances of all nodes to `to` with the first link of the way (Dijkstra).
+/// Distances of all nodes to `to`, with the first link of the path (Dijkstra).
 fn toward(
     links: &[LinkSpec],
     into: &[Vec<usize>],

@@ -1,4 +1,4 @@
-//! Playing a scenario.
+//! Runs a scenario.
 
 use packtrain_cc as cc;
 use packtrain_link::CrossKind;
@@ -13,12 +13,12 @@ use crate::scheduler::Scheduler;
 use crate::spec::{FlowKind, FlowSpec, Scenario};
 use crate::trace::Digest;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Virtual time reached.
     pub at: Time,
-    /// Virtual time to play.
+    /// Total virtual time.
     pub of: Duration,
     /// Events so far.
     pub events: u64,
@@ -28,12 +28,12 @@ pub struct Progress {
 const UDP_HEADERS: u64 = 28;
 
 /// Steps between two reports of progress.
-const REPORT: u32 = 1 << 14;
+const REPORT_STEPS: u32 = 1 << 14;
 
-/// Plays a scenario to its end and tells now and then how far it is.
+/// Runs a scenario to its end and reports its progress.
 ///
 /// # Errors
-/// What [`Scenario::check`] says.
+/// Those of [`Scenario::check`].
 pub fn run(scenario: &Scenario, progress: &mut impl FnMut(Progress)) -> Result<Outcome, SimError> {
     scenario.check()?;
     let mut ends = Ends::default();
@@ -41,12 +41,12 @@ pub fn run(scenario: &Scenario, progress: &mut impl FnMut(Progress)) -> Result<O
     let net = Network::new(scenario);
     let nodes = (0..scenario.nodes.len()).map(|i| Node::new(scenario, i, &net)).collect();
     let mut scheduler = Scheduler::new(net, nodes, ends);
-    // What happens at the very last instant is part of the run.
+    // Events at the very last instant are part of the run.
     let end = Time::ZERO + scenario.duration + Duration::from_nanos(1);
     let mut steps = 0u32;
     while let Some(at) = scheduler.step(end) {
         steps = steps.wrapping_add(1);
-        if steps.is_multiple_of(REPORT) {
+        if steps.is_multiple_of(REPORT_STEPS) {
             progress(Progress { at, of: scenario.duration, events: scheduler.events });
         }
     }
@@ -78,7 +78,7 @@ fn outcome(scenario: &Scenario, done: Scheduler) -> Outcome {
     }
 }
 
-/// What a flow is called besides its name.
+/// The controller or kind of a flow, as shown beside its name.
 fn kind(flow: &FlowSpec) -> String {
     match &flow.kind {
         FlowKind::Tcp(spec) => spec.cc.clone(),
@@ -104,10 +104,10 @@ fn wire_size(kind: &FlowKind) -> u64 {
 
 fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let spec = &scenario.flows[index];
-    let (sender, receiver) = (done.ends.seen(2 * index), done.ends.seen(2 * index + 1));
-    let since = |end: usize| done.ends.seen(end).counts().since(&done.ends.at_warm_up[end]);
+    let (sender, receiver) = (done.ends.agent(2 * index), done.ends.agent(2 * index + 1));
+    let since = |end: usize| done.ends.agent(end).counts().since(&done.ends.at_warm_up[end]);
     let counts = since(2 * index).and(&since(2 * index + 1));
-    // What was under way when the sender stopped arrives later: it belongs to no rate before.
+    // Packets in flight when the sender stopped arrive later and belong to no rate before.
     let until_stop = |end: usize| match &done.ends.at_stop[end] {
         Some(counts) => counts.since(&done.ends.at_warm_up[end]),
         None => since(end),
@@ -143,7 +143,7 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     }
 }
 
-/// Zero over no time.
+/// Zero for a span of zero.
 fn rate(bytes: u64, span: Duration) -> DataRate {
     if span.is_zero() {
         return DataRate::ZERO;
@@ -158,7 +158,7 @@ fn link(scenario: &Scenario, index: usize, net: &Network) -> LinkOutcome {
     let bytes = stats.bytes - bytes_before + packets * spec.config.overhead.get();
     let (from, to) = (Time::ZERO + scenario.warm_up, Time::ZERO + scenario.duration);
     let could = capacity(spec, from, to);
-    // Packets count when they are taken in; those still waiting at an instant keep the transmitter
+    // Packets count when they are accepted; those still waiting at an instant keep the transmitter
     // busy from then on without a pause.
     let waiting = |at: Time, until: Time| capacity(spec, at, until.max(at));
     let left = waiting(to, net.links[index].link.busy_until());
@@ -173,7 +173,7 @@ fn link(scenario: &Scenario, index: usize, net: &Network) -> LinkOutcome {
     }
 }
 
-/// Bits that a link can carry between two instants; zero if it has no limit.
+/// Bits that a link can carry between two instants; zero if its rate is unlimited.
 fn capacity(link: &crate::spec::LinkSpec, from: Time, to: Time) -> f64 {
     let schedule = &link.config.rate;
     if schedule.steps.iter().any(|(_, rate)| *rate == DataRate::MAX) {
@@ -208,11 +208,11 @@ fn waits(net: &Network) -> Vec<crate::outcome::Wait> {
     waits
 }
 
-/// Joins what senders and receivers showed at the same instants.
+/// Combines the samples of senders and receivers at the same instants.
 fn samples(ends: &Ends) -> Vec<Sample> {
     let mut curves = ends.curves.clone();
     let mut delivered = ends.delivered.clone();
-    // Nodes run ahead of each other: put both in order of time, then flow.
+    // Nodes run ahead of each other: sort both by time, then flow.
     curves.sort_by_key(|(at, flow, _)| (*at, *flow));
     delivered.sort_by_key(|(at, flow, _)| (*at, *flow));
     let flows = ends.all.len() / 2;
@@ -263,7 +263,7 @@ impl Counts {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             sent_packets: self.sent_packets + other.sent_packets,

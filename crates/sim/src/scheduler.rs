@@ -1,15 +1,15 @@
-//! Which node goes on, and how far.
+//! Selects the node to run, and how far.
 //!
-//! The node whose next event is earliest goes on until the earliest instant at which another
-//! node, or what it does now itself, could be felt there: conservative lookahead, as in parallel
-//! simulation, though here on one core and for the sake of long trains.
+//! The node with the earliest next event runs until the earliest instant at which another node, or
+//! the result of its own actions, could affect it: conservative lookahead, as in parallel
+//! simulation, but here on one core and for the sake of long trains.
 
 use packtrain_units::{Duration, Time};
 
 use crate::network::Network;
 use crate::node::{Ends, Node};
 
-/// Everything that moves.
+/// The state of the simulation.
 pub(crate) struct Scheduler {
     pub(crate) net: Network,
     pub(crate) nodes: Vec<Node>,
@@ -26,8 +26,8 @@ impl Scheduler {
         Self { net, nodes, ends, events: 0 }
     }
 
-    /// Goes on for some time with what happens before `end`; returns the time reached, none when
-    /// nothing is left.
+    /// Runs one node for some time before `end`; returns the time reached, none when no event is
+    /// left.
     pub(crate) fn step(&mut self, end: Time) -> Option<Time> {
         let (node, head) = earliest(&self.net.heads);
         if head >= end {
@@ -38,13 +38,13 @@ impl Scheduler {
         Some(head)
     }
 
-    /// Until when nothing from elsewhere can happen at `node`, nor what it causes itself come
-    /// back.
+    /// The time before which nothing from elsewhere can happen at `node`, nor anything it causes
+    /// itself return.
     fn limit(&self, node: usize) -> Time {
         let heads = self.net.heads.iter();
-        let least = self.net.routes.least_to(node).iter();
-        let felt = |(head, least): (&Time, &u64)| *head + Duration::from_nanos(*least);
-        heads.zip(least).map(felt).min().unwrap_or(Time::MAX)
+        let min = self.net.routes.min_to(node).iter();
+        let felt = |(head, min): (&Time, &u64)| *head + Duration::from_nanos(*min);
+        heads.zip(min).map(felt).min().unwrap_or(Time::MAX)
     }
 }
 

@@ -1,45 +1,45 @@
-//! What is to be simulated, as values. `file` reads them from TOML; experiments build them.
+//! A scenario as values. `file` reads it from TOML; experiments build it.
 
 use packtrain_link::LinkConfig;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::trace::mix;
 
-/// A whole experiment.
+/// A scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Its name, of letters, digits and dashes.
     pub name: String,
-    /// One sentence for people.
+    /// Its description in one sentence.
     pub title: String,
-    /// How long it runs in virtual time.
+    /// Duration in virtual time.
     pub duration: Duration,
-    /// Goodput, losses and delays are counted from here on.
+    /// Goodput, losses and delays are counted from this time on.
     pub warm_up: Duration,
-    /// Every random choice derives from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Curves are sampled this often; none: no curves.
+    /// Interval of samples of the curves; none: no curves.
     pub sample: Option<Duration>,
     /// Hosts and routers.
     pub nodes: Vec<NodeSpec>,
-    /// One direction each.
+    /// Links, one direction each.
     pub links: Vec<LinkSpec>,
-    /// Who sends what to whom.
+    /// The flows.
     pub flows: Vec<FlowSpec>,
-    /// The longest train, in packets, at most 64; 1 simulates packet by packet, with the same
-    /// result.
+    /// Maximum length of a train, in packets, at most 64; 1 simulates packet by packet, with the
+    /// same result.
     pub train: u32,
-    /// Keep the arrivals, drops and departures of every packet at this link (its index): small
-    /// runs only.
+    /// Index of a link at which the arrival, drop or departure of every packet is recorded: for
+    /// small runs only.
     pub record: Option<usize>,
 }
 
 impl Scenario {
-    /// What link `i` is in a run: each link has its own luck, and another one for another seed of
-    /// the scenario. An emulator that uses it loses the same packets, by number, as the simulator.
+    /// The configuration of link `i` in a run, with a seed derived from the link and the scenario.
+    /// An emulator that uses it loses the same packets, by number, as the simulator.
     ///
     /// # Panics
-    /// When there is no link `i`.
+    /// If there is no link `i`.
     pub fn link_config(&self, i: usize) -> LinkConfig {
         let mut config = self.links[i].config.clone();
         config.seed = mix(config.seed ^ mix(self.seed ^ mix(i as u64)));
@@ -52,7 +52,7 @@ impl Scenario {
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
-    /// How its receiving side treats datagrams of our engines; none: it takes them at once.
+    /// The host model for datagrams of our engines; none: the node takes them at once.
     pub host: Option<packtrain_link::HostConfig>,
 }
 
@@ -60,13 +60,13 @@ pub struct NodeSpec {
 /// number of hops, then by the order of the links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Its name; the reverse direction of a duplex link has `'` behind it.
+    /// Its name; the reverse direction of a duplex link has a `'` appended.
     pub name: String,
-    /// Index of the node it starts at.
+    /// Index of its source node.
     pub from: usize,
-    /// Index of the node it ends at.
+    /// Index of its destination node.
     pub to: usize,
-    /// What it is.
+    /// Its configuration.
     pub config: LinkConfig,
 }
 
@@ -79,34 +79,34 @@ pub struct FlowSpec {
     pub from: usize,
     /// Index of the receiving node.
     pub to: usize,
-    /// When it starts.
+    /// Its start.
     pub start: Time,
-    /// When its sender stops; none: at the end of the simulation.
+    /// When its sender stops; default: at the end of the simulation.
     pub stop: Option<Time>,
-    /// What it is.
+    /// Its kind.
     pub kind: FlowKind,
-    /// It goes on with what another connection brings to its first node; none: it is a source.
+    /// Set if its source is a depot that relays another connection.
     pub from_depot: Option<DepotSpec>,
 }
 
-/// A depot between two TCP connections of a session, in the paper's measures: what a connection
-/// brings waits in its receive buffer, then in the process', then in the send buffer of the next
-/// until that is acknowledged. When all are full the first connection's window is closed.
+/// A depot between two TCP connections of a session, as in the paper: data of a connection waits in
+/// its receive buffer, then in the process' buffer, then in the send buffer of the next connection
+/// until it is acknowledged. When all are full the first connection's window closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepotSpec {
-    /// Index of the flow that ends here; it comes before this one.
+    /// Index of the flow that ends here; it precedes this one.
     pub of: usize,
-    /// The kernel's buffer of the connection that comes.
+    /// The kernel's buffer of the incoming connection.
     pub receive: ByteCount,
     /// The process' buffer.
     pub user: ByteCount,
-    /// The kernel's buffer of the connection that goes.
+    /// The kernel's buffer of the outgoing connection.
     pub send: ByteCount,
 }
 
 impl DepotSpec {
-    /// The LSL paper's (section 3): 8 MB each way in the kernel, and as much again for both in the
-    /// process.
+    /// The LSL paper's (section 3): 8 MB in the kernel per direction, and as much again for both in
+    /// the process.
     pub fn paper(of: usize) -> Self {
         let buffer = ByteCount(8_000_000);
         Self { of, receive: buffer, user: ByteCount(16_000_000), send: buffer }
@@ -120,9 +120,9 @@ pub enum FlowKind {
     Tcp(TcpSpec),
     /// An engine of `packtrain-proto`.
     Engine(EngineSpec),
-    /// Packets that nobody acknowledges.
+    /// Packets without acknowledgements.
     Cross(packtrain_link::CrossConfig),
-    /// Many short TCP connections, one after the other or by a Poisson process.
+    /// Many short TCP connections, sequential or from a Poisson process.
     Short(ShortSpec),
 }
 
@@ -131,33 +131,31 @@ pub enum FlowKind {
 pub struct TcpSpec {
     /// Name of a controller: `reno`, `cubic`, `highspeed`, `scalable`, `bbr`, or any other.
     pub cc: String,
-    /// How losses are found and repaired.
+    /// How losses are detected and repaired.
     pub recovery: Recovery,
-    /// What it sends; none: without end.
+    /// Bytes to send; none: endless.
     pub bytes: Option<ByteCount>,
     /// Payload bytes of a full segment.
     pub mss: ByteCount,
-    /// Bytes of headers of each packet, the network header included; acknowledgements have these
-    /// alone.
+    /// Bytes of headers of each packet, with the network header; acknowledgements consist of these.
     pub header: ByteCount,
-    /// One acknowledgement for so many segments (RFC 5681: 2; 1 acknowledges each).
+    /// Segments per acknowledgement (RFC 5681: 2; 1 acknowledges each).
     pub ack_every: u32,
-    /// Acknowledgements wait no longer than this.
+    /// Maximum delay of an acknowledgement.
     pub ack_delay: Duration,
     /// Initial window in segments (RFC 6928: 10; ns-2: 2).
     pub initial_window: u32,
-    /// The receiver's window; none: never limits.
+    /// The receiver's window; none: unlimited.
     pub window: Option<ByteCount>,
-    /// The least retransmission timeout.
+    /// Minimum retransmission timeout.
     pub min_rto: Duration,
-    /// Whether the sender spaces its packets even where its controller gives no rate: at twice
-    /// the window by the round trip in slow start, 1.2 times after (Linux with fq or its own
-    /// pacing).
+    /// Whether the sender paces even where its controller gives no rate: at twice the window per
+    /// round trip in slow start, 1.2 times afterwards (Linux with fq or its own pacing).
     pub paced: bool,
 }
 
 impl TcpSpec {
-    /// What Linux does: SACK, RACK, PRR, delayed acknowledgements, a window of ten.
+    /// The settings of Linux: SACK, RACK, PRR, delayed acknowledgements, an initial window of ten.
     pub fn linux(cc: &str) -> Self {
         Self {
             cc: cc.to_owned(),
@@ -174,8 +172,8 @@ impl TcpSpec {
         }
     }
 
-    /// What ns-2's Sack1 with its plain sink does: packets of 1,000 bytes and 40 of header, an
-    /// acknowledgement for each, a window of two.
+    /// The settings of ns-2's Sack1 with its plain sink: packets of 1,000 bytes and 40 of header,
+    /// an acknowledgement for each, an initial window of two.
     pub fn ns2(cc: &str) -> Self {
         Self {
             cc: cc.to_owned(),
@@ -193,14 +191,14 @@ impl TcpSpec {
     }
 }
 
-/// How a TCP sender finds and repairs losses.
+/// How a TCP sender detects and repairs losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// Partial acknowledgements, one loss a round trip (RFC 6582), no SACK.
     NewReno,
     /// SACK with a threshold of three (RFC 6675).
     Sack,
-    /// SACK with RACK-TLP and proportional rate reduction (RFC 8985, RFC 6937), as Linux does.
+    /// SACK with RACK-TLP and proportional rate reduction (RFC 8985, RFC 6937), as in Linux.
     Rack,
 }
 
@@ -209,31 +207,31 @@ pub enum Recovery {
 pub struct EngineSpec {
     /// Name of a controller: `native`, `fixed:100mbit`, `reno` and so on.
     pub cc: String,
-    /// What it sends; none: without end.
+    /// Bytes to send; none: endless.
     pub bytes: Option<ByteCount>,
     /// UDP payload bytes of a full datagram.
     pub mtu: ByteCount,
-    /// Whether every packet is sealed and opened by the codec, as in the product.
+    /// Whether the codec seals and opens every packet, as in the product.
     pub codec: bool,
     /// The owner's ceiling on its rate.
     pub ceiling: Option<DataRate>,
-    /// Whether the receiver reads what has come in 50 us as one batch, as a socket with offload
-    /// gives it; else each packet as it comes. A model of its host overrules this.
+    /// Whether the receiver reads the arrivals of 50 us as one batch, as a socket with offload
+    /// delivers them; otherwise each packet as it arrives. A host model overrides this.
     pub coalesce: bool,
-    /// UDT: the most packets sent back to back; 1 is the paper's pacing.
+    /// UDT: maximum packets sent back to back; 1 is the paper's pacing.
     pub train: u32,
-    /// UDT: whether the receiver warns of a rising delay.
+    /// UDT: whether the receiver sends delay warnings.
     pub warnings: bool,
 }
 
 /// Many short connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShortSpec {
-    /// What each is like; `bytes` is what each sends.
+    /// The configuration of each; `bytes` is the size of each.
     pub tcp: TcpSpec,
-    /// How many in all.
+    /// Total number.
     pub count: u32,
-    /// How they come.
+    /// When they start.
     pub arrivals: Arrivals,
 }
 
@@ -242,6 +240,6 @@ pub struct ShortSpec {
 pub enum Arrivals {
     /// This many run at any time; the next starts when one ends.
     Concurrent(u32),
-    /// By a Poisson process of so many a second.
+    /// From a Poisson process with this rate per second.
     Poisson(f64),
 }

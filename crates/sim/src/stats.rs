@@ -1,4 +1,4 @@
-//! What links and flows are counted by.
+//! Counters of links and flows.
 
 use packtrain_link::{DropCause, Observer, Pace, Segments};
 use packtrain_units::{Duration, Time};
@@ -22,7 +22,7 @@ fn bin(ns: u64) -> usize {
     ((u64::from(shift) << BITS) + (ns >> shift)) as usize
 }
 
-/// The middle of a bin.
+/// The centre of a bin.
 fn value(bin: usize) -> Duration {
     let bin = bin as u64;
     if bin < 2 << BITS {
@@ -55,7 +55,7 @@ impl Histogram {
         }
     }
 
-    /// The value below which a share `q` of all durations lies; zero if there is none.
+    /// The quantile `q` of all durations; zero if there are none.
     pub(crate) fn quantile(&self, q: f64) -> Duration {
         let rank = ((self.count as f64 * q).ceil() as u64).max(1);
         let mut below = 0;
@@ -69,13 +69,13 @@ impl Histogram {
     }
 }
 
-/// What a link did to the forward packets of one flow, since the warm-up.
+/// Effects of a link on the forward packets of one flow, since the warm-up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowAtLink {
     waits: Histogram,
     sum: u128,
     count: u64,
-    /// Packets that died here.
+    /// Packets dropped here.
     pub(crate) dropped: u64,
 }
 
@@ -93,42 +93,42 @@ impl FlowAtLink {
 
     fn queued(&mut self, first: Duration, last: Duration, count: u64) {
         let (first, last) = (first.as_nanos(), last.as_nanos());
-        // An arithmetic run: exact, since the steps are equal.
+        // An arithmetic series: exact, because the steps are equal.
         self.sum += (u128::from(first) + u128::from(last)) * u128::from(count) / 2;
         self.count += count;
         self.waits.add_run(first, last, count);
     }
 }
 
-/// What a link did.
+/// Counters of a link.
 #[derive(Debug, Default)]
 pub(crate) struct LinkStats {
     /// Packets offered.
     pub(crate) offered: u64,
-    /// Packets taken for transmission.
+    /// Packets accepted for transmission.
     pub(crate) passed: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// `passed` and `bytes` at the end of the warm-up, and until when the transmitter was busy
-    /// with them.
+    /// `passed` and `bytes` at the end of the warm-up, and until when the transmitter was busy with
+    /// them.
     pub(crate) at_warm_up: (u64, u64, Time),
     /// By cause: overflow, early, random, other.
     pub(crate) dropped: [u64; 4],
-    /// By flow, from the first packet on.
+    /// Per flow, from its first packet on.
     pub(crate) flows: Vec<Option<Box<FlowAtLink>>>,
-    /// Of the packets dropped.
+    /// Digest of the dropped packets.
     pub(crate) digest: Digest,
-    /// What happened to each packet, if it is recorded.
+    /// The record of each packet, if enabled.
     pub(crate) record: Option<Record>,
 }
 
-/// The packets of the recorded link. While a packet is in the link, its index stands in the place
-/// of its connection, for nothing else tells two equal acknowledgements apart.
+/// The packets of the recorded link. While a packet is in the link, its index replaces its
+/// connection number, because nothing else distinguishes two equal acknowledgements.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// All, in the order of arrival.
+    /// All packets, in the order of arrival.
     pub(crate) packets: Vec<Recorded>,
-    /// Their connections.
+    /// Their connection numbers.
     conns: Vec<u32>,
 }
 
@@ -145,7 +145,7 @@ impl Record {
         });
     }
 
-    /// It leaves, or it is dropped; of a duplicated packet the first copy counts.
+    /// It leaves or is dropped; of a duplicated packet the first copy counts.
     pub(crate) fn decided(&mut self, packet: &mut Train, left: Option<Time>) {
         let index = packet.conn as usize;
         if let (Some(recorded), Some(conn)) = (self.packets.get_mut(index), self.conns.get(index)) {
@@ -156,7 +156,7 @@ impl Record {
 }
 
 impl LinkStats {
-    /// Forgets what was before the warm-up.
+    /// Resets the counters at the end of the warm-up.
     pub(crate) fn warmed_up(&mut self, busy_until: Time) {
         self.flows.iter_mut().for_each(|flow| *flow = None);
         self.at_warm_up = (self.passed, self.bytes, busy_until);

@@ -1,4 +1,4 @@
-//! Many runs on all cores, told in the order of the sweep.
+//! Runs many scenarios on all cores, and reports them in the order of the sweep.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,33 +10,34 @@ use crate::file::{FileError, ScenarioFile};
 use crate::outcome::Outcome;
 use crate::spec::Scenario;
 
-/// Why a run did not happen.
+/// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The scenario is wrong.
+    /// The scenario file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The scenario cannot be played.
+    /// The scenario cannot be run.
     #[error("{file}: {error}")]
     Sim {
         /// Name of the file.
         file: String,
-        /// What the simulator says.
+        /// The simulator's error.
         error: SimError,
     },
 }
 
-/// Plays the runs `range` of a file with `jobs` threads. `adapt` may change each scenario before
-/// it runs; `told` gets number and outcome of each, in order, and stops the sweep by `false`.
+/// Runs the runs `range` of a file with `jobs` threads. `adapt` may change each scenario before it
+/// runs. `report` receives number and outcome of each, in order, and stops the sweep by returning
+/// `false`.
 ///
 /// # Errors
-/// The first run, by number, that failed; those before it were told.
+/// The first run, by number, that failed; those before it were reported.
 pub fn sweep(
     file: &ScenarioFile,
     range: Range<u64>,
     jobs: usize,
     adapt: &(impl Fn(&mut Scenario) + Sync),
-    told: &mut impl FnMut(u64, Outcome) -> bool,
+    report: &mut impl FnMut(u64, Outcome) -> bool,
 ) -> Result<(), RunError> {
     let next = AtomicU64::new(range.start);
     let stop = AtomicBool::new(false);
@@ -57,18 +58,18 @@ pub fn sweep(
             });
         }
         drop(sender);
-        let result = in_order(range.start, receiver.iter(), told);
+        let result = in_order(range.start, receiver.iter(), report);
         stop.store(true, Ordering::Relaxed);
-        // Threads that wait to send end when nobody listens.
+        // Threads that wait to send end when the receiver is dropped.
         drop(receiver);
         result
     })
 }
 
-/// Plays one run.
+/// Runs one run.
 ///
 /// # Errors
-/// The scenario is wrong.
+/// The scenario is invalid.
 pub fn one(
     file: &ScenarioFile,
     run: u64,
@@ -80,12 +81,13 @@ pub fn one(
         .map_err(|error| RunError::Sim { file: file.name().to_owned(), error })
 }
 
-/// Makes `count` things with `jobs` threads and tells them in order, until `told` says false.
+/// Makes `count` items with `jobs` threads and passes them to `report` in order, until it returns
+/// false.
 pub fn in_order_of<T: Send>(
     count: u64,
     jobs: usize,
     make: &(impl Fn(u64) -> T + Sync),
-    told: &mut impl FnMut(T) -> bool,
+    report: &mut impl FnMut(T) -> bool,
 ) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -106,7 +108,7 @@ pub fn in_order_of<T: Send>(
         'all: for (i, made) in receiver.iter() {
             waiting.insert(i, made);
             while let Some(made) = waiting.remove(&due) {
-                if !told(made) {
+                if !report(made) {
                     break 'all;
                 }
                 due += 1;
@@ -120,13 +122,13 @@ pub fn in_order_of<T: Send>(
 fn in_order(
     first: u64,
     results: impl Iterator<Item = (u64, Result<Outcome, RunError>)>,
-    told: &mut impl FnMut(u64, Outcome) -> bool,
+    report: &mut impl FnMut(u64, Outcome) -> bool,
 ) -> Result<(), RunError> {
     let (mut due, mut waiting) = (first, BTreeMap::new());
     for (run, result) in results {
         waiting.insert(run, result);
         while let Some(result) = waiting.remove(&due) {
-            if !told(due, result?) {
+            if !report(due, result?) {
                 return Ok(());
             }
             due += 1;
@@ -135,7 +137,7 @@ fn in_order(
     Ok(())
 }
 
-/// The runs of task `task` of `tasks` when `runs` are dealt out evenly, in order.
+/// The runs of task `task` of `tasks` when `runs` are divided evenly, in order.
 pub fn share(runs: u64, task: u64, tasks: u64) -> Range<u64> {
     let at = |task: u64| {
         let part = u128::from(runs) * u128::from(task) / u128::from(tasks.max(1));

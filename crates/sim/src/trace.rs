@@ -1,11 +1,11 @@
-//! The digest of everything that happens.
+//! The digest of all events.
 //!
 //! Each node folds every packet that arrives at it (time, flow, connection, direction, size,
-//! number), in their order; each link adds up every packet it drops (with the cause); at the end the
-//! nodes' and links' digests are folded in the order of the scenario, so that the digest does not
-//! depend on the order in which the simulator visits nodes. A packet is a linear term in its time
-//! and number and a digest is a polynomial of those terms modulo 2^64, hence a train of equal
-//! gaps folds in closed form. It tells runs apart; it is no cryptographic hash.
+//! number), in order. Each link adds up every packet it drops (with the cause). At the end the
+//! nodes' and links' digests are folded in the order of the scenario, so the digest does not depend
+//! on the order in which the simulator visits nodes. A packet is a linear term in its time and
+//! number, and a digest is a polynomial of those terms modulo 2^64, so a train of equal gaps folds
+//! in closed form. It distinguishes runs; it is not a cryptographic hash.
 
 use packtrain_link::{Pace, Segments};
 
@@ -18,11 +18,11 @@ const BY_FLOW: u64 = 0xd6e8_feb8_6659_fd93;
 const BY_SIZE: u64 = 0xa076_1d64_78bd_642f;
 const BY_KIND: u64 = 0xe703_7ed1_a0b4_28db;
 
-/// Longest run that folds at once.
+/// Maximum run that folds at once.
 const RUN: usize = 64;
 
-/// `POWERS[n]`: the base to the n, the sum of its powers below n, and that sum weighted so that
-/// term `i` of an arithmetic run counts `i` times.
+/// `POWERS[n]`: the base to the power n, the sum of its powers below n, and that sum weighted so
+/// that term `i` of an arithmetic run counts `i` times.
 const POWERS: [(u64, u64, u64); RUN + 1] = {
     let mut table = [(1, 0, 0); RUN + 1];
     let mut n = 0;
@@ -38,18 +38,18 @@ const POWERS: [(u64, u64, u64); RUN + 1] = {
     table
 };
 
-/// A digest in the making.
+/// A digest under construction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Digest(u64);
 
 impl Digest {
-    /// Folds a train that passes at `pace`; `note` tells fates apart.
+    /// Folds a train that passes at `pace`; `note` distinguishes outcomes.
     pub(crate) fn train(&mut self, pace: Pace, train: &Train, note: u64) {
         self.run(pace, train, train.first, train.count(), note);
     }
 
-    /// Adds a train packet by packet, whatever the order: a link may tell of what its queue drops
-    /// before it tells of what its wire lost.
+    /// Adds a train packet by packet, independent of the order: a link may report drops of its
+    /// queue before losses of its wire.
     pub(crate) fn scatter(&mut self, pace: Pace, train: &Train, note: u64) {
         let step = train.step();
         for i in 0..train.count() {
@@ -60,7 +60,7 @@ impl Digest {
         }
     }
 
-    /// Folds the `count` packets at `pace` of which `rest` is what follows them.
+    /// Folds the `count` packets at `pace` that precede `rest`.
     pub(crate) fn taken(&mut self, pace: Pace, rest: &Train, count: u32) {
         let first = rest.first.wrapping_sub(rest.step() * u64::from(count));
         self.run(pace, rest, first, count, 0);
@@ -89,8 +89,8 @@ impl Digest {
             .wrapping_mul(BY_TIME)
             .wrapping_add(first.wrapping_mul(BY_NUMBER))
             .wrapping_add(tag);
-        // A lone packet has no gap and no step: they must not tell it from one of a train, and
-        // do not, since term 0 counts no step.
+        // A single packet has no gap and no step. They must not distinguish it from one of a train,
+        // and do not, because term 0 counts no step.
         let step = pace
             .gap
             .as_nanos()
@@ -119,13 +119,13 @@ impl Digest {
         self.fold(mix(value), 0, 1);
     }
 
-    /// What it came to.
+    /// The final value.
     pub(crate) fn get(self) -> u64 {
         mix(self.0)
     }
 }
 
-/// Where a receiver limits its sender, how much; zero elsewhere.
+/// The room by which a receiver limits its sender; zero elsewhere.
 fn room_of(body: &Body) -> u64 {
     let room = match body {
         Body::Ack { room, .. } => *room,

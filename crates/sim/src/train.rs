@@ -1,4 +1,4 @@
-//! What travels: packets of one flow, equal in size, numbered in equal steps.
+//! Packets of one flow that travel together, equal in size, numbered in equal steps.
 
 mod engine;
 mod sack;
@@ -9,10 +9,10 @@ use packtrain_units::Duration;
 pub(crate) use self::engine::{EngineBody, HEADERS, Segment};
 pub(crate) use self::sack::{BLOCKS, Sack};
 
-/// The room of a receiver that never limits.
+/// The room of a receiver without a limit.
 pub(crate) const ROOM: u32 = u32::MAX;
 
-/// To which end of its flow a train goes.
+/// The direction of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
     /// Forward: from the flow's sender to its receiver.
@@ -26,45 +26,45 @@ pub(crate) enum Toward {
 pub(crate) struct Train {
     /// Index of the flow in the scenario.
     pub(crate) flow: u32,
-    /// Which connection of it; zero but for short connections.
+    /// Number of its connection; zero except for short connections.
     pub(crate) conn: u32,
-    /// Index of the node it goes to.
+    /// Index of its destination node.
     pub(crate) to: u32,
     /// Bytes of each packet from the network header on.
     pub(crate) size: u32,
-    /// How many packets.
+    /// Number of packets.
     pub(crate) count: u32,
-    /// Which end of the flow it goes to.
+    /// Its direction.
     pub(crate) toward: Toward,
-    /// Number of the first packet; what it counts is the body's affair.
+    /// Number of the first packet; its meaning depends on the body.
     pub(crate) first: u64,
-    /// What the packets say.
+    /// Contents of the packets.
     pub(crate) body: Body,
 }
 
-/// What packets say.
+/// Contents of packets.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// Nothing: cross traffic, numbered from zero.
+    /// None: cross traffic, numbered from zero.
     Bare,
     /// TCP: opens a connection.
     Syn,
-    /// TCP: the answer.
+    /// TCP: the answer to a SYN.
     SynAck,
-    /// TCP: segments from `first` on, one a packet; whether sent again.
+    /// TCP: segments from `first` on, one per packet.
     Data {
         /// A retransmission.
         again: bool,
     },
-    /// TCP: acknowledgements without SACK blocks: everything below `first`, then below
-    /// `first + step` and so on.
+    /// TCP: acknowledgements without SACK blocks: all segments below `first`, then below `first +
+    /// step` and so on.
     Ack {
-        /// From each to the next; zero: duplicates.
+        /// Difference between successive acknowledgements; zero for duplicates.
         step: u32,
-        /// How many segments from the number on the receiver has room for; [`ROOM`]: any.
+        /// Segments that the receiver has room for after the number; [`ROOM`] for no limit.
         room: u32,
     },
-    /// TCP: asks how much room there is (the probe of a closed window).
+    /// TCP: probe of a closed window.
     Probe,
     /// TCP: one acknowledgement with SACK blocks.
     Sack(Box<Sack>),
@@ -73,7 +73,7 @@ pub(crate) enum Body {
 }
 
 impl Train {
-    /// From each packet's number to the next one's.
+    /// Difference between successive packets' numbers.
     pub(crate) fn step(&self) -> u64 {
         match self.body {
             Body::Ack { step, .. } => u64::from(step),
@@ -81,17 +81,17 @@ impl Train {
         }
     }
 
-    /// Puts `next`, which follows at `next_pace`, behind this train if nothing tells the result
-    /// from one train offered whole, and it stays within `most` packets; else gives it back.
+    /// Appends `next`, which follows at `next_pace`, if the result equals a train offered as a
+    /// whole and has at most `max_packets` packets; otherwise returns it.
     pub(crate) fn append(
         &mut self,
         pace: &mut Pace,
         next: Self,
         next_pace: Pace,
-        most: u32,
+        max_packets: u32,
     ) -> Result<(), Self> {
         let same = self.flow == next.flow
-            && self.count + next.count <= most
+            && self.count + next.count <= max_packets
             && self.conn == next.conn
             && self.to == next.to
             && self.size == next.size
@@ -117,8 +117,8 @@ impl Train {
         Ok(())
     }
 
-    /// Whether the body of `next` goes on where this one's ends; makes it one body if so. The
-    /// count is still the old one.
+    /// Whether the body of `next` continues this one's; joins them if so. The count is not updated
+    /// yet.
     fn join(&mut self, next: &Self) -> bool {
         match (&mut self.body, &next.body) {
             (Body::Bare, Body::Bare) => next.first == self.first + u64::from(self.count),

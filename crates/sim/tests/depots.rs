@@ -1,5 +1,5 @@
-//! Sessions over depots: every byte once, backpressure at exactly the depot's buffers, and the
-//! gain of shorter control loops.
+//! Sessions over depots: every byte arrives once, backpressure starts at exactly the depot's
+//! buffers, and shorter control loops give a gain.
 
 mod common;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const MSS: u64 = 1_448;
 
-/// Hosts in a row, a link each way between neighbours.
+/// Hosts in a row, with a link in each direction between neighbours.
 fn row(links: &[(u64, u64)], seconds: u64) -> Scenario {
     let link = |(i, (mbps, ms)): (usize, &(u64, u64))| {
         let (rate, delay) = (DataRate::from_mbps(*mbps), Duration::from_millis(*ms) / 2);
@@ -50,12 +50,12 @@ fn the_first_hop_breaks_at_exactly_the_buffers() {
         sample.acked.unwrap().get() / MSS
     };
     for at in (600..4_000).step_by(100) {
-        // Room is told in sixteenths of a buffer, and a round trip ago.
+        // Room is advertised in sixteenths of a buffer, with a round trip's delay.
         let ahead = acked(0, at) - acked(1, at);
         assert!((575..=600).contains(&ahead), "{ahead} segments in the depot after {at} ms");
     }
     assert_eq!(outcome.flows[1].delivered, ByteCount(3_000 * MSS));
-    // The slow hop never starves: its time and the set-up.
+    // The slow hop never starves: its time plus the setup.
     let alone = 3_000.0 * 1_500.0 * 8.0 / 5e6;
     assert!((alone..alone + 0.3).contains(&seconds(&outcome)), "{}", seconds(&outcome));
 }
@@ -73,7 +73,7 @@ fn a_clean_path_costs_half_a_round_trip() {
 
 #[test]
 fn a_lost_update_of_the_window_is_asked_for() {
-    // Half of what goes back to the source is lost: updates of the window among it.
+    // Half of the packets to the source are lost, window updates included.
     for seed in 1..20 {
         let mut scenario = row(&[(50, 10), (2, 10)], 3_600);
         scenario.links[1].config.loss = LossConfig::Independent(0.5);
@@ -87,7 +87,7 @@ fn a_lost_update_of_the_window_is_asked_for() {
 
 #[test]
 fn two_short_loops_gain_what_theory_says() {
-    // Random loss on either half: Reno gains 2^1.5.
+    // Random loss on either hop: Reno gains 2^1.5.
     let goodput = |depots: &[usize]| {
         let mut scenario = row(&[(1_000, 40), (1_000, 40)], 300);
         scenario.links[0].config.loss = LossConfig::Independent(5e-4);
@@ -103,7 +103,7 @@ fn two_short_loops_gain_what_theory_says() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Under any loss, with any buffers and any way to repair, everything arrives once.
+    /// Under any loss, with any buffers and any recovery, everything arrives once.
     #[test]
     fn every_byte_arrives_once(
         loss in 0.0..0.08f64,

@@ -1,6 +1,6 @@
-//! The native engine in the simulator against the same engine over the emulator, over the cells of
-//! `experiments/engine-validity`. The emulator's numbers are kept in git, so that nothing but this
-//! crate is needed; `measure.py` there measures them anew.
+//! The native engine in the simulator compared with the same engine over the emulator, over the
+//! cells of `experiments/engine-validity`. The emulator's numbers are kept in git, so that only
+//! this crate is needed; `measure.py` there measures them again.
 #![allow(clippy::print_stdout)]
 
 mod validity;
@@ -32,7 +32,7 @@ fn scenario(cell: &Cell) -> Scenario {
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }
 
-/// Our goodput over the emulator's, and a line for people.
+/// Our goodput divided by the emulator's, and a line of output.
 fn compare(cell: &Cell, emulator: &[String]) -> (f64, String) {
     let outcome = run(&scenario(cell), &mut |_| {}).unwrap_or_else(|e| panic!("{}: {e}", cell.key));
     let flow = &outcome.flows[0];
@@ -55,7 +55,7 @@ fn goodput_is_the_emulators_where_it_is_quick() {
     ENGINE.compare_all(|cell| cell.quick, compare);
 }
 
-/// Writes what it found to the file named in `PACKTRAIN_OURS`. `PACKTRAIN_CELLS` picks the cells
+/// Writes its results to the file named in `PACKTRAIN_OURS`. `PACKTRAIN_CELLS` selects the cells
 /// whose key contains it.
 #[test]
 #[ignore = "takes minutes and writes ours.csv; `cargo xtask nightly` runs it"]

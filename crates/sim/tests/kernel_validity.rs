@@ -1,6 +1,6 @@
-//! TCP here against the TCP of Linux over the emulator, over the cells of
+//! Simulated TCP compared with the TCP of Linux over the emulator, over the cells of
 //! `experiments/kernel-validity`. The kernel's numbers are kept in git, so that neither root nor an
-//! emulator is needed; `measure.py` there measures them anew.
+//! emulator is needed; `measure.py` there measures them again.
 #![allow(clippy::print_stdout)]
 
 mod validity;
@@ -29,7 +29,7 @@ fn play(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| {}).unwrap_or_else(|error| panic!("{}: {error}", scenario.title))
 }
 
-/// Our goodput over the kernel's, and a line of `ours.csv`.
+/// Our goodput divided by the kernel's, and a line of `ours.csv`.
 fn compare(cell: &Cell, kernel: &[String]) -> (f64, String) {
     let outcome = play(&scenario(cell));
     let flow = &outcome.flows[0];
@@ -66,8 +66,8 @@ fn throughput_is_the_kernels_where_it_is_quick() {
     KERNEL.compare_all(|cell| cell.quick, compare);
 }
 
-/// Writes what it found to the file named in `PACKTRAIN_OURS`, window curves to the folder in
-/// `PACKTRAIN_CURVES`. `PACKTRAIN_CELLS` picks the cells whose key contains it.
+/// Writes its results to the file named in `PACKTRAIN_OURS`, window curves to the folder in
+/// `PACKTRAIN_CURVES`. `PACKTRAIN_CELLS` selects the cells whose key contains it.
 #[test]
 #[ignore = "takes minutes and writes ours.csv; `cargo xtask nightly` runs it"]
 fn throughput_is_the_kernels_everywhere() {
@@ -77,16 +77,16 @@ fn throughput_is_the_kernels_everywhere() {
 /// A window over time, in segments, a sample every 10 ms.
 struct Saw(Vec<f64>);
 
-/// Places along a tooth where its shape is compared.
-const PLACES: usize = 9;
-/// A window below this share of the highest since the last fall has fallen.
+/// Points along a tooth where its shape is compared.
+const POINTS: usize = 9;
+/// A window below this share of the maximum since the last fall has fallen.
 const FALL: f64 = 0.85;
-/// A fall takes at most so many samples: the repair of a loss.
+/// Maximum samples of a fall: the repair of a loss.
 const REPAIR: usize = 8;
 
 impl Saw {
     /// The mean tooth: its length in samples, and the window from its bottom to its top.
-    fn tooth(&self) -> (f64, [f64; PLACES]) {
+    fn tooth(&self) -> (f64, [f64; POINTS]) {
         let mut teeth: Vec<&[f64]> = Vec::new();
         let (mut start, mut top, mut i) = (0, 0, 0);
         while i < self.0.len() {
@@ -103,17 +103,17 @@ impl Saw {
             }
             i += 1;
         }
-        // The first is what was cut off by the beginning.
+        // The first tooth is cut off by the beginning.
         let teeth = &teeth[1..];
         assert!(teeth.len() >= 10, "{}", teeth.len());
         let many = teeth.len() as f64;
-        let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (PLACES - 1)];
+        let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (POINTS - 1)];
         let length = teeth.iter().map(|tooth| tooth.len() as f64).sum::<f64>() / many;
         let mean = |place| teeth.iter().map(|tooth| at(tooth, place)).sum::<f64>() / many;
         (length, std::array::from_fn(mean))
     }
 
-    /// Every tenth of the distribution.
+    /// The deciles of the distribution.
     fn deciles(&self) -> [f64; 9] {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -172,9 +172,9 @@ impl Observer<Count> for Dead {
     }
 }
 
-/// What the kernel's CUBIC sent over the emulator for five seconds, at 10 Mbit/s and 20 ms, with
-/// a queue of 8 packets and a loss of 5e-3, meets the same fate on the simulator's link, packet by
-/// packet.
+/// The packets that the kernel's CUBIC sent over the emulator for five seconds, at 10 Mbit/s and 20
+/// ms, with a queue of 8 packets and a loss of 5e-3, have the same outcome on the simulator's link,
+/// packet by packet.
 #[test]
 fn recorded_arrivals_lose_the_same_packets() {
     let cell = Cell {

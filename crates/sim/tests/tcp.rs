@@ -1,4 +1,4 @@
-//! TCP as the RFCs and the papers have it.
+//! TCP as the RFCs and the papers describe it.
 
 mod common;
 
@@ -54,13 +54,13 @@ proptest! {
     }
 }
 
-/// How long 2,000 segments take when these of them are lost once.
+/// The time for 2,000 segments when these of them are lost once.
 fn repair_time(recovery: Recovery, lost: &[usize]) -> (Duration, FlowOutcome) {
     let mut scenario = pair(DataRate::from_mbps(100), MS * 100, 1_000, Duration::from_secs(60));
     // The opening is packet 0.
-    let mut fates = vec![false; 100_000];
-    lost.iter().for_each(|i| fates[i + 1] = true);
-    scenario.links[0].config.loss = LossConfig::Trace(fates);
+    let mut outcomes = vec![false; 100_000];
+    lost.iter().for_each(|i| outcomes[i + 1] = true);
+    scenario.links[0].config.loss = LossConfig::Trace(outcomes);
     let tcp = TcpSpec {
         recovery,
         bytes: Some(ByteCount(2_000_000)),
@@ -109,7 +109,7 @@ fn rack_repairs_a_lost_retransmission_without_a_timeout() {
 
 #[test]
 fn a_tail_loss_is_probed_for() {
-    // The last two segments of 2,000 are lost: no duplicate can tell.
+    // The last two segments of 2,000 are lost: no duplicate can reveal it.
     let (probed, flow) = repair_time(Recovery::Rack, &[1_998, 1_999]);
     assert_eq!(flow.timeouts, 0, "{flow:?}");
     let (waited, flow) = repair_time(Recovery::Sack, &[1_998, 1_999]);
@@ -133,7 +133,7 @@ fn the_timer_backs_off_while_the_link_is_down() {
         let flow = &outcome.flows[0];
         assert_eq!(flow.delivered, ByteCount(4_000_000));
         assert!((3..=7).contains(&flow.timeouts), "{recovery:?} {flow:?}");
-        // What is sent in vain comes at doubling distances.
+        // Unanswered packets are sent at doubling intervals.
         let vain: Vec<u64> = outcome
             .record
             .iter()
@@ -164,7 +164,7 @@ fn a_lone_segment_is_acknowledged_after_the_delay_and_two_at_once() {
     assert_eq!(at[2], last);
 }
 
-/// Segments a round trip.
+/// Segments per round trip.
 fn window_of(outcome: &Outcome, rtt: Duration, mss: u64) -> f64 {
     outcome.flows[0].goodput.as_bps() as f64 / 8.0 * rtt.as_secs_f64() / mss as f64
 }
@@ -179,12 +179,12 @@ fn ns2_reno(loss: LossConfig, seconds: u64) -> f64 {
 
 #[test]
 fn renos_sawtooth_has_the_period_of_its_square() {
-    // A loss every n packets: W falls to W/2 and rises by one a round trip, so 3/8 W^2 packets
-    // pass between losses, at 3/4 W a round trip.
+    // A loss every n packets: W falls to W/2 and rises by one per round trip, so 3/8 W^2 packets
+    // pass between losses, at 3/4 W per round trip.
     let n = 2_000;
-    let mut fates = vec![false; n];
-    fates[n - 1] = true;
-    let mean = ns2_reno(LossConfig::Trace(fates), 300);
+    let mut outcomes = vec![false; n];
+    outcomes[n - 1] = true;
+    let mean = ns2_reno(LossConfig::Trace(outcomes), 300);
     let expected = 0.75 * (8.0 * n as f64 / 3.0).sqrt();
     assert!((mean / expected - 1.0).abs() < 0.06, "{mean} {expected}");
 }
@@ -218,7 +218,7 @@ fn nothing_vanishes_in_a_link() {
     let link = &outcome.links[0];
     let dropped: u64 = link.dropped.iter().sum();
     assert!(dropped > 100, "{link:?}");
-    // At the end up to twenty wait and one is on its way out.
+    // At the end up to twenty wait and one is being transmitted.
     let waiting = link.offered - dropped - link.transmitted.get() / 1_000;
     assert!(waiting <= 21, "{link:?}");
     assert_eq!(link.offered, outcome.flows.iter().map(|f| f.sent_packets).sum::<u64>());
@@ -248,7 +248,7 @@ fn short_connections_all_complete() {
 #[test]
 fn packets_are_routed_by_the_shortest_delay() {
     let link = |ms| LinkConfig::new(DataRate::from_mbps(100), MS * ms, 100);
-    // The direct link is slower than the way by node 2.
+    // The direct link is slower than the path over node 2.
     let links = vec![(0, 1, link(50)), (1, 0, link(5)), (0, 2, link(10)), (2, 1, link(10))];
     let mut scenario = empty(3, links, Duration::from_secs(10));
     let tcp = TcpSpec { bytes: Some(ByteCount(5_000_000)), ..TcpSpec::linux("reno") };

@@ -1,4 +1,5 @@
-//! Trains give what packets give, bit for bit; seeds decide everything; packets do not vanish.
+//! Trains give the same result as packets, bit for bit; seeds decide all randomness; packets are
+//! conserved.
 
 mod common;
 
@@ -7,14 +8,14 @@ use packtrain_sim::outcome::Outcome;
 use packtrain_sim::spec::Scenario;
 use proptest::prelude::*;
 
-/// What a run cost is the one thing that may differ.
+/// Only the cost of a run may differ.
 fn played(scenario: &Scenario, train: u32) -> Outcome {
     let mut outcome = play(&Scenario { train, ..scenario.clone() });
     outcome.events = 0;
     outcome
 }
 
-/// Where two outcomes begin to differ, if they do.
+/// Where two outcomes begin to differ.
 fn difference(trains: &Outcome, packets: &Outcome) -> Option<String> {
     let (one, other) = (format!("{trains:?}"), format!("{packets:?}"));
     let at = one.bytes().zip(other.bytes()).position(|(a, b)| a != b);
@@ -32,7 +33,7 @@ proptest! {
         let trains = played(&scenario, longest);
         let differs = difference(&trains, &packets);
         prop_assert!(differs.is_none(), "{}", differs.unwrap_or_default());
-        // Offered packets are transmitted or dropped, except what a late queue still holds.
+        // Offered packets are transmitted or dropped, except those that a late queue still holds.
         for link in &packets.links {
             let dropped: u64 = link.dropped.iter().sum();
             prop_assert!(dropped <= link.offered);

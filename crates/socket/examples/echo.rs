@@ -1,4 +1,5 @@
-//! A client and a server: `echo serve ADDR:PORT` says back what it hears, `echo call ADDR:PORT TEXT`.
+//! A client and a server: `echo serve ADDR:PORT` returns what it receives, `echo call ADDR:PORT
+//! TEXT`.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 use std::error::Error;

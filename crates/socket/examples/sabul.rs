@@ -1,5 +1,5 @@
-//! Sends a file by SABUL's four calls: `sabul recv ADDR:PORT FILE`, `sabul send ADDR:PORT FILE`.
-//! Both ends trust anybody, which a program of yours should not.
+//! Sends a file with SABUL's four calls: `sabul recv ADDR:PORT FILE`, `sabul send ADDR:PORT FILE`.
+//! Both ends trust every key, which real programs should not do.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 use std::error::Error;

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use packtrain_net::udp::{Lane, Unsent};
 use packtrain_net::udp::{RecvSlab, SendError};
 use packtrain_os::clock;
-use packtrain_os::thread::{Bed, Sleeper};
+use packtrain_os::thread::{ThreadSleep, WakeReceiver};
 use packtrain_proto::{BATCH_BYTES, Datagrams, Transmit};
 use packtrain_units::{Duration, Time};
 
 use crate::shared::{Calls, Shared};
 
-/// Batches sent before the socket is looked at again: acknowledgements must not wait behind data.
+/// Batches sent before the socket is read again, so that acknowledgements do not wait behind data.
 const SEND_TURN: usize = 4;
 /// Receive calls before the engine may send again.
 const RECEIVE_TURN: usize = 4;
-/// Turns in a row in which the engine asked for another at once and nothing came of it, after
-/// which it has to wait a little: a mistake there must not become a spinning thread.
+/// Turns in a row in which the engine asks for another one at once although nothing was sent or
+/// received. After them the thread pauses, so that an error of the engine does not make it spin.
 const EMPTY_TURNS: u32 = 8;
-/// How little.
-const BREATH: Duration = Duration::from_micros(50);
-/// The longest sleep: nothing depends on it.
+/// The pause after [`EMPTY_TURNS`].
+const EMPTY_TURNS_PAUSE: Duration = Duration::from_micros(50);
+/// Maximum sleep; no function depends on it.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Runs until nobody has anything of the port, and what was closed has lingered.
-pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: Sleeper) {
+/// Runs until the port has no handle left, and closed connections have lingered.
+pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: WakeReceiver) {
     let board = Arc::clone(&shared);
     let driver = Driver {
         lanes: [lane],
@@ -37,7 +37,7 @@ pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: Sleeper) {
         worked: false,
         empty_turns: 0,
     };
-    // Those who wait for the thread are told of its end, whatever it was.
+    // Waiting callers are informed of the thread's end, also after a panic.
     if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
         let mut calls = Calls::default();
         board.lock().fail(&mut calls);
@@ -48,36 +48,36 @@ pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: Sleeper) {
 struct Driver {
     lanes: [Lane; 1],
     shared: Arc<Shared>,
-    sleeper: Sleeper,
+    sleeper: WakeReceiver,
     slab: RecvSlab,
     out: Vec<u8>,
-    /// A batch that the kernel had no room for.
+    /// A batch that found the send buffer full.
     unsent: Option<Unsent>,
     /// Something was sent or received in this turn.
     worked: bool,
-    /// Turns in a row in which nothing was.
+    /// Turns in a row without anything sent or received.
     empty_turns: u32,
 }
 
 impl Driver {
     fn run(mut self) {
-        let mut bed = Bed::new();
+        let mut bed = ThreadSleep::new();
         let mut calls = Calls::default();
         loop {
-            self.sleeper.take_calls();
+            self.sleeper.take_wakes();
             self.worked = false;
-            // What the last one to leave has left to be said is sent in the turn that begins now.
+            // The last messages of the last handle are sent in the turn that begins now.
             let over = self.shared.lock().is_over();
             let more = self.transmit();
             let mut state = self.shared.lock();
-            state.tell(clock::now(), &mut calls);
-            let quiet = !more && self.unsent.is_none();
-            let again = quiet && std::mem::take(&mut state.flushing);
-            if quiet {
+            state.forward_events(clock::now(), &mut calls);
+            let flush_waiters = !more && self.unsent.is_none();
+            let again = flush_waiters && std::mem::take(&mut state.flushing);
+            if flush_waiters {
                 state.idle += 1;
-                state.quiet.call(&mut calls);
+                state.flush_waiters.call(&mut calls);
             }
-            let over = over && quiet;
+            let over = over && flush_waiters;
             let engine = state.endpoint.poll_timeout();
             drop(state);
             calls.make();
@@ -97,11 +97,12 @@ impl Driver {
     /// When to stop sleeping.
     fn deadline(&self, engine: Option<Time>) -> Time {
         let now = clock::now();
-        let breath = if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + BREATH };
+        let breath =
+            if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + EMPTY_TURNS_PAUSE };
         engine.unwrap_or(Time::MAX).max(breath).min(now + MAX_SLEEP)
     }
 
-    /// Sends what may leave now; true when there may be more.
+    /// Sends what may leave now; true if there may be more.
     fn transmit(&mut self) -> bool {
         if let Some(unsent) = self.unsent.take() {
             self.send(unsent.transmit, unsent.sent);
@@ -125,7 +126,7 @@ impl Driver {
         self.unsent.is_none()
     }
 
-    /// Sends a batch from byte `from` on. What the system refuses is lost, as if on the way.
+    /// Sends a batch from byte `from` on. Datagrams that the system refuses count as lost.
     fn send(&mut self, transmit: Transmit, from: usize) {
         let bytes = &self.out[from..transmit.len];
         let sent = match self.lanes[0].socket.send(transmit.to, bytes, transmit.segment, None) {
@@ -139,13 +140,13 @@ impl Driver {
         }
     }
 
-    /// Takes what waits at the socket.
+    /// Receives pending datagrams.
     fn receive(&mut self) {
         let Self { lanes: [lane], shared, slab, .. } = self;
         for _ in 0..RECEIVE_TURN {
             match lane.socket.recv(slab) {
                 Ok(0) => break,
-                // Late word of a send, most likely: what it was about is lost.
+                // Probably a delayed error of a send, whose datagram is lost.
                 Err(_) => break,
                 Ok(_) => self.worked = true,
             }

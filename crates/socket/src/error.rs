@@ -8,34 +8,34 @@ use packtrain_udt4::{ConnectError, EndReason, OpenError, SocketError};
 /// Why a call on a socket failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No UDP socket at this address.
+    /// No UDP socket could be bound to this address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// An option cannot be had, or there are too many connections.
+    /// An invalid option, or too many connections.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// No connection was made.
     #[error("no connection: {0}")]
     Connect(#[from] ConnectError),
-    /// The connection is over.
+    /// The connection has ended.
     #[error("{0}")]
     Ended(EndReason),
-    /// The call does not go with this connection or its state.
+    /// The call is invalid for this connection or its state.
     #[error("{0}")]
     Call(SocketError),
-    /// The call would have to wait, and the socket does not block.
+    /// The call would have to wait, and the socket is non-blocking.
     #[error("not ready")]
     WouldBlock,
-    /// The time set for such calls is over.
+    /// The timeout of the call has expired.
     #[error("timed out")]
     TimedOut,
-    /// The listener or port was closed.
+    /// The listener or port is closed.
     #[error("closed")]
     Closed,
     /// The system has no thread or descriptor left.
     #[error("the system refused: {0}")]
     System(#[from] io::Error),
-    /// The network thread is gone: a bug.
+    /// The network thread has panicked.
     #[error("the network thread failed: a bug")]
     Failed,
 }

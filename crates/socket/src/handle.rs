@@ -1,4 +1,4 @@
-//! What keeps a port alive.
+//! A handle of a port, which keeps its network thread running.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Another one.
+    /// Creates a further handle.
     pub(crate) fn new(shared: Arc<Shared>, local: SocketAddr) -> Self {
         shared.lock().handles += 1;
         Self { shared, local }

@@ -1,11 +1,12 @@
-//! Sockets that speak the wire of the stock UDT library, version 4: what programs built on UDT,
-//! SRT or TCP expect of a socket.
+//! Sockets on the wire of the stock UDT library, version 4, with the functions that users of UDT,
+//! SRT or TCP sockets expect.
 //!
-//! A [`Listener`] accepts and [`Socket::connect`] calls; a [`Socket`] carries a stream of bytes
-//! ([`Read`](std::io::Read), [`Write`](std::io::Write)) or messages ([`Kind::Datagram`]), blocks or does not, tells its
-//! [statistics](Socket::stats), and closes with a linger. Several sockets may share one UDP port,
-//! a [`Port`]. For programs that wait for many sockets there are a [`Poller`] and `poll_...`
-//! functions for tasks of any runtime; the feature `tokio` adds `AsyncRead` and `AsyncWrite`.
+//! A [`Listener`] accepts connections and [`Socket::connect`] makes them. A [`Socket`] carries a
+//! stream of bytes ([`Read`](std::io::Read), [`Write`](std::io::Write)) or messages
+//! ([`Kind::Datagram`]), in blocking or non-blocking mode. It has [statistics](Socket::stats), and
+//! closes with a linger time. Several sockets may share one UDP port, a [`Port`]. Programs that
+//! wait for several sockets can use a [`Poller`], or `poll_...` functions for tasks of any runtime.
+//! The feature `tokio` adds `AsyncRead` and `AsyncWrite`.
 //!
 //! ```no_run
 //! use packtrain_socket::{Options, Socket};
@@ -16,14 +17,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each port has one thread that owns the UDP socket and sleeps in `ppoll`; the engine is
-//! `packtrain_udt4`, under a lock that is not held during system calls. Callers copy their
-//! bytes to and from the engine's buffers themselves.
+//! Each port has a thread that owns the UDP socket and sleeps in `ppoll`. The engine is
+//! `packtrain_udt4`, behind a lock that is not held during system calls. Callers copy their bytes
+//! to and from the engine's buffers themselves.
 //!
-//! **Nothing here is encrypted or authenticated**: that is the stock wire. The module [`sabul`] is:
-//! another library's four calls, on our own wire.
+//! **The connections are neither encrypted nor authenticated**, since the stock wire is not. The
+//! module [`sabul`] is: it has the four calls of another library, on packtrain's own wire.
 
-mod bell;
 mod driver;
 mod error;
 mod handle;
@@ -32,6 +32,7 @@ mod poller;
 mod port;
 pub mod sabul;
 mod shared;
+mod signal;
 mod socket;
 mod tasks;
 

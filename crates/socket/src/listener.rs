@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accepts connections.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -11,10 +11,11 @@ use crate::handle::Handle;
 use crate::shared::{End, State};
 use crate::socket::Socket;
 
-/// Connections that wait to be accepted; more are dropped, and their callers call again.
+/// Maximum number of connections that wait for `accept`. Further ones are dropped, and their
+/// callers try again.
 pub(crate) const BACKLOG: usize = 128;
 
-/// Accepts connections at a port. Dropped, it accepts no more; what it accepted lives on.
+/// Accepts connections at a port. After a drop it accepts no more; accepted connections stay open.
 #[derive(Debug)]
 pub struct Listener {
     handle: Handle,
@@ -31,25 +32,29 @@ impl Listener {
         self.handle.local()
     }
 
-    /// How long [`Self::accept`] waits; zero does not wait at all, `None` (the default) for ever.
+    /// Sets how long [`Self::accept`] waits; zero does not wait, `None` (the default) waits without
+    /// limit.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         *self.timeout.lock() = timeout;
     }
 
-    /// Waits for a connection; gives it and its peer's address.
+    /// Waits for a connection; returns it and its peer's address.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the time set is over.
+    /// [`Error::TimedOut`] after the timeout.
     pub fn accept(&self) -> Result<(Socket, SocketAddr), Error> {
         let timeout = *self.timeout.lock();
         let until = timeout.map(|timeout| clock::now() + timeout);
         let shared = &self.handle.shared;
-        let (id, peer) =
-            shared.wait(until, |state, _| Ok(self.take(state)), |state| Some(&mut state.door))?;
+        let (id, peer) = shared.wait(
+            until,
+            |state, _| Ok(self.take(state)),
+            |state| Some(&mut state.accept_waiters),
+        )?;
         Ok((Socket::new(self.handle.clone(), id, peer), peer))
     }
 
-    /// The accepting half of a task's wait.
+    /// Polls for a connection in a task.
     pub(crate) fn poll(
         &self,
         context: &std::task::Context<'_>,
@@ -62,17 +67,17 @@ impl Listener {
         if state.failed {
             return std::task::Poll::Ready(Err(Error::Failed));
         }
-        state.door.register(context);
+        state.accept_waiters.register(context);
         std::task::Poll::Pending
     }
 
     fn take(&self, state: &mut State) -> Option<(packtrain_udt4::SocketId, SocketAddr)> {
         loop {
             let id = state.endpoint.accept()?;
-            // One that is gone again is nobody's business.
+            // A connection that has ended already is skipped.
             let Some(connection) = state.endpoint.get(id) else { continue };
             let peer = connection.peer();
-            // What was told before anybody knew of it is not told again.
+            // Events from before the accept are not repeated.
             let ended = connection.end_reason().cloned();
             let end = End { connected: true, ended, ..End::default() };
             state.ends.insert(id, end);

@@ -1,4 +1,4 @@
-//! Waiting for many sockets at once, as `epoll` does.
+//! Waits for several sockets at once, like `epoll`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,75 +6,76 @@ use std::sync::Arc;
 use packtrain_os::clock;
 use packtrain_units::Duration;
 
-use crate::bell::Bell;
+use crate::signal::PollSignal;
 use crate::socket::Socket;
 
-/// What somebody wants to know of a socket.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// That it can be read, or is over.
+    /// The socket is readable or has ended.
     pub readable: bool,
-    /// That it can be written, or is over.
+    /// The socket is writable or has ended.
     pub writable: bool,
 }
 
-/// A socket that can do something.
+/// A socket with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// The number that it was added with.
     pub key: u64,
-    /// It can be read, or is over.
+    /// It is readable or has ended.
     pub readable: bool,
-    /// It can be written, or is over.
+    /// It is writable or has ended.
     pub writable: bool,
 }
 
-/// Waits for any of several sockets. Level-triggered: what can still be done is told again.
+/// Waits for any of several sockets. It is level-triggered: an event is reported as long as its
+/// condition holds.
 #[derive(Debug, Default)]
 pub struct Poller {
-    bell: Arc<Bell>,
+    signal: Arc<PollSignal>,
     sockets: BTreeMap<u64, (Arc<Socket>, Interest)>,
 }
 
 impl Poller {
-    /// One that waits for nothing yet.
+    /// A poller without sockets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits for this socket too; `key` tells which it is. A key that is in use is replaced.
+    /// Adds a socket with the number `key`; a socket with the same key is replaced.
     pub fn add(&mut self, socket: Arc<Socket>, key: u64, interest: Interest) {
         let mut state = socket.handle().shared.lock();
         if let Some(end) = state.ends.get_mut(&socket.id()) {
-            end.bells.push(Arc::downgrade(&self.bell));
+            end.signals.push(Arc::downgrade(&self.signal));
         }
         drop(state);
         self.sockets.insert(key, (socket, interest));
-        self.bell.ring();
+        self.signal.notify();
     }
 
-    /// Waits for it no more.
+    /// Removes a socket.
     pub fn remove(&mut self, key: u64) {
         self.sockets.remove(&key);
     }
 
-    /// Waits until a socket can do what it was added for, at the longest for `timeout`; gives
-    /// those that can, none when the time is over.
+    /// Waits until a socket has an event that it was added for, at most for `timeout`; returns
+    /// those sockets, none after the timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> Vec<Ready> {
         let until = timeout.map(|timeout| clock::now() + timeout);
         loop {
-            // Rings from now on are about what this look may miss.
-            self.bell.clear();
-            let ready = self.look();
+            // A notification from now on is about a change that the check below may miss.
+            self.signal.clear();
+            let ready = self.ready();
             let now = clock::now();
             if !ready.is_empty() || until.is_some_and(|until| until <= now) {
                 return ready;
             }
-            self.bell.wait(until);
+            self.signal.wait(until);
         }
     }
 
-    fn look(&self) -> Vec<Ready> {
+    fn ready(&self) -> Vec<Ready> {
         let state = |socket: &Socket, interest: &Interest| {
             let (readable, writable) = socket.readiness(&socket.handle().shared.lock());
             (readable && interest.readable, writable && interest.writable)

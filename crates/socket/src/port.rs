@@ -15,22 +15,23 @@ use crate::listener::{BACKLOG, Listener};
 use crate::shared::{End, Shared};
 use crate::socket::Socket;
 
-/// One UDP port: any number of connections and at most one listener share it. Its network thread
-/// ends when nothing of it is left in anybody's hands and what was closed has been delivered.
+/// A UDP port, shared by any number of connections and at most one listener. Its network thread
+/// ends when no handle of it is left and closed connections have delivered their data.
 #[derive(Debug)]
 pub struct Port {
     handle: Handle,
 }
 
 impl Port {
-    /// Binds a UDP port; port 0 is one that the system chooses. The address `[::]` takes IPv4 as
+    /// Binds a UDP port; with port 0 the system chooses one. The address `[::]` accepts IPv4 as
     /// well.
     ///
     /// # Errors
+    /// [`Error::Bind`], or [`Error::System`] if no thread can be started.
     /// [`Error::Bind`], or [`Error::System`] when there is no thread to be had.
     pub fn bind(addr: SocketAddr) -> Result<Self, Error> {
         let mut socket = UdpSocket::bind(addr)?;
-        // Stock ends send what is larger than a link in fragments, and so must we.
+        // Stock ends send datagrams larger than the MTU in fragments, so this end must too.
         socket.allow_fragments();
         let local = socket.local_addr();
         let (waker, sleeper) = thread::pair()?;
@@ -43,7 +44,7 @@ impl Port {
         Ok(Self { handle })
     }
 
-    /// A port that can reach `peer`.
+    /// A port of the address family of `peer`.
     pub(crate) fn towards(peer: SocketAddr) -> Result<Self, Error> {
         match peer {
             SocketAddr::V4(_) => Self::bind((Ipv4Addr::UNSPECIFIED, 0).into()),
@@ -51,15 +52,16 @@ impl Port {
         }
     }
 
-    /// The address that it is bound to.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local()
     }
 
-    /// Connects from this port; with [`Options::rendezvous`] the peer has to call this port at
+    /// Connects from this port. With [`Options::rendezvous`] the peer must connect to this port at
     /// the same time.
     ///
     /// # Errors
+    /// [`Error::Open`] for invalid options, [`Error::Connect`] if no connection is made.
     /// [`Error::Open`] for impossible options, [`Error::Connect`] when no connection comes about.
     pub fn connect(&self, peer: SocketAddr, options: &Options) -> Result<Socket, Error> {
         let socket = self.start(peer, options)?;
@@ -67,7 +69,7 @@ impl Port {
         Ok(socket)
     }
 
-    /// Begins to connect: a socket that is not connected yet.
+    /// Starts to connect; the returned socket is not connected yet.
     pub(crate) fn start(&self, peer: SocketAddr, options: &Options) -> Result<Socket, Error> {
         let mut state = self.handle.shared.lock();
         let id = state.endpoint.connect(clock::now(), peer, options)?;
@@ -77,10 +79,10 @@ impl Port {
         Ok(Socket::new(self.handle.clone(), id, peer))
     }
 
-    /// Listens on this port; what is accepted has these options.
+    /// Listens on this port; accepted connections have these options.
     ///
     /// # Errors
-    /// [`Error::Open`] for impossible options, or when it listens already.
+    /// [`Error::Open`] for invalid options, or if the port has a listener already.
     pub fn listen(&self, options: &Options) -> Result<Listener, Error> {
         let mut state = self.handle.shared.lock();
         state.endpoint.listen(options.clone(), BACKLOG)?;
@@ -91,15 +93,16 @@ impl Port {
 }
 
 impl Socket {
-    /// Connects from a port of its own. The time limit is [`Options::connect_timeout`].
+    /// Connects from a port of its own. The timeout is [`Options::connect_timeout`].
     ///
     /// # Errors
-    /// [`Error::Open`] for impossible options, [`Error::Connect`] when no connection comes about.
+    /// [`Error::Open`] for invalid options, [`Error::Connect`] if no connection is made.
     pub fn connect(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
         Port::towards(peer)?.connect(peer, options)
     }
 
-    /// Two ends that call each other at the same time, each from a port that the other knows.
+    /// Connects to a peer that connects to this end at the same time; each end knows the other's
+    /// port.
     ///
     /// # Errors
     /// As for [`Self::connect`].
@@ -114,11 +117,11 @@ impl Socket {
 }
 
 impl Listener {
-    /// Listens at an address; port 0 is one that the system chooses. What is accepted has these
+    /// Listens at an address; with port 0 the system chooses one. Accepted connections have these
     /// options.
     ///
     /// # Errors
-    /// [`Error::Bind`] when the address cannot be had, [`Error::Open`] for impossible options.
+    /// [`Error::Bind`] if the address cannot be bound, [`Error::Open`] for invalid options.
     pub fn bind(addr: SocketAddr, options: &Options) -> Result<Self, Error> {
         Port::bind(addr)?.listen(options)
     }

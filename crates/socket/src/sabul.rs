@@ -1,14 +1,14 @@
-//! SABUL's library as its paper has it: Open, Send, Recv and Close (Mazzucco et al., "Simple
+//! SABUL's library calls as in its paper: Open, Send, Recv and Close (Mazzucco et al., "Simple
 //! Available Bandwidth Utilization Library for High-Speed Wide Area Networks", 2001, section 4).
 //!
-//! One direction. [`Sender::open`] and [`Receiver::open`] meet over TCP and tell each other their
-//! largest buffer, first rate and size of datagrams, of which the smaller ones hold. Then data goes by UDP
-//! and the receiver's state by that TCP connection.
+//! A connection has one direction. [`Sender::open`] and [`Receiver::open`] connect over TCP and
+//! exchange their maximum buffer, first rate and datagram size; the smaller values apply. Then data
+//! goes over UDP, and the receiver's state over that TCP connection.
 //!
-//! Unlike the rest of this crate it is encrypted and authenticated: the TCP connection is TLS 1.3
-//! with raw keys, each end deciding which it trusts, and the datagrams are the native wire of
-//! `packtrain cp --transport sabul`, under a secret that the sender makes and tells over TLS. It
-//! does not talk to the library of 2001, whose wire nobody wrote down.
+//! Unlike the rest of this crate it is encrypted and authenticated. The TCP connection is TLS 1.3
+//! with raw keys, and each end decides which keys it trusts. The datagrams are the native wire of
+//! `packtrain cp --transport sabul`, with a secret that the sender generates and sends over TLS. It
+//! is not compatible with the library of 2001, whose wire was not published.
 //!
 //! ```no_run
 //! use packtrain_socket::sabul::{Listener, Options, Receiver, Sender};
@@ -46,50 +46,50 @@ pub use open::{a_good_open, fuzz_open};
 pub use receive::Receiver;
 pub use send::Sender;
 
-/// Says which keys of the other end are trusted.
+/// Decides which keys of the other end are trusted.
 pub type Trust = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// The sizes of datagrams that may be offered, in bytes of UDP payload.
+/// Allowed datagram sizes, in bytes of UDP payload.
 pub const MTUS: std::ops::RangeInclusive<u64> = 1_200..=8_972;
-/// The least buffer: some hundred datagrams.
+/// Minimum buffer, some hundred datagrams.
 pub const MIN_BUFFER: ByteCount = ByteCount(256 << 10);
-/// The largest.
+/// Maximum buffer.
 pub const MAX_BUFFER: ByteCount = ByteCount(4 << 30);
 
-/// What an end offers.
+/// The options of an end.
 #[derive(Clone)]
 pub struct Options {
-    /// The largest buffer: the sender sends so much once before it repeats what was lost of it, and
-    /// the receiver keeps no more that nobody took.
+    /// Maximum buffer. The sender sends this much once before it retransmits lost parts of it. The
+    /// receiver stores at most this much unread data.
     pub buffer: ByteCount,
     /// The first rate.
     pub rate: DataRate,
-    /// Bytes of a datagram, UDP payload.
+    /// Datagram size in bytes of UDP payload.
     pub mtu: ByteCount,
-    /// Sender: how the rate falls, and what silence does. Its first rate does not count.
+    /// Sender: how the rate decreases, and the reaction to silence. Its first rate is ignored.
     pub variant: Variant,
-    /// How long Open may take.
-    pub patience: Duration,
+    /// Timeout of Open.
+    pub open_timeout: Duration,
     identity: Arc<Identity>,
     trust: Trust,
 }
 
 impl Options {
-    /// 128 MiB, 100 Mbit/s and 1,472 bytes, the paper's transfer, its buffer being the file; this
-    /// end shows `identity` and talks to those that `trust` says yes to.
+    /// 128 MiB, 100 Mbit/s and 1,472 bytes, the values of the paper's transfer, whose buffer was
+    /// the file. This end presents `identity` and accepts keys for which `trust` returns true.
     pub fn new(identity: Identity, trust: Trust) -> Self {
         Self {
             buffer: ByteCount(128 << 20),
             rate: DataRate::from_mbps(100),
             mtu: ByteCount(1_472),
             variant: Variant::default(),
-            patience: Duration::from_secs(10),
+            open_timeout: Duration::from_secs(10),
             identity: Arc::new(identity),
             trust,
         }
     }
 
-    /// The same for one end whose key is known.
+    /// The same, with one trusted key.
     pub fn trusting(identity: Identity, peer: PublicKey) -> Self {
         Self::new(identity, Arc::new(move |shown| *shown == peer))
     }
@@ -115,45 +115,45 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// What the two ends agreed on: the smaller of both offers.
+/// The values that both ends use: the smaller of both offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The buffer.
     pub buffer: ByteCount,
     /// The first rate.
     pub rate: DataRate,
-    /// Bytes of a datagram.
+    /// Datagram size in bytes.
     pub mtu: ByteCount,
 }
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Options that cannot be had.
+    /// Invalid options.
     #[error("a buffer of 256 KiB to 4 GiB, datagrams of 1200 to 8972 bytes and a rate are wanted")]
     Options,
-    /// The two ends did not meet.
+    /// No connection was made.
     #[error("open: {0}")]
     Open(#[source] io::Error),
-    /// The other end took too long.
+    /// The other end did not answer within the timeout.
     #[error("open: the other end does not answer")]
     Silent,
-    /// UDP does not get through between the two ends, though TCP does.
+    /// TCP works between the two ends, but UDP does not.
     #[error("open: no datagram gets through")]
     Datagrams,
-    /// The other end offers something that makes no sense.
-    #[error("open: the other end speaks something else")]
-    Senseless,
-    /// No UDP socket.
+    /// The other end sent a malformed offer.
+    #[error("open: the other end sent a malformed message")]
+    Malformed,
+    /// No UDP socket could be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The engine does not take it.
+    /// The engine refuses the configuration.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// No thread.
+    /// No thread could be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// The connection is over; what was not acknowledged may or may not have arrived.
+    /// The connection has ended; unacknowledged data may or may not have arrived.
     #[error("broken: {0}")]
     Broken(CloseReason),
 }

@@ -1,4 +1,4 @@
-//! What the network thread of a port and the threads that use its sockets share.
+//! The state that a port's network thread shares with the callers of its sockets.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -10,38 +10,38 @@ use packtrain_os::thread::Waker;
 use packtrain_udt4::{EndReason, Endpoint, Event, Perf, SocketId};
 use packtrain_units::{Duration, Time};
 
-use crate::bell::Bell;
 use crate::error::Error;
+use crate::signal::PollSignal;
 
-/// How long the last word of a connection may take to leave.
-const FLUSH: Duration = Duration::from_millis(200);
+/// Timeout for sending the last messages of a connection.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A port: the engine behind a lock, and who waits for what.
+/// A port: the engine behind a lock, and the waiting callers.
 pub(crate) struct Shared {
     state: Mutex<State>,
     waker: Waker,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
-    /// The connections that somebody has, or had and that are lingering.
+    /// The connections with a socket, and closed ones that linger.
     pub(crate) ends: HashMap<SocketId, End>,
-    /// Who waits for connections.
-    pub(crate) door: Waiters,
-    /// Ports, listeners and sockets that are in somebody's hands.
+    /// Waits for connections.
+    pub(crate) accept_waiters: Waiters,
+    /// Number of ports, listeners and sockets that refer to the port.
     pub(crate) handles: usize,
-    /// Nobody listens any more.
+    /// The listener was closed.
     pub(crate) closed: bool,
-    /// The network thread is gone.
+    /// The network thread has ended.
     pub(crate) failed: bool,
-    /// Times that the network thread had nothing left to send.
+    /// How many times the network thread had nothing left to send.
     pub(crate) idle: u64,
-    /// Somebody waits for that.
+    /// A caller waits for that.
     pub(crate) flushing: bool,
-    /// They.
-    pub(crate) quiet: Waiters,
-    /// Datagrams that this host dropped before we read them, estimated.
+    /// The callers that wait for it.
+    pub(crate) flush_waiters: Waiters,
+    /// Estimated number of datagrams that this host dropped before they were read.
     pub(crate) host_drops: u32,
 }
 
@@ -51,21 +51,21 @@ pub(crate) struct End {
     pub(crate) reading: Waiters,
     pub(crate) writing: Waiters,
     pub(crate) connected: bool,
-    /// It was closed here, and delivers what is left.
+    /// It was closed by this end and delivers the remaining data.
     pub(crate) closing: bool,
-    /// Nobody has it any more: it goes when it has ended.
+    /// It has no socket any more, and is removed after its end.
     pub(crate) orphan: bool,
     pub(crate) ended: Option<EndReason>,
-    /// Bytes that the engine took for sending.
+    /// Bytes that the engine accepted for sending.
     pub(crate) accepted: u64,
-    /// Of those, what was not acknowledged when the connection ended.
+    /// Bytes of these that were not acknowledged when the connection ended.
     pub(crate) unacknowledged: u64,
     /// The last statistics.
     pub(crate) last: Perf,
-    pub(crate) bells: Vec<Weak<Bell>>,
+    pub(crate) signals: Vec<Weak<PollSignal>>,
 }
 
-/// Those who wait for one thing.
+/// The callers that wait for one condition.
 #[derive(Default)]
 pub(crate) struct Waiters {
     threads: usize,
@@ -73,16 +73,16 @@ pub(crate) struct Waiters {
     task: Option<Task>,
 }
 
-/// Those to be told, once the lock is free.
+/// The callers to wake after the lock is released.
 #[derive(Default)]
 pub(crate) struct Calls {
     threads: Vec<Arc<Condvar>>,
     tasks: Vec<Task>,
-    bells: Vec<Arc<Bell>>,
+    signals: Vec<Arc<PollSignal>>,
 }
 
 impl Waiters {
-    /// This task waits.
+    /// Adds a task.
     pub(crate) fn register(&mut self, context: &Context<'_>) {
         match &mut self.task {
             Some(task) => task.clone_from(context.waker()),
@@ -99,13 +99,13 @@ impl Waiters {
 }
 
 impl Calls {
-    /// Tells them; not to be done under the lock that they wait for.
+    /// Wakes them. Do not call it while holding the lock that they wait for.
     pub(crate) fn make(&mut self) {
         self.threads.drain(..).for_each(|condvar| {
             condvar.notify_all();
         });
         self.tasks.drain(..).for_each(Task::wake);
-        self.bells.drain(..).for_each(|bell| bell.ring());
+        self.signals.drain(..).for_each(|signal| signal.notify());
     }
 }
 
@@ -113,13 +113,13 @@ impl End {
     fn call_all(&mut self, calls: &mut Calls) {
         self.reading.call(calls);
         self.writing.call(calls);
-        self.ring(calls);
+        self.notify(calls);
     }
 
-    fn ring(&mut self, calls: &mut Calls) {
-        self.bells.retain(|bell| match bell.upgrade() {
-            Some(bell) => {
-                calls.bells.push(bell);
+    fn notify(&mut self, calls: &mut Calls) {
+        self.signals.retain(|signal| match signal.upgrade() {
+            Some(signal) => {
+                calls.signals.push(signal);
                 true
             }
             None => false,
@@ -128,11 +128,11 @@ impl End {
 }
 
 impl State {
-    /// Passes on what the engine has to tell.
-    pub(crate) fn tell(&mut self, now: Time, calls: &mut Calls) {
+    /// Forwards the events of the engine.
+    pub(crate) fn forward_events(&mut self, now: Time, calls: &mut Calls) {
         while let Some((id, event)) = self.endpoint.poll_event() {
             if matches!(event, Event::Incoming) {
-                self.door.call(calls);
+                self.accept_waiters.call(calls);
                 continue;
             }
             let Some(end) = self.ends.get_mut(&id) else { continue };
@@ -144,11 +144,11 @@ impl State {
                 }
                 Event::Readable => {
                     end.reading.call(calls);
-                    end.ring(calls);
+                    end.notify(calls);
                 }
                 Event::Writable => {
                     end.writing.call(calls);
-                    end.ring(calls);
+                    end.notify(calls);
                 }
                 Event::Ended(reason) => {
                     if let Some(connection) = self.endpoint.get(id) {
@@ -165,7 +165,7 @@ impl State {
             }
         }
         for (id, end) in &mut self.ends {
-            // One that was closed is gone when its end is told.
+            // A closed connection is removed when its end is reported.
             if end.closing
                 && let Some(connection) = self.endpoint.get(*id)
             {
@@ -174,17 +174,17 @@ impl State {
         }
     }
 
-    /// Nothing is left to do and nobody left to do it for.
+    /// Whether there is no work left and no handle.
     pub(crate) fn is_over(&self) -> bool {
-        // What nobody accepted is still being told that nobody will.
+        // The callers of connections that were never accepted are still informed.
         self.handles == 0 && self.ends.is_empty() && self.endpoint.ids().next().is_none()
     }
 
-    /// Everybody is told that there is no network thread any more.
+    /// Informs all callers that the network thread has ended.
     pub(crate) fn fail(&mut self, calls: &mut Calls) {
         self.failed = true;
-        self.door.call(calls);
-        self.quiet.call(calls);
+        self.accept_waiters.call(calls);
+        self.flush_waiters.call(calls);
         self.ends.values_mut().for_each(|end| end.call_all(calls));
     }
 }
@@ -194,45 +194,45 @@ impl Shared {
         let state = State {
             endpoint,
             ends: HashMap::new(),
-            door: Waiters::default(),
+            accept_waiters: Waiters::default(),
             handles: 0,
             closed: false,
             failed: false,
             idle: 0,
             flushing: false,
-            quiet: Waiters::default(),
+            flush_waiters: Waiters::default(),
             host_drops: 0,
         };
         Self { state: Mutex::new(state), waker }
     }
 
-    /// The state, whatever became of a thread that held it.
+    /// The state, also after a panic of a thread that held the lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Makes the network thread look at the engine.
+    /// Makes the network thread run the engine.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// Waits until everything that was to be sent now has left, the last word of a connection
-    /// that was closed among it; not for long, whatever the network does.
+    /// Waits until everything that is due was sent, including the last message of a closed
+    /// connection. The wait is short, whatever the network does.
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
-        // The turn that it is in may have passed by what was put there meanwhile.
+        // The current turn may have missed messages that were added during it.
         let enough = state.idle + 2;
         state.flushing = true;
         drop(state);
         self.wake();
         let reached = |state: &mut State, _| Ok((state.idle >= enough).then_some(()));
-        let until = clock::now() + FLUSH;
-        // Being late is nothing that a caller could do anything about.
-        let _ = self.wait(Some(until), reached, |state| Some(&mut state.quiet));
+        let until = clock::now() + FLUSH_TIMEOUT;
+        // A timeout is ignored, because the caller could do nothing about it.
+        let _ = self.wait(Some(until), reached, |state| Some(&mut state.flush_waiters));
     }
 
-    /// Calls `attempt` under the lock until it gives something, waiting in between with those
-    /// that `waiters` names, at the longest until `until`.
+    /// Calls `attempt` with the lock until it returns a value. Between calls it waits for the
+    /// condition that `waiters` selects, at most until `until`.
     pub(crate) fn wait<T>(
         &self,
         until: Option<Time>,
@@ -241,7 +241,7 @@ impl Shared {
     ) -> Result<T, Error> {
         let mut state = self.lock();
         loop {
-            // The clock is read under the lock: for the engine it never goes back.
+            // The clock is read under the lock, so the engine's time never goes back.
             let now = clock::now();
             if let Some(done) = attempt(&mut state, now)? {
                 return Ok(done);

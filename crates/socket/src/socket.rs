@@ -12,15 +12,15 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::shared::{Calls, End, State, Waiters};
 
-/// The most bytes copied under the port's lock: the network thread waits for it.
+/// Maximum bytes copied while the port's lock is held, since the network thread waits for it.
 const PIECE: usize = 128 << 10;
-/// No limit of time.
-const EVER: u64 = u64::MAX;
+/// No timeout.
+const NO_TIMEOUT: u64 = u64::MAX;
 
-/// A connection: a stream of bytes, or messages. May be used from several threads at once.
+/// A connection with a stream of bytes, or messages. Several threads may use it at once.
 ///
-/// Dropped, it is closed; what was sent is delivered in the background, for as long as
-/// [`Options::linger`](crate::Options::linger) says, if the process lives on.
+/// A drop closes it. Accepted data is delivered in the background, for at most
+/// [`Options::linger`](crate::Options::linger) and as long as the process runs.
 #[derive(Debug)]
 pub struct Socket {
     handle: Handle,
@@ -32,7 +32,7 @@ pub struct Socket {
 
 impl Socket {
     pub(crate) fn new(handle: Handle, id: SocketId, peer: SocketAddr) -> Self {
-        let (recv_timeout, send_timeout) = (AtomicU64::new(EVER), AtomicU64::new(EVER));
+        let (recv_timeout, send_timeout) = (AtomicU64::new(NO_TIMEOUT), AtomicU64::new(NO_TIMEOUT));
         Self { handle, id, peer, recv_timeout, send_timeout }
     }
 
@@ -41,28 +41,30 @@ impl Socket {
         self.peer
     }
 
-    /// The port that it uses, on the address that the port was bound to.
+    /// Its local port, on the address that the port was bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local()
     }
 
-    /// How long a receiving call waits; `None` (the default) is for ever, zero not at all: then
-    /// such calls give [`Error::WouldBlock`].
+    /// Sets the timeout of receiving calls; `None` (the default) waits without limit, zero does not
+    /// wait: then such calls return [`Error::WouldBlock`].
     pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
-        let nanos = timeout.map_or(EVER, Duration::as_nanos);
+        let nanos = timeout.map_or(NO_TIMEOUT, Duration::as_nanos);
         self.recv_timeout.store(nanos, Ordering::Relaxed);
     }
 
-    /// The same for sending calls.
+    /// Sets the timeout of sending calls.
     pub fn set_send_timeout(&self, timeout: Option<Duration>) {
-        let nanos = timeout.map_or(EVER, Duration::as_nanos);
+        let nanos = timeout.map_or(NO_TIMEOUT, Duration::as_nanos);
         self.send_timeout.store(nanos, Ordering::Relaxed);
     }
 
-    /// Sends bytes of a stream: as many as there is room for, at least one. Waits for room.
+    /// Sends bytes of a stream: as many as fit in the buffer, at least one. Waits while the buffer
+    /// is full.
     ///
     /// # Errors
-    /// [`Error::Ended`] when the connection is over, [`Error::WouldBlock`], [`Error::TimedOut`].
+    /// [`Error::Ended`] after the end of the connection, [`Error::WouldBlock`],
+    /// [`Error::TimedOut`].
     pub fn send(&self, bytes: &[u8]) -> Result<usize, Error> {
         if bytes.is_empty() {
             return Ok(0);
@@ -70,10 +72,10 @@ impl Socket {
         self.wait(&self.send_timeout, writing, |state, _| self.try_send(state, bytes))
     }
 
-    /// Sends all of it, however long that takes; the time limit is for each wait.
+    /// Sends all bytes; the timeout applies to each wait.
     ///
     /// # Errors
-    /// As for [`Self::send`]; how much was sent before is not known then.
+    /// As for [`Self::send`]; the number of bytes sent before is unknown then.
     pub fn send_all(&self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let sent = self.send(bytes)?;
@@ -82,11 +84,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives bytes of a stream, at least one. Zero means that the peer closed and everything
-    /// was read.
+    /// Receives bytes of a stream, at least one. Zero means that the peer closed and everything was
+    /// read.
     ///
     /// # Errors
-    /// [`Error::Ended`] when the connection broke, [`Error::WouldBlock`], [`Error::TimedOut`].
+    /// [`Error::Ended`] if the connection failed, [`Error::WouldBlock`], [`Error::TimedOut`].
     pub fn recv(&self, out: &mut [u8]) -> Result<usize, Error> {
         if out.is_empty() {
             return Ok(0);
@@ -94,7 +96,8 @@ impl Socket {
         self.wait(&self.recv_timeout, reading, |state, now| self.try_recv(state, now, out))
     }
 
-    /// Receives and forgets at most `most` bytes; gives how many. Zero as for [`Self::recv`].
+    /// Receives and discards at most `most` bytes; returns their number. Zero as for
+    /// [`Self::recv`].
     ///
     /// # Errors
     /// As for [`Self::recv`].
@@ -104,11 +107,11 @@ impl Socket {
         self.recv(&mut nowhere[..size])
     }
 
-    /// Sends a message whole. With `ttl` it is given up when it was not delivered in that time;
-    /// with `in_order` the peer reads it after those sent before it.
+    /// Sends a whole message. With `ttl` it is dropped if it was not delivered within that time.
+    /// With `in_order` the peer reads it after earlier messages.
     ///
     /// # Errors
-    /// [`Error::Call`] when it is larger than the send buffer; else as for [`Self::send`].
+    /// [`Error::Call`] if it is larger than the send buffer; otherwise as for [`Self::send`].
     pub fn send_message(
         &self,
         message: &[u8],
@@ -124,11 +127,12 @@ impl Socket {
         })
     }
 
-    /// Receives a message whole into `out`; gives its size, or none when the peer closed and
+    /// Receives a whole message into `out`; returns its size, or `None` if the peer closed and
     /// everything was read.
     ///
     /// # Errors
-    /// [`Error::Call`] when it is larger than `out`, and lost; else as for [`Self::recv`].
+    /// [`Error::Call`] if it is larger than `out`; the message is lost then. Otherwise as for
+    /// [`Self::recv`].
     pub fn recv_message(&self, out: &mut [u8]) -> Result<Option<usize>, Error> {
         self.wait(&self.recv_timeout, reading, |state, now| {
             match connection(state, self.id).map_err(Error::from) {
@@ -141,21 +145,21 @@ impl Socket {
         })
     }
 
-    /// Closes, and waits until everything sent is acknowledged, at the longest for
+    /// Closes, and waits until everything sent is acknowledged, at most for
     /// [`Options::linger`](crate::Options::linger).
     ///
     /// # Errors
-    /// [`Error::Ended`] when not everything was acknowledged.
+    /// [`Error::Ended`] if not everything was acknowledged.
     pub fn close(&self) -> Result<(), Error> {
         self.begin_close();
         let shared = &self.handle.shared;
         let closed = shared.wait(None, |state, _| self.try_close(state), writing(self.id));
-        // The process may end now: the peer should have been told.
+        // The process may end after this call, so the peer should be informed first.
         shared.flush();
         closed
     }
 
-    /// Closes and does not wait: what was sent is delivered in the background.
+    /// Closes without waiting: sent data is delivered in the background.
     pub fn begin_close(&self) {
         let mut calls = Calls::default();
         let mut state = self.handle.shared.lock();
@@ -164,14 +168,14 @@ impl Socket {
         if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
             end.closing = true;
             state.endpoint.close(now, self.id);
-            state.tell(now, &mut calls);
+            state.forward_events(now, &mut calls);
         }
         drop(state);
         calls.make();
         self.handle.shared.wake();
     }
 
-    /// Closes at once: what is not acknowledged yet is lost.
+    /// Closes at once: unacknowledged data is lost.
     pub fn abort(&self) {
         let mut calls = Calls::default();
         let mut state = self.handle.shared.lock();
@@ -180,22 +184,22 @@ impl Socket {
         if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
             end.closing = true;
             state.endpoint.abort(now, self.id);
-            state.tell(now, &mut calls);
+            state.forward_events(now, &mut calls);
         }
         drop(state);
         calls.make();
         self.handle.shared.wake();
     }
 
-    /// What the connection has done so far. Of one that was closed here and is over: what it had
-    /// done when it was last asked, or closed.
+    /// The statistics of the connection. After a closed connection has ended they are those of the
+    /// last call, or of the close.
     pub fn stats(&self) -> Perf {
         let mut state = self.handle.shared.lock();
         self.note_stats(&mut state);
         state.ends.get(&self.id).map(|end| end.last.clone()).unwrap_or_default()
     }
 
-    /// Keeps the statistics as they are now: a connection that was closed here takes them along.
+    /// Stores the current statistics, because those of a closed connection are removed with it.
     fn note_stats(&self, state: &mut State) {
         let Some(connection) = state.endpoint.get(self.id) else { return };
         if let Some(end) = state.ends.get_mut(&self.id).filter(|end| end.ended.is_none()) {
@@ -203,7 +207,7 @@ impl Socket {
         }
     }
 
-    /// Payload bytes that the peer has acknowledged.
+    /// Number of payload bytes that the peer has acknowledged.
     pub fn acknowledged(&self) -> ByteCount {
         let state = self.handle.shared.lock();
         let Some(end) = state.ends.get(&self.id) else { return ByteCount::ZERO };
@@ -215,14 +219,14 @@ impl Socket {
         ByteCount(end.accepted.saturating_sub(left))
     }
 
-    /// Bytes that arrived and were not read; of a stream, those behind a gap included.
+    /// Received, unread bytes; in a stream including those after a gap.
     pub fn received(&self) -> ByteCount {
         let state = self.handle.shared.lock();
         state.endpoint.get(self.id).map_or(ByteCount::ZERO, Connection::received)
     }
 
-    /// Datagrams that this host dropped at the port before they were read, estimated: the UDP
-    /// receive buffer is too small for the rate, or the machine is busy.
+    /// Estimated number of datagrams that this host dropped at the port before they were read: the
+    /// UDP receive buffer is too small for the rate, or the machine is busy.
     pub fn host_drops(&self) -> u64 {
         u64::from(self.handle.shared.lock().host_drops)
     }
@@ -264,14 +268,14 @@ impl Socket {
         let Some(end) = state.ends.get(&self.id) else { return Ok(Some(())) };
         match &end.ended {
             Some(EndReason::Closed) => Ok(Some(())),
-            // The peer went first: fine, if it has everything.
+            // The peer closed first, which is no error if it has everything.
             Some(EndReason::ByPeer) if end.unacknowledged == 0 => Ok(Some(())),
             Some(reason) => Err(reason.clone().into()),
             None => Ok(None),
         }
     }
 
-    /// Bytes that can be read, whether the end has come, and whether there is room to send.
+    /// Number of readable bytes, whether the end has come, and whether sending would not wait.
     pub(crate) fn readiness(&self, state: &State) -> (bool, bool) {
         let ended = state.ends.get(&self.id).is_none_or(|end| end.ended.is_some());
         match state.endpoint.get(self.id) {
@@ -292,7 +296,7 @@ impl Socket {
         &self.handle
     }
 
-    /// Waits as long as `timeout` says for `attempt` to give something.
+    /// Calls `attempt` until it returns a value, at most for `timeout`.
     fn wait<T, W>(
         &self,
         timeout: &AtomicU64,
@@ -303,13 +307,13 @@ impl Socket {
         W: Fn(&mut State) -> Option<&mut Waiters>,
     {
         let nanos = timeout.load(Ordering::Relaxed);
-        let until = (nanos != EVER).then(|| clock::now() + Duration::from_nanos(nanos));
+        let until = (nanos != NO_TIMEOUT).then(|| clock::now() + Duration::from_nanos(nanos));
         let shared = &self.handle.shared;
         let done = shared.wait(until, attempt, waiters(self.id));
         match done {
             Err(Error::TimedOut) if nanos == 0 => Err(Error::WouldBlock),
             Ok(done) => {
-                // There is something new to send, or room that the peer may be told of.
+                // There is new data to send, or free buffer to announce to the peer.
                 shared.wake();
                 Ok(done)
             }
@@ -327,7 +331,7 @@ impl Drop for Socket {
             end.orphan = true;
         }
         state.endpoint.close(now, self.id);
-        state.tell(now, &mut calls);
+        state.forward_events(now, &mut calls);
         let gone = |c: Option<&Connection>| c.is_none_or(|c| c.status() == Status::Ended);
         if gone(state.endpoint.get(self.id)) {
             state.endpoint.abort(now, self.id);
@@ -349,7 +353,7 @@ impl Write for &Socket {
         Ok(self.send(bytes)?)
     }
 
-    /// What was written is on its way already; [`Socket::close`] waits for it.
+    /// Written data is sent without a flush; [`Socket::close`] waits for its delivery.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -372,7 +376,7 @@ impl Write for Socket {
 }
 
 fn connection(state: &mut State, id: SocketId) -> Result<&mut Connection, SocketError> {
-    // The borrow of the endpoint must not outlive the look at the end.
+    // The borrow of the endpoint must end before the check of the connection's end.
     let ended = state.ends.get(&id).and_then(|end| end.ended.clone());
     match state.endpoint.get_mut(id) {
         Some(connection) => Ok(connection),
@@ -380,7 +384,7 @@ fn connection(state: &mut State, id: SocketId) -> Result<&mut Connection, Socket
     }
 }
 
-/// The end of a stream is no error to who reads.
+/// The end of a stream is not an error for a reader.
 fn at_end(error: Error) -> Result<(), Error> {
     match error {
         Error::Ended(EndReason::ByPeer) => Ok(()),

@@ -1,5 +1,5 @@
-//! The same for tasks of any runtime: calls that say `Pending` and wake the task later. For each
-//! direction of a socket one task is remembered, the last that asked.
+//! Asynchronous calls for tasks of any runtime: they return `Pending` and wake the task later. For
+//! each direction of a socket one waiting task is stored, the last caller.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::shared::{End, State, Waiters};
 use crate::socket::Socket;
 
 impl Socket {
-    /// Connects from a port of its own, as [`Socket::connect`] does.
+    /// Connects from a port of its own, like [`Socket::connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Socket::connect`].
     pub async fn connect_async(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
         let socket = Port::towards(peer)?.start(peer, options)?;
         poll_fn(|cx| socket.poll(cx, |end| &mut end.writing, |s, _| socket.try_connected(s)))
@@ -27,10 +27,10 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sends bytes of a stream, as [`Socket::send`] does.
+    /// Sends bytes of a stream, like [`Socket::send`].
     ///
     /// # Errors
-    /// As there, without those of time.
+    /// As for [`Socket::send`], without timeouts.
     pub fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
@@ -38,10 +38,10 @@ impl Socket {
         self.poll(cx, |end| &mut end.writing, |state, _| self.try_send(state, bytes))
     }
 
-    /// Receives bytes of a stream, as [`Socket::recv`] does.
+    /// Receives bytes of a stream, like [`Socket::recv`].
     ///
     /// # Errors
-    /// As there, without those of time.
+    /// As for [`Socket::recv`], without timeouts.
     pub fn poll_recv(&self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, Error>> {
         if out.is_empty() {
             return Poll::Ready(Ok(0));
@@ -49,10 +49,10 @@ impl Socket {
         self.poll(cx, |end| &mut end.reading, |state, now| self.try_recv(state, now, out))
     }
 
-    /// Closes, as [`Socket::close`] does.
+    /// Closes, like [`Socket::close`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Socket::close`].
     pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.begin_close();
         self.poll(cx, |end| &mut end.writing, |state, _| self.try_close(state))
@@ -61,7 +61,7 @@ impl Socket {
     /// [`Self::poll_send`] as a future.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::poll_send`].
     pub async fn send_async(&self, bytes: &[u8]) -> Result<usize, Error> {
         poll_fn(|cx| self.poll_send(cx, bytes)).await
     }
@@ -69,7 +69,7 @@ impl Socket {
     /// [`Self::poll_recv`] as a future.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::poll_recv`].
     pub async fn recv_async(&self, out: &mut [u8]) -> Result<usize, Error> {
         poll_fn(|cx| self.poll_recv(cx, out)).await
     }
@@ -77,7 +77,7 @@ impl Socket {
     /// [`Self::poll_close`] as a future.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::poll_close`].
     pub async fn close_async(&self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_close(cx)).await
     }
@@ -110,10 +110,10 @@ impl Socket {
 }
 
 impl Listener {
-    /// Waits for a connection, as [`Listener::accept`] does. One task at a time is remembered.
+    /// Waits for a connection, like [`Listener::accept`]. One waiting task is stored.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the network thread is gone.
+    /// [`Error::Failed`] after the network thread has ended.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<(Socket, SocketAddr), Error>> {
         self.poll(cx)
     }
@@ -121,7 +121,7 @@ impl Listener {
     /// [`Self::poll_accept`] as a future.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::poll_accept`].
     pub async fn accept_async(&self) -> Result<(Socket, SocketAddr), Error> {
         poll_fn(|cx| self.poll(cx)).await
     }

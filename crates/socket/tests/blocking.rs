@@ -1,4 +1,4 @@
-//! Sockets of ours with each other, over loopback.
+//! Connections between sockets of this crate, over loopback.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -110,7 +110,7 @@ fn nobody_there_and_wrong_kinds_are_told_apart() {
 
 #[test]
 fn two_ports_call_each_other() {
-    // Free ports are found by binding them; another process may take one in between.
+    // Free ports are found by binding them; another process may bind one in between.
     let free = || Port::bind(local()).expect("a port").local_addr();
     let (a, b) = (free(), free());
     thread::sleep(std::time::Duration::from_millis(50));
@@ -148,7 +148,7 @@ fn many_connections_share_a_port_and_a_poller() {
     assert_eq!(ready.iter().map(|r| (r.key, r.readable)).collect::<Vec<_>>(), [(5, true)]);
     let mut out = [0; 9];
     assert_eq!(far[5].recv(&mut out).expect("bytes"), 4);
-    // Read to the last byte, without asking for more than there was.
+    // The poller reports no more after the last byte was read.
     near[5].send_all(b"again").expect("room");
     assert_eq!(poller.wait(None).first().map(|r| r.key), Some(5));
     drop(near.swap_remove(2));

@@ -14,7 +14,7 @@ fn local() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Options of two ends that know each other.
+/// Options of two ends that know each other's keys.
 fn ends() -> (Options, Options) {
     let (a, b) = (Identity::generate(entropy::bytes()), Identity::generate(entropy::bytes()));
     let (of_a, of_b) = (a.public(), b.public());
@@ -25,7 +25,7 @@ fn byte(at: usize) -> u8 {
     (at ^ (at >> 8).wrapping_mul(31) ^ (at >> 16)) as u8
 }
 
-/// Sends so many bytes in pieces; what the ends agreed on, and what came.
+/// Sends `size` bytes in pieces; returns the agreed values and the received bytes.
 fn moved(sends: &Options, receives: &Options, size: usize, piece: usize) -> (Agreed, Vec<u8>) {
     let listener = Listener::bind(local(), receives).unwrap();
     let at = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ fn the_smaller_of_both_offers_holds_and_everything_comes_in_order() {
     (sends.buffer, receives.buffer) = (ByteCount(64 << 20), ByteCount(1 << 20));
     (sends.rate, receives.rate) = (DataRate::from_mbps(400), DataRate::from_mbps(900));
     (sends.mtu, receives.mtu) = (ByteCount(1_472), ByteCount(1_300));
-    // Many times what the buffer holds.
+    // Many times the size of the buffer.
     let (agreed, all) = moved(&sends, &receives, 9_000_001, 70_001);
     let buffer = ByteCount(1 << 20);
     let rate = DataRate::from_mbps(400);
@@ -85,7 +85,7 @@ fn a_stranger_is_refused_and_the_next_is_heard() {
 #[test]
 fn who_says_nothing_is_given_up() {
     let (_, mut receives) = ends();
-    receives.patience = Duration::from_millis(100);
+    receives.open_timeout = Duration::from_millis(100);
     let listener = Listener::bind(local(), &receives).unwrap();
     let _mute = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     assert!(matches!(Receiver::open(&listener), Err(Error::Silent)));

@@ -14,7 +14,7 @@ use packtrain_units::{ByteCount, Duration};
 use tokio::time::Sleep;
 
 use packtrain_runtime::transports::TransportConfig;
-use packtrain_service::ceilings::{HELD, HeldBy};
+use packtrain_service::ceilings::{HELD_SHARE, HeldBy};
 
 /// How much of a file is read at once.
 const STEP: u64 = 128 << 10;
@@ -59,7 +59,7 @@ impl Pace {
 
     /// Whose ceiling held the transfer, if one did.
     pub(super) fn held(&self) -> Option<HeldBy> {
-        let limiter = self.limiter.as_ref().filter(|limiter| limiter.limited() >= HELD);
+        let limiter = self.limiter.as_ref().filter(|limiter| limiter.limited() >= HELD_SHARE);
         self.by.filter(|_| limiter.is_some())
     }
 }

@@ -12,11 +12,8 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use super::http::Connection;
 use super::receiver::Receiver;
-use packtrain_runtime::transports::{Reading, Record, StreamCount, StreamId};
+use packtrain_runtime::transports::{Reading, StreamCount, StreamId, StreamPool};
 use packtrain_service::{StreamEnd, StreamsReport};
-
-/// How often the kernel is asked about the streams.
-const SAMPLE: Duration = Duration::from_millis(50);
 
 /// The sockets of the streams and since when each is there.
 #[derive(Clone, Default)]
@@ -44,12 +41,10 @@ impl Sockets {
 /// The streams as a number and a record.
 pub(super) struct ConnectionPool {
     sockets: Sockets,
-    count: StreamCount,
+    pool: StreamPool,
     most: u32,
-    sampled: Time,
     /// Translates, where the streams bring data.
     receiver: Option<Receiver>,
-    record: Record,
 }
 
 impl ConnectionPool {
@@ -57,11 +52,9 @@ impl ConnectionPool {
     pub(super) fn new(count: StreamCount, most: u32, bring: bool) -> Self {
         Self {
             sockets: Sockets::default(),
-            count,
+            pool: StreamPool::new(count),
             most,
-            sampled: Time::ZERO,
             receiver: bring.then(Receiver::default),
-            record: Record::new(clock::now()),
         }
     }
 
@@ -71,35 +64,34 @@ impl ConnectionPool {
 
     /// How many there are to be, at least `least` of them where the number is chosen.
     pub(super) fn wanted(&self, least: u32, cap: u32) -> u32 {
-        let least = if self.count.is_tuned() { least } else { 0 };
-        self.count.target().max(least).min(cap).clamp(1, self.most)
+        let least = if self.pool.is_tuned() { least } else { 0 };
+        self.pool.target().max(least).min(cap).clamp(1, self.most)
     }
 
     /// Asks the kernel, if it is time. `busy` tells, of a span and a number of streams, whether the
     /// streams are what the transfer waits for.
     pub(super) fn look(&mut self, now: Time, busy: impl FnOnce(Duration, u64) -> bool) {
-        let span = now.since(self.sampled);
-        if span < SAMPLE {
-            return;
+        let Self { sockets, pool, receiver, .. } = self;
+        let read = || {
+            let sockets = sockets.all().into_iter();
+            let readings = sockets.filter_map(|(line, (socket, since))| {
+                let info = tcp_info(&socket).ok()?;
+                let info = match receiver {
+                    Some(receiver) => receiver.see(now, line, info, true),
+                    None => info,
+                };
+                Some(Reading { line, way: PathId::DIRECT, age: now.since(since), info })
+            });
+            readings.collect()
+        };
+        if let Some((span, readings)) = pool.sample(now, read) {
+            pool.tune(now, &readings, busy(span, readings.len() as u64));
         }
-        self.sampled = now;
-        let mut readings = Vec::new();
-        for (line, (socket, since)) in self.sockets.all() {
-            let Ok(info) = tcp_info(&socket) else { continue };
-            let info = match &mut self.receiver {
-                Some(receiver) => receiver.see(now, line, info, true),
-                None => info,
-            };
-            readings.push(Reading { line, way: PathId::DIRECT, age: now.since(since), info });
-        }
-        self.record.look(now, &readings);
-        let busy = busy(span, readings.len() as u64);
-        self.count.sample(now, &readings, busy);
     }
 
     /// There are so many now.
     pub(super) fn came(&mut self, count: u32) {
-        self.record.came(count, None);
+        self.pool.came(count, None);
     }
 
     /// A stream is over.
@@ -107,19 +99,16 @@ impl ConnectionPool {
         if let Some(receiver) = &mut self.receiver {
             receiver.forget(id);
         }
-        self.record.ended(None, StreamEnd::Retired);
+        self.pool.ended(None, StreamEnd::Retired);
     }
 
     /// The least round trip.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.record.min_rtt()
+        self.pool.record().min_rtt()
     }
 
     /// What the streams did; `twice` is what was moved a second time.
     pub(super) fn report(&self, twice: ByteCount) -> Option<StreamsReport> {
-        let mut report = self.record.report()?;
-        report.moved_twice = twice;
-        self.count.explain(&mut report);
-        Some(report)
+        self.pool.report(twice)
     }
 }

@@ -55,7 +55,7 @@ pub fn fetch(
     let client = Client::new(&kernel, request.background).map_err(|t| t.failure())?;
     let count = StreamCount::new(plan.streams, plan.most_streams, || {
         let host = request.sources.first().and_then(Location::host).unwrap_or_default();
-        history::earlier_from(&request.history, host)
+        history::samples_from(&request.history, host)
     });
     let pace = body::Pace::new(&plan);
     let (near, far) = control::pair().map_err(|e| {
@@ -142,7 +142,8 @@ pub fn send(
     };
     let client = Client::new(&plan.kernel, request.background).map_err(|t| t.failure())?;
     let most = plan.most_streams;
-    let count = StreamCount::new(plan.streams, most, || history::earlier(&request.history, bucket));
+    let count =
+        StreamCount::new(plan.streams, most, || history::samples_to(&request.history, bucket));
     let setup = send::Setup {
         client,
         bucket: s3::open(bucket)?,

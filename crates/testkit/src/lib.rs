@@ -1,14 +1,15 @@
-//! What the tests of all crates share: how a test reports that it did not run.
+//! How the tests of all crates report that they were skipped.
 //!
-//! A test that needs something this machine lacks calls [`skip`] and returns. Three things follow:
-//! a line on stderr; a line in the file that `PACKTRAIN_TEST_SKIPS` names, which `cargo xtask test`
-//! lists at its end; and a failure where nothing may be skipped ([`strict`]).
+//! A test that needs something this machine lacks calls [`skip`] and returns. [`skip`] writes a
+//! line to stderr, and a line to the file that `PACKTRAIN_TEST_SKIPS` names, which `cargo xtask
+//! test` lists at its end. It fails if skips are not allowed ([`strict`]).
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Names the file to which skips are appended: `crate`, `test` and `reason`, separated by tabs.
+/// The variable with the file to which skips are appended: `crate`, `test` and `reason`, separated
+/// by tabs.
 pub const SKIPS: &str = "PACKTRAIN_TEST_SKIPS";
 
 /// Whether a skip is a failure: `PACKTRAIN_TEST_STRICT=1`, or that variable is not set and `CI` is
@@ -18,15 +19,16 @@ pub fn strict() -> bool {
     Policy::from_env().strict
 }
 
-/// Reports that the running test is skipped. The test's name is that of its thread, as libtest names it.
+/// Reports that the running test is skipped. The name of the test is that of its thread, as libtest
+/// sets it.
 ///
 /// # Panics
-/// Where nothing may be skipped ([`strict`]).
+/// If skips are not allowed ([`strict`]).
 #[track_caller]
 pub fn skip(reason: &str) {
     let here = std::panic::Location::caller();
     let thread = std::thread::current();
-    // A runtime's threads and a harness without threads have no test's name.
+    // The threads of a runtime, and a harness without threads, do not have the name of a test.
     let test = match thread.name() {
         Some(name) if name != "main" && !name.starts_with("tokio") => name.to_owned(),
         _ => format!("{}:{}", here.file(), here.line()),
@@ -34,16 +36,16 @@ pub fn skip(reason: &str) {
     skip_test(&test, reason);
 }
 
-/// The same for a harness that knows the test's name.
+/// Like [`skip`], for a harness that knows the test's name.
 ///
 /// # Panics
-/// Where nothing may be skipped ([`strict`]).
+/// If skips are not allowed ([`strict`]).
 #[track_caller]
 pub fn skip_test(test: &str, reason: &str) {
     Policy::from_env().skip(test, reason);
 }
 
-/// What the environment says of skips.
+/// The settings for skips.
 struct Policy {
     strict: bool,
     skips: Option<PathBuf>,
@@ -56,7 +58,7 @@ impl Policy {
         Self {
             strict: is_strict(get("PACKTRAIN_TEST_STRICT").as_deref(), get("CI").as_deref()),
             skips: std::env::var_os(SKIPS).map(PathBuf::from),
-            // Cargo sets it for the tests that it runs.
+            // Cargo sets this variable for tests.
             package: get("CARGO_PKG_NAME").unwrap_or_else(|| "?".to_owned()),
         }
     }
@@ -68,7 +70,8 @@ impl Policy {
         let Some(path) = &self.skips else { return };
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = format!("{}\t{}\t{}\n", self.package, words(test), words(reason));
-        // One write of a line: tests of other processes append to the same file.
+        // A line is written with one call, because tests of other processes append to the same
+        // file.
         let file = OpenOptions::new().create(true).append(true).open(path);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written

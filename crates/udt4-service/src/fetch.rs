@@ -1,8 +1,8 @@
 //! `cp udt4://host:port/name DST`: the client of the stock library's file server.
 //!
-//! The client sends the name's length as a 32 bit and the name; the server answers with the size
-//! as a 64 bit (negative: it has no such file) and the bytes. Numbers are in the order of the
-//! host, which the protocol takes to be the same at both ends.
+//! The client sends the length of the name as a 32-bit number, and the name. The server answers
+//! with the size as a 64-bit number (negative if there is no such file), and the bytes. Numbers are
+//! in host byte order; the protocol assumes that it is the same at both ends.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -19,25 +19,25 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time, TokenBucket};
 use super::{FLOW_WINDOW, MAX_NAME, POLL_INTERVAL, failure, in_clear, lookup, options};
 use packtrain_runtime::session::Stop;
 use packtrain_runtime::sink::{SingleFile, kind_of, single_file};
-use packtrain_service::ceilings::{HELD, HeldBy, SEND_BURST};
+use packtrain_service::ceilings::{HELD_SHARE, HeldBy, SEND_BURST};
 use packtrain_service::paths::show;
 use packtrain_service::{
     CpRequest, Location, Outcome, ProgressSnapshot, Reporter, RequestError, TransportShare,
 };
 
-/// Bytes read at a time.
+/// Maximum bytes per read.
 const PIECE: usize = 1 << 20;
-/// How long the server may take for the size, or between two pieces. A connection that is broken
-/// is noticed sooner; this is for a server that holds one and sends nothing.
+/// Timeout for the size, and between two reads. A broken connection is detected sooner; this is for
+/// a server that keeps the connection and sends nothing.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the end of the connection may take.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// What may wait for the disk, or for a gap to be filled: twice what 1 Gbit/s holds in 200 ms.
-/// Memory is taken as it arrives.
+/// Timeout for closing the connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Buffer for bytes that wait for the disk or for a missing packet: twice the bandwidth-delay
+/// product of 1 Gbit/s and 200 ms. Memory is allocated as bytes arrive.
 const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
-/// How often progress is told.
-const TELL: Duration = Duration::from_millis(250);
-/// What is left to write back is kept small, so that the sync at the end is short.
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes between two starts of write-back, so that the sync at the end is short.
 const WRITE_BACK: u64 = 64 << 20;
 
 /// Fetches one file.
@@ -66,7 +66,7 @@ pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, Re
         call.receive(size, rate, &mut target, &mut progress)
     });
     let rtt = call.socket.stats().rtt;
-    // Told of the end, the server need not find out by itself; that it has gone is fine.
+    // The server learns the end at once. An error means that it has closed already.
     let _ = call.socket.close();
     let failure = moved.and_then(|()| target.commit()).err();
     let got = target.at;
@@ -92,7 +92,7 @@ pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, Re
 
 fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
     let options = Options {
-        linger: GOODBYE,
+        linger: CLOSE_TIMEOUT,
         recv_buffer: RECEIVE_BUFFER,
         flow_window: FLOW_WINDOW,
         ..options(None, None)
@@ -103,19 +103,19 @@ fn dial(address: SocketAddr, whom: &Location) -> Result<Socket, Failure> {
     Ok(socket)
 }
 
-/// A connection with the server.
+/// A connection to the server.
 struct Call<'a> {
     socket: Socket,
     whom: &'a Location,
     stop: Stop,
-    /// When something came.
+    /// When bytes last arrived.
     heard: Time,
-    /// The ceiling of the rate held it.
+    /// The rate limit was the bottleneck.
     held: bool,
 }
 
 impl Call<'_> {
-    /// Asks for a file; gives its size.
+    /// Requests a file; returns its size, or an error if the server has no such file.
     fn size(&mut self, name: &[u8]) -> Result<u64, Failure> {
         let size = self.ask(name)?;
         u64::try_from(size).map_err(|_| {
@@ -126,7 +126,7 @@ impl Call<'_> {
         })
     }
 
-    /// Asks for a file; gives the size that the server answers with.
+    /// Requests a file; returns the size that the server sends.
     fn ask(&mut self, name: &[u8]) -> Result<i64, Failure> {
         let mut words = (name.len() as i32).to_ne_bytes().to_vec();
         words.extend_from_slice(name);
@@ -135,7 +135,7 @@ impl Call<'_> {
         let mut have = 0;
         while have < size.len() {
             match self.read(&mut size[have..])? {
-                0 => return Err(self.early("before it told the file's size")),
+                0 => return Err(self.early("before it sent the file's size")),
                 n => have += n,
             }
         }
@@ -151,7 +151,7 @@ impl Call<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
         let mut piece = vec![0; PIECE];
-        // No reader is to take more than a moment's worth at once after a silence.
+        // After a pause the reader must not take more than a burst at once.
         let mut bucket = rate.map(|rate| TokenBucket::new(rate, SEND_BURST));
         while target.at < size {
             let want = piece.len().min((size - target.at).try_into().unwrap_or(usize::MAX));
@@ -160,8 +160,8 @@ impl Call<'_> {
                 return Err(self.early(&format!("after {} of {size} bytes", target.at)));
             }
             target.write(&piece[..got])?;
-            progress.tell(target.at);
-            // Who reads slower is sent less: the window that we advertise closes.
+            progress.report(target.at);
+            // A slower reader closes the advertised window, so the server sends slower.
             let due = bucket.as_mut().map(|bucket| {
                 bucket.charge(clock::now(), ByteCount(got as u64));
                 bucket.due()
@@ -173,12 +173,12 @@ impl Call<'_> {
             }
         }
         progress.told = Time::ZERO;
-        progress.tell(target.at);
-        self.held = bucket.is_some_and(|bucket| bucket.limited(clock::now()) >= HELD);
+        progress.report(target.at);
+        self.held = bucket.is_some_and(|bucket| bucket.limited(clock::now()) >= HELD_SHARE);
         Ok(())
     }
 
-    /// Reads what comes; 0 at the end.
+    /// Reads bytes; 0 at the end.
     fn read(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
         loop {
             if let Some(failure) = self.stop.asked() {
@@ -201,7 +201,7 @@ impl Call<'_> {
     }
 }
 
-/// Tells how far it is.
+/// Reports progress.
 struct Progress<'a> {
     reporter: &'a dyn Reporter,
     size: u64,
@@ -210,9 +210,9 @@ struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    fn tell(&mut self, at: u64) {
+    fn report(&mut self, at: u64) {
         let now = clock::now();
-        if now.since(self.told) < TELL {
+        if now.since(self.told) < PROGRESS_INTERVAL {
             return;
         }
         self.told = now;
@@ -235,11 +235,11 @@ impl Progress<'_> {
     }
 }
 
-/// Where the bytes go.
+/// The destination.
 struct Target {
     to: To,
     at: u64,
-    /// Bytes whose writing back was started.
+    /// Number of bytes whose write-back was started.
     flushed: u64,
 }
 
@@ -249,7 +249,7 @@ enum To {
 }
 
 impl Target {
-    /// Finds the place; nothing is written yet.
+    /// Resolves the destination; nothing is written yet.
     fn open(dest: &Location, name: &[u8]) -> Result<Self, Failure> {
         let to = match dest {
             Location::Local(path) => {
@@ -265,7 +265,7 @@ impl Target {
         Ok(Self { to, at: 0, flushed: 0 })
     }
 
-    /// The size is known.
+    /// Called when the size is known.
     fn expect(&mut self, size: u64) -> Result<(), Failure> {
         let To::File { place: SingleFile { root, name, tag, .. }, file } = &mut self.to else {
             return Ok(());
@@ -277,7 +277,7 @@ impl Target {
             );
             return Err(Failure::new(FailureKind::TargetFull, text));
         }
-        // It grows with what arrives: the size is a stranger's word.
+        // The file grows as bytes arrive, because the size from the server is not trusted.
         let made = root.open_temp(name, tag, 0, false);
         *file = Some(made.map_err(|e| trouble(root, name, &e))?);
         Ok(())
@@ -301,7 +301,7 @@ impl Target {
         Ok(())
     }
 
-    /// Everything is there: it is made durable and takes its name.
+    /// Makes the complete file durable, and renames it to its target.
     fn commit(&mut self) -> Result<(), Failure> {
         match &mut self.to {
             To::File { place: SingleFile { root, name, tag, .. }, file } => {
@@ -319,7 +319,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Once committed there is none of that name any more.
+        // After the commit there is no temporary any more.
         if let To::File { place: SingleFile { root, name, tag, .. }, file: Some(_) } = &self.to {
             let _ = root.remove_temp(name, tag);
         }

@@ -1,5 +1,6 @@
-//! The stock UDT library's wire: fetching from its file server, serving its file client, and
-//! measuring. In clear, so never chosen by anything but its name.
+//! Commands for the wire of the stock UDT library: a client of its file server, a server for its
+//! file client, and measurements. The wire is not encrypted, so it is used only when it is named
+//! explicitly.
 
 pub mod fetch;
 mod perf;
@@ -17,14 +18,14 @@ pub use fetch::fetch;
 pub use perf::{client as perf_client, server as perf_server};
 pub use serve::{Udt4ServeRequest, serve};
 
-/// What everybody who uses it is told.
+/// The warning for every use.
 const IN_CLEAR: &str = "udt4 is not encrypted or verified: whoever is on the path can read and \
                         change what moves";
-/// How long a blocking call may take before somebody looks whether to stop.
+/// Timeout of a blocking call, after which a request to stop is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Packets that may be under way: the buffers are the limit.
+/// Maximum packets in flight; the buffers are the actual limit.
 const FLOW_WINDOW: u32 = 102_400;
-/// The longest file name of the file transfer protocol: Linux's longest path.
+/// Maximum length of a file name in the protocol: the longest path on Linux.
 const MAX_NAME: usize = 4096;
 
 fn in_clear() -> Notice {
@@ -40,19 +41,19 @@ fn lookup(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     })
 }
 
-/// Where to listen.
+/// Parses an address to listen at.
 fn address(text: &str) -> Result<SocketAddr, RequestError> {
     host::listen_address(text).map_err(|text| RequestError::new(FailureKind::Usage, text))
 }
 
-/// The stock library's options with ours.
+/// The options of the stock library, with the values of the command.
 fn options(cc: Option<&String>, rate: Option<DataRate>) -> Options {
     let defaults = Options::default();
     let cc = cc.cloned().unwrap_or_else(|| defaults.cc.clone());
     Options { cc, max_rate: rate, ..defaults }
 }
 
-/// What an error of a socket means for a command.
+/// The failure of a command for an error of a socket.
 fn failure(whom: &dyn std::fmt::Display, error: &Error) -> Failure {
     let kind = match error {
         Error::Open(_) => FailureKind::Usage,
@@ -60,7 +61,7 @@ fn failure(whom: &dyn std::fmt::Display, error: &Error) -> Failure {
         _ => FailureKind::Temporary,
     };
     let text = match error {
-        // It is about an option, and no peer's fault.
+        // The error concerns an option, not the peer.
         Error::Open(_) => format!("--cc: {error}"),
         _ => format!("{whom}: {error}"),
     };

@@ -1,9 +1,8 @@
-//! `perf --transport udt4`: bytes from memory to memory, without a word beside them, so that
-//! stock programs that only send or only take can be the other end.
+//! `perf --transport udt4`: bytes from memory to memory without control messages, so that stock
+//! programs that only send or only receive can be the other end.
 //!
-//! A client that sends just sends, and what its peer acknowledged is what counts. A client that
-//! wants to be sent to says so first: 16 bytes that no test pattern begins with, how long, and
-//! how much.
+//! A sending client only sends, and the acknowledged bytes count. A client that wants to receive
+//! first sends a request: 16 bytes that no test pattern begins with, the duration, and the size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +15,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::{FLOW_WINDOW, POLL_INTERVAL, address, failure, in_clear, lookup, options};
 use packtrain_perf as perf;
-use packtrain_perf::{Intervals, Now};
+use packtrain_perf::{Intervals, TestState};
 use packtrain_runtime::permissions::Permissions;
 use packtrain_service::ceilings::{RECEIVE_BURST, SEND_BURST};
 use packtrain_service::executor::spawn;
@@ -26,22 +25,22 @@ use packtrain_service::{
     RequestError, StopHandle, history,
 };
 
-/// Connections tested at a time; more are turned away.
+/// Maximum concurrent connections; further ones are closed.
 const MAX_CLIENTS: usize = 64;
-/// Bytes handed over at a time.
+/// Bytes per send call.
 const BLOCK: usize = 256 << 10;
-/// Bytes read at once under a ceiling of the rate.
+/// Bytes per read with a rate limit.
 const LIMITED_READ: usize = 64 << 10;
-/// How long the last bytes may take to be acknowledged.
-const LAST_WORD: Duration = Duration::from_secs(60);
-/// The longest that a stranger may have us send.
+/// Timeout for the acknowledgement of the last bytes.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum duration that a client may request.
 const MAX_TEST: Duration = Duration::from_secs(3_600);
-/// Buffers of each end: twice what 1 Gbit/s holds in 200 ms, since here throughput is all that
-/// matters.
+/// Buffers of each end: twice the bandwidth-delay product of 1 Gbit/s and 200 ms, since only
+/// throughput matters here.
 const BUFFER: ByteCount = ByteCount(64 << 20);
-/// Begins the request of a client that wants to be sent to.
+/// The first bytes of a client's request to receive.
 const MAGIC: &[u8; 16] = b"packtrain perf\0\x01";
-/// The request: the magic, milliseconds and bytes (zero: no limit), little endian.
+/// Length of the request: the magic, milliseconds and bytes (zero: no limit), little-endian.
 const REQUEST: usize = 32;
 
 fn test_options(options: Options, linger: Duration) -> Options {
@@ -61,7 +60,8 @@ struct Until {
     bytes: Option<u64>,
 }
 
-/// Sends zeros until it is enough or somebody wishes the end; gives the bytes handed over.
+/// Sends zeros until the end of the test or the request to stop; returns the number of bytes handed
+/// over.
 fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, Error> {
     let block = vec![0; BLOCK];
     let mut sent = 0;
@@ -79,9 +79,9 @@ fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, E
     }
 }
 
-/// Takes what comes until the peer closes.
+/// Receives until the peer closes.
 ///
-/// Who reads slower is sent less: the window that we advertise closes.
+/// A slower reader closes the advertised window, so the peer sends slower.
 fn take(
     socket: &Socket,
     taken: &AtomicU64,
@@ -107,12 +107,12 @@ fn take(
     Ok(())
 }
 
-/// Payload bytes that the peer acknowledged. The rest of what was handed over is in the buffer.
+/// Acknowledged payload bytes. The other bytes that were handed over are in the buffer.
 fn acknowledged(socket: &Socket) -> u64 {
     socket.acknowledged().get()
 }
 
-/// What the connections of a test did together.
+/// The totals of all connections of a test.
 fn together(all: &[Perf]) -> (u64, Option<Duration>, Option<ByteCount>) {
     let payload = |perf: &Perf| perf.sent_bytes.get() / perf.sent_packets.max(1);
     let again = all.iter().map(|p| p.retransmitted_packets * payload(p)).sum();
@@ -121,10 +121,10 @@ fn together(all: &[Perf]) -> (u64, Option<Duration>, Option<ByteCount>) {
     (again, rtt, Some(ByteCount(cwnd)).filter(|cwnd| cwnd.get() > 0))
 }
 
-/// Runs a test against a server of ours, or any program that takes or sends over UDT.
+/// Runs a test against a packtrain server, or any program that receives or sends over UDT.
 ///
 /// # Errors
-/// What kept the test from starting; later failures are in the outcome.
+/// The test could not start; later failures are in the outcome.
 pub fn client(
     request: PerfClientRequest,
     reporter: &dyn PerfReporter,
@@ -141,8 +141,8 @@ fn measure(
         .ok_or_else(|| usage("the server is to be written HOST:PORT"))?;
     reporter.notice(&in_clear());
     let address = lookup(&host, port)?;
-    let linger = if request.bytes.is_some() { LAST_WORD } else { Duration::ZERO };
-    // The ceiling is that of all connections together.
+    let linger = if request.bytes.is_some() { LAST_MESSAGE_TIMEOUT } else { Duration::ZERO };
+    // The rate limit applies to all connections together.
     let parallel = request.parallel.max(1);
     let share = request.rate.map(|rate| DataRate::from_bps(rate.as_bps() / u64::from(parallel)));
     let options = test_options(options(request.cc.as_ref(), share), linger);
@@ -169,7 +169,7 @@ fn measure(
     Ok(outcome)
 }
 
-/// Waits for `running` to be zero, telling the intervals meanwhile.
+/// Waits until `running` is zero, and reports the intervals meanwhile.
 fn watch(
     running: &AtomicUsize,
     sockets: &[Arc<Socket>],
@@ -180,7 +180,7 @@ fn watch(
     loop {
         let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
         let (retransmitted, rtt, cwnd) = together(&all);
-        intervals.note(&Now {
+        intervals.note(&TestState {
             at: clock::now(),
             bytes: bytes(),
             retransmitted,
@@ -216,7 +216,7 @@ fn push(
                 let until = Until { time, bytes: share(i) };
                 scope.spawn(move || {
                     let sent = send(socket, until, &|| over.load(Ordering::Relaxed));
-                    // With a number of bytes it is over when they have arrived.
+                    // With a number of bytes the test ends when they have arrived.
                     let ended = match sent {
                         Ok(_) if until.bytes.is_some() => socket.close(),
                         Ok(_) => Ok(()),
@@ -233,7 +233,7 @@ fn push(
         };
         let (retransmitted, rtt) = watch(&running, sockets, intervals, &bytes, look);
         let sum = (bytes(), clock::now().since(begun), retransmitted, rtt);
-        // What is still under way does not count any more, but the peer is told of the end.
+        // Data in flight no longer counts, but the peer is informed of the end.
         sockets.iter().for_each(|s| drop(s.close()));
         let ended = threads.into_iter().filter_map(|t| t.join().ok());
         (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
@@ -260,7 +260,7 @@ pub(crate) fn fetch(
     let running = AtomicUsize::new(sockets.len());
     let taken = AtomicU64::new(0);
     let begun = clock::now();
-    // The server ends the test; its clock and ours need some slack.
+    // The server ends the test; the slack covers the difference of the clocks.
     let last = begun + request.duration + Duration::from_secs(5);
     let over = AtomicBool::new(false);
     let (sum, failures) = std::thread::scope(|scope| {
@@ -310,20 +310,21 @@ fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> 
     error.map(|e| failure(&request.server, e))
 }
 
-/// Takes and sends until asked to stop, or until so many connections were served.
+/// Receives and sends until the request to stop, or until this number of connections was served.
 ///
 /// # Errors
-/// What keeps it from listening.
+/// The server cannot listen.
 pub fn server(
     request: &PerfServerRequest,
     reporter: &dyn PerfReporter,
 ) -> Result<(), RequestError> {
-    let reporter = &history::Tests::new(reporter, &request.history);
+    let reporter = &history::PerfServerRecorder::new(reporter, &request.history);
     reporter.notice(&in_clear());
     let at = address(&request.listen)?;
-    // The site's ceiling, for each connection: nothing tells which of them are one test.
+    // The site's ceiling applies to each connection, since the server cannot tell which connections
+    // belong to one test.
     let rate = Permissions::by_policy()?.ceilings.rate_bps.map(DataRate::from_bps);
-    let options = test_options(options(request.cc.as_ref(), rate), LAST_WORD);
+    let options = test_options(options(request.cc.as_ref(), rate), LAST_MESSAGE_TIMEOUT);
     let listener = Listener::bind(at, &options).map_err(|e| failure(&at, &e))?;
     listener.set_timeout(Some(POLL_INTERVAL));
     reporter.listening(listener.local_addr(), None);
@@ -358,7 +359,7 @@ pub fn server(
     Ok(())
 }
 
-/// One connection of a client.
+/// Serves one connection of a client.
 fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcome {
     let limiter = rate.map(|rate| RateLimiter::new(rate, RECEIVE_BURST));
     socket.set_recv_timeout(Some(POLL_INTERVAL));
@@ -401,8 +402,7 @@ fn one(socket: &Socket, rate: Option<DataRate>, stop: &StopHandle) -> PerfOutcom
     }
 }
 
-/// Reads the beginning of what a client sends; when it is a request to be sent to, how long and
-/// how much.
+/// Reads the first bytes of a client; returns duration and size if they are a request to receive.
 fn opening(
     socket: &Socket,
     head: &mut Vec<u8>,
@@ -427,6 +427,6 @@ fn opening(
     };
     let time = Duration::from_millis(word(16).min(MAX_TEST.as_millis()));
     let (time, bytes) = (time, word(24));
-    // One of them must end it.
+    // One of the two limits must end the test.
     Ok(Some(if time.is_zero() && bytes == 0 { (MAX_TEST, 0) } else { (time, bytes) }))
 }

@@ -1,5 +1,5 @@
-//! `serve --udt4`: the server that the stock library's file client speaks with. Whoever reaches
-//! it may read everything below the root; there is nothing to write, and no key to know.
+//! `serve --udt4`: a server for the stock library's file client. Any client may read everything
+//! below the root. Nothing can be written, and there is no authentication.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
@@ -17,7 +17,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{MAX_NAME, POLL_INTERVAL, address, failure, in_clear, options};
-use packtrain_service::executor::{spawn, step_back};
+use packtrain_service::executor::{lower_priority, spawn};
 use packtrain_service::history::{self, Kind, Role, Side};
 use packtrain_service::paths::show;
 use packtrain_service::{
@@ -28,51 +28,51 @@ use packtrain_service::{
 /// `serve --udt4`.
 #[derive(Clone, Debug)]
 pub struct Udt4ServeRequest {
-    /// Where to listen, `ADDR:PORT`.
+    /// The address to listen at, `ADDR:PORT`.
     pub listen: String,
-    /// Everything below it may be read by whoever comes.
+    /// The directory that every client may read.
     pub root: PathBuf,
-    /// The congestion controller; the stock library's if none.
+    /// The congestion controller; the stock library's if `None`.
     pub cc: Option<String>,
-    /// Ceiling of the sending rate to one client.
+    /// Limit of the sending rate to one client.
     pub rate: Option<DataRate>,
-    /// Where rows of transfers go.
+    /// Where rows of transfers are stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
-/// Clients served at a time; more are turned away.
+/// Maximum concurrent clients; further ones are closed.
 const MAX_CLIENTS: usize = 64;
-/// Of one address: nobody shuts out all others.
-const MAX_OF_ONE: usize = 32;
-/// How long a client may take to name a file, or to take anything of it.
+/// Maximum concurrent clients of one address, so that one host cannot block all others.
+const MAX_CLIENTS_PER_ADDRESS: usize = 32;
+/// Timeout for a client's request, and for its first reads.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long what was sent may take to arrive once everything was handed over.
+/// Timeout for the delivery of the last bytes.
 const LINGER: Duration = Duration::from_secs(60);
-/// How long a server that is stopped waits for its clients to be told.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// What one client's unsent bytes may take: strangers decide how many clients there are.
+/// How long a stopping server waits until its clients are informed.
+const CLIENT_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum unsent bytes per client, since unauthenticated clients determine their number.
 const SEND_BUFFER: ByteCount = ByteCount(16 << 20);
-/// Clients only send a name.
+/// Clients send only a name.
 const RECEIVE_BUFFER: ByteCount = ByteCount(256 << 10);
-/// Bytes read at a time.
+/// Bytes per read of the file.
 const PIECE: usize = 256 << 10;
 
-/// What came of a client.
+/// The result of one client.
 #[derive(Default)]
 struct Served {
-    /// What it asked for, if it came to that.
+    /// The requested name, if there was one.
     name: Option<Vec<u8>>,
-    /// How much of it was handed to the connection.
+    /// Bytes handed to the connection.
     bytes: u64,
     failure: Option<Failure>,
 }
 
-/// Serves files below a directory until asked to stop.
+/// Serves files below a directory until the request to stop.
 ///
 /// # Errors
-/// What keeps it from listening.
+/// The server cannot listen.
 pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<(), RequestError> {
     reporter.notice(&in_clear());
     let missing = |e: std::io::Error| {
@@ -109,24 +109,25 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
         let (root, stop, tell) = (Arc::clone(&root), request.stop.clone(), tell.clone());
         let clients = Arc::clone(&clients);
         spawn("pt-udt4", move || {
-            step_back();
+            lower_priority();
             let begun = clock::now();
             let mut served = Served::default();
             served.failure = one(&socket, peer, &root, &stop, &mut served).err();
             match &served.failure {
                 None => {}
-                // It is gone, or takes nothing: what it was sent is not kept for it.
+                // The client is gone or reads nothing, so the remaining data is dropped.
                 Some(failure) if failure.kind == FailureKind::Temporary => socket.abort(),
                 Some(_) => drop(socket.close()),
             }
             drop(socket);
-            // Told before it leaves: who waits for the last to leave has heard of it then.
+            // Reported before the client is removed, so that the report precedes the end of the
+            // server.
             let _ = tell.send((peer, clock::now().since(begun), served));
             clients.leave(peer.ip());
         });
     }
-    // Those who are cut off are told so before the process ends.
-    let late = clock::now() + LAST_WORDS;
+    // Interrupted clients are informed before the process ends.
+    let late = clock::now() + CLIENT_CLOSE_TIMEOUT;
     while !clients.lock().is_empty() && clock::now() < late {
         std::thread::sleep((POLL_INTERVAL / 10).to_std());
     }
@@ -136,7 +137,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
     Ok(())
 }
 
-/// Where the clients that are being served come from.
+/// The addresses of the current clients.
 #[derive(Default)]
 struct Clients(Mutex<Vec<IpAddr>>);
 
@@ -145,11 +146,11 @@ impl Clients {
         self.0.lock()
     }
 
-    /// One more, or how many there are if that is too many.
+    /// Adds a client, or returns the current number if a limit is reached.
     fn enter(&self, from: IpAddr) -> Result<(), usize> {
         let mut all = self.lock();
         let same = all.iter().filter(|other| **other == from).count();
-        if all.len() >= MAX_CLIENTS || same >= MAX_OF_ONE {
+        if all.len() >= MAX_CLIENTS || same >= MAX_CLIENTS_PER_ADDRESS {
             return Err(all.len());
         }
         all.push(from);
@@ -211,7 +212,7 @@ fn report(
     }
 }
 
-/// Serves one client and notes in `served` how far it came.
+/// Serves one client and records its progress in `served`.
 fn one(
     socket: &Socket,
     peer: SocketAddr,
@@ -245,7 +246,7 @@ fn one(
             .read(&mut piece[..want])
             .map_err(|e| Failure::new(FailureKind::Unreadable, format!("{}: {e}", show(name))))?;
         if got == 0 {
-            // The client waits for more than there is; closing tells it.
+            // The client waits for more bytes than the file has; closing the connection ends that.
             let text = format!("{} became shorter while {peer} read it", show(name));
             return Err(Failure::new(FailureKind::Changed, text));
         }
@@ -256,7 +257,7 @@ fn one(
     socket.close().map_err(|e| failed(&e))
 }
 
-/// The name that a client asks for.
+/// Reads the name that a client requests.
 fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>, Failure> {
     let begun = clock::now();
     let read = |out: &mut [u8]| -> Result<(), Failure> {
@@ -281,7 +282,8 @@ fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>
     let len = i32::from_ne_bytes(len);
     let good = usize::try_from(len).ok().filter(|len| (1..=MAX_NAME).contains(len));
     let len = good.ok_or_else(|| {
-        let text = format!("{peer} wants a file with a name of {len} bytes: it speaks another way");
+        let text =
+            format!("{peer} requested a file with a name of {len} bytes: it uses another protocol");
         Failure::new(FailureKind::Protocol, text)
     })?;
     let mut name = vec![0; len];
@@ -289,9 +291,9 @@ fn asked(socket: &Socket, peer: SocketAddr, stop: &StopHandle) -> Result<Vec<u8>
     Ok(name)
 }
 
-/// Opens a file below the root, or says why not.
+/// Opens a file below the root; the error is the reason for the client.
 fn open(root: &Root, name: &[u8]) -> Result<(File, i64), String> {
-    // Clients that are used to a whole file system begin with a slash, or with `./`.
+    // Clients that expect a whole file system send names with a leading slash or `./`.
     let mut rest = name;
     while let Some(shorter) = rest.strip_prefix(b"/").or_else(|| rest.strip_prefix(b"./")) {
         rest = shorter;
@@ -310,11 +312,11 @@ mod tests {
     fn one_address_does_not_take_every_place() {
         let clients = Clients::default();
         let at = |last| IpAddr::from([192, 0, 2, last]);
-        for _ in 0..MAX_OF_ONE {
+        for _ in 0..MAX_CLIENTS_PER_ADDRESS {
             assert_eq!(clients.enter(at(1)), Ok(()));
         }
-        assert_eq!(clients.enter(at(1)), Err(MAX_OF_ONE));
-        for _ in MAX_OF_ONE..MAX_CLIENTS {
+        assert_eq!(clients.enter(at(1)), Err(MAX_CLIENTS_PER_ADDRESS));
+        for _ in MAX_CLIENTS_PER_ADDRESS..MAX_CLIENTS {
             assert_eq!(clients.enter(at(2)), Ok(()));
         }
         assert_eq!(clients.enter(at(3)), Err(MAX_CLIENTS));

@@ -1,9 +1,9 @@
-//! Pumps a stock UDT connection from sender to receiver in memory and prints what the protocol
-//! costs: `cargo run --release -p packtrain-udt4 --example udt4 -- [SECONDS] [DROP_EVERY]`, the
-//! first packet of every so many batches being lost.
+//! Pumps a stock UDT connection from sender to receiver in memory and prints the cost of the
+//! protocol: `cargo run --release -p packtrain-udt4 --example udt4 -- [SECONDS] [DROP_EVERY]`. The
+//! first packet of every DROP_EVERY batches is lost.
 //!
-//! Both ends share one thread. What the owner does is counted too: copying 64 KiB at a time into
-//! the send buffer and out of the receive buffer.
+//! Both ends share one thread. The owner's work is counted too: copying 64 KiB at a time into the
+//! send buffer and out of the receive buffer.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -22,7 +22,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// One batch from an end to the other; says whether there was one.
+    /// Passes one batch from an end to the other; returns whether there was one.
     fn pass(&mut self, from: usize, clock: &impl Fn() -> Time, spent: &mut [u64; 2]) -> bool {
         let now = clock();
         let sent = self.ends[from].poll_transmit(now, &mut self.slab);

@@ -1,4 +1,4 @@
-//! Where units wait: to be sent and acknowledged, or to be read.
+//! Send and receive buffers of units.
 
 mod recv;
 mod send;

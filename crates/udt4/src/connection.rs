@@ -1,10 +1,10 @@
-//! One connection: calling, open, ended.
+//! One connection: calling, open, or ended.
 
 mod arrive;
 mod leave;
 mod life;
 mod link;
-mod stuck;
+mod stall_repair;
 
 use std::net::SocketAddr;
 
@@ -18,28 +18,28 @@ use super::options::{Kind, Options};
 use super::perf::Perf;
 use super::wire::{Control, Handshake, Packet, Request};
 
-/// A stock client that hears anything else before the answer to its call believes itself connected
-/// and is not: so the answer is repeated while data is held back.
+/// How often the answer to a call is repeated while data is held back. A stock client that receives
+/// another packet before this answer considers itself connected although it is not.
 const ANSWERS: u8 = 2;
-/// And after such pauses.
+/// Interval of these repetitions.
 const ANSWER_GAP: Duration = Duration::from_millis(3);
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Connecting,
     /// Data may pass.
     Open,
-    /// Closed here; what was given to it is still being delivered.
+    /// Closed here; buffered data is still being delivered.
     Closing,
-    /// Over; what had arrived may still be read.
+    /// Ended; data that has arrived may still be read.
     Ended,
 }
 
-/// What the owner has not been told yet.
+/// Events not yet reported to the owner.
 #[derive(Clone, Copy, Debug, Default)]
-struct News {
+struct PendingEvents {
     connected: bool,
     incoming: bool,
     readable: bool,
@@ -51,16 +51,16 @@ struct News {
 enum Stage {
     Calling(Box<Caller>),
     Open,
-    /// And all below `heard` is still to be acknowledged to the peer: else it would not know
-    /// that what it sent has arrived.
+    /// All data below `received_to` must still be acknowledged: otherwise the peer would not know that
+    /// its data has arrived.
     Closing {
         until: Time,
-        heard: u64,
+        received_to: u64,
     },
-    /// The peer is being told of the end, so many times already; again at `next`.
+    /// Shutdown packets are being sent: `shutdowns_sent` so far, the next at `next`.
     Parting {
         reason: EndReason,
-        told: usize,
+        shutdowns_sent: usize,
         next: Time,
     },
     Ended,
@@ -74,26 +74,27 @@ pub struct Connection {
     seed: u64,
     stage: Stage,
     link: Option<Box<Link>>,
-    /// A handshake to be sent (again) after the connection stands, and the one to repeat.
+    /// A handshake to send (again) after the connection is open, and the one to repeat.
     answer: Option<Handshake>,
     last_answer: Option<Handshake>,
-    /// How often the answer is still repeated unasked, and when next.
+    /// Unrequested repetitions of the answer that remain, and the time of the next.
     answers: (u8, Time),
     reason: Option<EndReason>,
-    /// One more shutdown is to be told: an answer to the peer's, or to who did not hear ours.
-    farewell: bool,
-    news: News,
-    /// The owner knows that there is something to read.
-    told_readable: bool,
+    /// Whether one more shutdown must be sent: in answer to the peer's, or to a peer that missed
+    /// ours.
+    shutdown_due: bool,
+    pending_events: PendingEvents,
+    /// Whether the owner was notified that there is data to read.
+    reported_readable: bool,
     wants_room: bool,
-    /// Closed by the owner: nobody will ask for it again.
+    /// Closed by the owner, who will not use it again.
     discarded: bool,
-    /// The endpoint has it in its list of those with news.
+    /// Whether it is in the endpoint's list of connections with events.
     noted: bool,
 }
 
 impl Connection {
-    /// One that calls.
+    /// Creates a calling connection.
     pub(super) fn calling(seed: u64, peer: SocketAddr, options: Options, caller: Caller) -> Self {
         Self {
             peer,
@@ -105,16 +106,16 @@ impl Connection {
             last_answer: None,
             answers: (0, Time::ZERO),
             reason: None,
-            farewell: false,
-            news: News::default(),
-            told_readable: false,
+            shutdown_due: false,
+            pending_events: PendingEvents::default(),
+            reported_readable: false,
             wants_room: false,
             discarded: false,
             noted: false,
         }
     }
 
-    /// One that a listener accepted, which says `answer`.
+    /// Creates a connection that a listener accepted, and that sends `answer`.
     pub(super) fn accepted(
         now: Time,
         (id, seed): (u32, u64),
@@ -129,7 +130,7 @@ impl Connection {
         if let Some(link) = &mut connection.link {
             link.wait_for_peer(now);
         }
-        connection.news = News { incoming: true, ..News::default() };
+        connection.pending_events = PendingEvents { incoming: true, ..PendingEvents::default() };
         connection.answer = Some(answer);
         connection.last_answer = Some(answer);
         connection.answers = (ANSWERS, now + ANSWER_GAP);
@@ -145,11 +146,11 @@ impl Connection {
         }
         self.link = Some(Box::new(link));
         self.stage = Stage::Open;
-        self.news.connected = true;
+        self.pending_events.connected = true;
         Some(())
     }
 
-    /// How far it is.
+    /// The state.
     pub fn status(&self) -> Status {
         match self.stage {
             Stage::Calling(_) => Status::Connecting,
@@ -159,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Why it is over, once it is.
+    /// Why it ended, once it has.
     pub fn end_reason(&self) -> Option<&EndReason> {
         self.reason.as_ref()
     }
@@ -174,7 +175,7 @@ impl Connection {
         self.link.as_ref().map(|link| link.peer_id)
     }
 
-    /// Its options, as they were asked for.
+    /// The requested options.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -184,46 +185,47 @@ impl Connection {
         self.options.kind
     }
 
-    /// Payload bytes of a full packet, as agreed.
+    /// Payload bytes of a full packet, as negotiated.
     pub fn payload(&self) -> ByteCount {
         let asked = Options::payload(self.options.mss);
         ByteCount(self.link.as_ref().map_or(asked, |link| link.payload) as u64)
     }
 
-    /// Bytes given to be sent that the peer has not acknowledged.
+    /// Bytes to send that the peer has not acknowledged.
     pub fn unacknowledged(&self) -> ByteCount {
         self.link.as_ref().map_or(ByteCount(0), |link| link.outgoing.bytes())
     }
 
-    /// Bytes that arrived and were not read; of a stream, those behind a gap included.
+    /// Bytes that arrived and were not read; of a stream, including those behind a gap.
     pub fn received(&self) -> ByteCount {
         self.link.as_ref().map_or(ByteCount(0), |link| link.incoming.bytes())
     }
 
-    /// Whether a read would give something.
+    /// Whether a read would return data.
     pub fn is_readable(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.readable())
     }
 
-    /// Takes bytes of a stream to be sent; returns how many. 0: the buffer is full;
-    /// [`Event::Writable`] tells when it no longer is.
+    /// Takes bytes of a stream to send; returns how many. 0 means that the buffer is full;
+    /// [`Event::Writable`] follows when there is room.
     ///
     /// # Errors
-    /// A connection that is not open, or carries messages.
+    /// The connection is not open, or carries messages.
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, SocketError> {
         let link = self.sending(Kind::Stream)?;
         let taken = link.outgoing.write(link.sender.next(), bytes);
-        // Another writer may wait already, or somebody for a buffer that this has filled.
+        // Another writer may already wait, or one may wait for room that this call has used up.
         let full = link.outgoing.room() == ByteCount::ZERO;
         self.wants_room |= taken < bytes.len() || full;
         Ok(taken)
     }
 
-    /// Takes a message to be sent, whole, or not at all if there is no room now. One that is not
-    /// acknowledged after `ttl` is given up. One `in_order` is not delivered before earlier ones.
+    /// Takes a whole message to send, or nothing if there is no room now. A message that is not
+    /// acknowledged within `ttl` is dropped. One sent `in_order` is not delivered before earlier
+    /// ones.
     ///
     /// # Errors
-    /// A connection that is not open or carries a stream, or a message larger than the buffer.
+    /// The connection is not open or carries a stream, or the message is larger than the buffer.
     pub fn send_message(
         &mut self,
         now: Time,
@@ -244,22 +246,22 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Copies bytes of a stream that arrived into `out`; returns how many. 0: nothing is there;
-    /// [`Event::Readable`] tells when something is.
+    /// Copies received bytes of a stream into `out`; returns how many. 0 means that there is no
+    /// data; [`Event::Readable`] follows when there is.
     ///
     /// # Errors
-    /// The connection is over and everything was read, or it carries messages.
+    /// The connection has ended and everything was read, or it carries messages.
     pub fn recv(&mut self, now: Time, out: &mut [u8]) -> Result<usize, SocketError> {
         let link = self.receiving(Kind::Stream)?;
         let got = link.read(now, |buffer, next| buffer.read(next, out));
         self.after_read(got, out.len())
     }
 
-    /// Copies the next whole message into `out` and returns its length; none: no message is
-    /// whole. What does not fit is lost.
+    /// Copies the next complete message into `out` and returns its length; `None` if no message is
+    /// complete. Bytes that do not fit are lost.
     ///
     /// # Errors
-    /// The connection is over and everything was read, it carries a stream, or the message was
+    /// The connection has ended and everything was read, it carries a stream, or the message was
     /// longer than `out`.
     pub fn recv_message(
         &mut self,
@@ -274,7 +276,7 @@ impl Connection {
     }
 
     fn after_read(&mut self, got: usize, asked: usize) -> Result<usize, SocketError> {
-        self.told_readable = self.is_readable();
+        self.reported_readable = self.is_readable();
         if got > 0 || asked == 0 {
             return Ok(got);
         }
@@ -308,7 +310,7 @@ impl Connection {
         }
     }
 
-    /// What it has done.
+    /// Statistics.
     pub fn perf(&self, now: Time) -> Perf {
         self.link.as_ref().map_or_else(Perf::default, |link| link.perf(now))
     }
@@ -319,25 +321,25 @@ impl Connection {
         Link::wire_number(self.link.as_ref().map_or(0, |link| link.first))
     }
 
-    /// Whether it has news and was not noted before; it is now.
+    /// Whether it has events and is not in the list yet; marks it as listed.
     pub(super) fn note(&mut self) -> bool {
-        let News { connected, incoming, readable, writable, ended } = self.news;
-        let news = connected || incoming || readable || writable || ended;
-        news && !std::mem::replace(&mut self.noted, true)
+        let PendingEvents { connected, incoming, readable, writable, ended } = self.pending_events;
+        let pending_events = connected || incoming || readable || writable || ended;
+        pending_events && !std::mem::replace(&mut self.noted, true)
     }
 
-    /// The next of its news; when there are none, it is no longer noted.
-    pub(super) fn take_news(&mut self) -> Option<Event> {
-        let news = &mut self.news;
-        if std::mem::take(&mut news.incoming) {
+    /// The next event; without one, it is no longer marked as listed.
+    pub(super) fn take_event(&mut self) -> Option<Event> {
+        let pending_events = &mut self.pending_events;
+        if std::mem::take(&mut pending_events.incoming) {
             Some(Event::Incoming)
-        } else if std::mem::take(&mut news.connected) {
+        } else if std::mem::take(&mut pending_events.connected) {
             Some(Event::Connected)
-        } else if std::mem::take(&mut news.readable) {
+        } else if std::mem::take(&mut pending_events.readable) {
             Some(Event::Readable)
-        } else if std::mem::take(&mut news.writable) {
+        } else if std::mem::take(&mut pending_events.writable) {
             Some(Event::Writable)
-        } else if std::mem::take(&mut news.ended) {
+        } else if std::mem::take(&mut pending_events.ended) {
             self.reason.clone().map(Event::Ended)
         } else {
             self.noted = false;
@@ -345,9 +347,9 @@ impl Connection {
         }
     }
 
-    /// Whether it has ended and its owner was told.
+    /// Whether it has ended and its owner was notified.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Ended) && !self.news.ended
+        matches!(self.stage, Stage::Ended) && !self.pending_events.ended
     }
 
     /// Whether its owner has closed it.
@@ -355,27 +357,27 @@ impl Connection {
         self.discarded
     }
 
-    /// Whether the peer is still to be told of the end.
-    pub(super) fn owes_farewell(&self) -> bool {
-        self.farewell
+    /// Whether a shutdown must still be sent.
+    pub(super) fn owes_shutdown(&self) -> bool {
+        self.shutdown_due
     }
 
-    /// Whether a datagram from `from` may be this connection's.
+    /// Whether a datagram from `from` may belong to this connection.
     pub(super) fn is_peer(&self, from: SocketAddr) -> bool {
         self.peer == from
     }
 
     /// Whether it is one end of a rendezvous that waits for this address.
-    pub(super) fn meets(&self, from: SocketAddr) -> bool {
-        matches!(&self.stage, Stage::Calling(caller) if caller.meets(from))
+    pub(super) fn awaits(&self, from: SocketAddr) -> bool {
+        matches!(&self.stage, Stage::Calling(caller) if caller.awaits(from))
     }
 
-    /// A handshake for it.
+    /// Handles a handshake.
     pub(super) fn on_handshake(&mut self, now: Time, peer: &Handshake) {
         let outcome = match &mut self.stage {
             Stage::Calling(caller) => caller.handle(now, &self.options, peer),
             Stage::Parting { .. } | Stage::Ended => return,
-            // What it asks was answered; the answer was lost, or is under way.
+            // Its request was answered; the answer was lost, or is in flight.
             _ => {
                 let repeat = matches!(peer.request, Request::Conclusion | Request::Rendezvous);
                 self.answer = self.last_answer.filter(|_| repeat);
@@ -384,12 +386,12 @@ impl Connection {
         };
         match outcome {
             Outcome::Wait => {}
-            Outcome::Done { terms, tell } => {
+            Outcome::Done { terms, reply } => {
                 let Stage::Calling(caller) = &self.stage else { return };
-                self.answer = tell.map(|request| caller.saying(request));
-                // A rendezvous that did not hear our last word asks again.
+                self.answer = reply.map(|request| caller.with_request(request));
+                // A rendezvous end that missed our last handshake asks again.
                 self.last_answer =
-                    caller.is_rendezvous().then(|| caller.saying(Request::Agreement));
+                    caller.is_rendezvous().then(|| caller.with_request(Request::Agreement));
                 if self.open(now, terms).is_none() {
                     self.end(EndReason::NotMade(ConnectError::Terms("no controller")));
                 }
@@ -398,30 +400,30 @@ impl Connection {
         }
     }
 
-    /// It ends here, and the peer is told if it knows of the connection.
+    /// Ends the connection, and notifies the peer if the peer knows it.
     fn part(&mut self, now: Time, reason: EndReason) {
         match self.stage {
             Stage::Parting { .. } | Stage::Ended => {}
             _ if self.link.is_none() => self.end(reason),
-            _ => self.stage = Stage::Parting { reason, told: 0, next: now },
+            _ => self.stage = Stage::Parting { reason, shutdowns_sent: 0, next: now },
         }
     }
 
-    /// It is over.
+    /// Marks the connection ended.
     fn end(&mut self, reason: EndReason) {
         if matches!(self.stage, Stage::Ended) {
             return;
         }
         self.stage = Stage::Ended;
         self.reason = Some(reason);
-        self.news.ended = true;
-        if !std::mem::replace(&mut self.told_readable, true) {
-            self.news.readable = self.link.is_some();
+        self.pending_events.ended = true;
+        if !std::mem::replace(&mut self.reported_readable, true) {
+            self.pending_events.readable = self.link.is_some();
         }
     }
 
-    /// Whether a repeat of the answer is due; it counts as said.
-    fn answers_again(&mut self, now: Time) -> bool {
+    /// Whether a repetition of the answer is due; if so, it counts as sent.
+    fn repeats_answer(&mut self, now: Time) -> bool {
         let (left, next) = self.answers;
         let stands = matches!(self.stage, Stage::Open | Stage::Closing { .. });
         let due = left > 0 && now >= next && stands;
@@ -431,25 +433,25 @@ impl Connection {
         due
     }
 
-    /// Writes a packet that is not of the link: handshakes and farewells.
+    /// Writes a packet that does not belong to the link: a handshake or a shutdown.
     fn write_own(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if let Stage::Calling(caller) = &mut self.stage {
             let (to, handshake) = caller.poll(now)?;
             return Control::Handshake(handshake).write(to, out);
         }
         let peer_id = self.link.as_ref()?.peer_id;
-        if self.answers_again(now) {
+        if self.repeats_answer(now) {
             self.answer = self.last_answer;
         }
         if let Some(handshake) = self.answer.take() {
             return Control::Handshake(handshake).write(peer_id, out);
         }
-        let owed = std::mem::take(&mut self.farewell) || self.repeats_farewell(now);
+        let owed = std::mem::take(&mut self.shutdown_due) || self.repeats_shutdown(now);
         if owed { Control::Shutdown.write(peer_id, out) } else { None }
     }
 }
 
-/// The header of a datagram that is long enough.
+/// The header of a datagram, if it is long enough.
 pub(super) fn header(datagram: &[u8]) -> Option<Packet<&[u8]>> {
     Packet::new_checked(datagram).ok()
 }

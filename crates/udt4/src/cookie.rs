@@ -1,34 +1,34 @@
-//! Numbers that strangers must not guess, made from a secret: cookies, sequence numbers, ids.
+//! Unpredictable numbers derived from a secret: cookies, sequence numbers, ids.
 //!
-//! The stock library's cookie is a digest of the client's address and the minute, without a
-//! secret: anybody can make it. Ours has the same 32 bits on the wire.
+//! The stock library's cookie is a digest of the client's address and the minute, without a secret,
+//! so anyone can compute it. Ours has the same 32 bits on the wire.
 
 use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::hmac;
 use packtrain_units::{Duration, SeqNo, Time};
 
-/// A cookie is good for one to two of these.
+/// A cookie is valid for one to two of these.
 const SLOT: Duration = Duration::from_secs(60);
 
-/// What the numbers are for; keeps the uses of one secret apart.
+/// Purpose of a number, to separate the uses of one secret.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Use {
+enum Purpose {
     Cookie,
     Isn,
     Id,
     Seed,
 }
 
-/// The keyed hash behind them.
+/// The keyed hash that generates the numbers.
 #[derive(Debug)]
-pub(super) struct Mint {
+pub(super) struct TokenGenerator {
     key: hmac::Key,
     count: u64,
 }
 
-impl Mint {
+impl TokenGenerator {
     pub(super) fn new(secret: &[u8; 32]) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), count: 0 }
     }
@@ -38,8 +38,8 @@ impl Mint {
         self.cookie_of(slot(now), from, socket)
     }
 
-    /// Whether the caller was given this cookie lately.
-    pub(super) fn knows(&self, now: Time, from: SocketAddr, socket: u32, cookie: u32) -> bool {
+    /// Whether the caller was recently given this cookie.
+    pub(super) fn is_valid(&self, now: Time, from: SocketAddr, socket: u32, cookie: u32) -> bool {
         let slot = slot(now);
         [Some(slot), slot.checked_sub(1)]
             .into_iter()
@@ -49,20 +49,20 @@ impl Mint {
 
     /// The first sequence number of a connection.
     pub(super) fn isn(&mut self) -> SeqNo {
-        SeqNo::new(self.fresh(Use::Isn) as u32)
+        SeqNo::new(self.fresh(Purpose::Isn) as u32)
     }
 
-    /// A socket id: 30 bits, as the stock library's.
+    /// A socket id: 30 bits, like the stock library's.
     pub(super) fn id(&mut self) -> u32 {
-        self.fresh(Use::Id) as u32 & 0x3fff_ffff
+        self.fresh(Purpose::Id) as u32 & 0x3fff_ffff
     }
 
     /// A seed for a controller.
     pub(super) fn seed(&mut self) -> u64 {
-        self.fresh(Use::Seed)
+        self.fresh(Purpose::Seed)
     }
 
-    fn fresh(&mut self, purpose: Use) -> u64 {
+    fn fresh(&mut self, purpose: Purpose) -> u64 {
         self.count += 1;
         self.hash(purpose, &[&self.count.to_be_bytes()])
     }
@@ -78,11 +78,11 @@ impl Mint {
             &from.port().to_be_bytes(),
             &socket.to_be_bytes(),
         ];
-        // 0 would look like a caller that has none.
-        (self.hash(Use::Cookie, &parts) as u32).max(1)
+        // 0 would mean that the caller has none.
+        (self.hash(Purpose::Cookie, &parts) as u32).max(1)
     }
 
-    fn hash(&self, purpose: Use, parts: &[&[u8]]) -> u64 {
+    fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> u64 {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&[purpose as u8]);
         parts.iter().for_each(|part| context.update(part));
@@ -101,25 +101,25 @@ mod tests {
 
     #[test]
     fn a_cookie_is_for_one_caller_and_two_minutes_at_most() {
-        let mint = Mint::new(&[1; 32]);
+        let tokens = TokenGenerator::new(&[1; 32]);
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let from: SocketAddr = "192.0.2.1:9000".parse().unwrap();
-        let cookie = mint.cookie(at(59), from, 7);
-        assert!(mint.knows(at(59), from, 7, cookie));
-        assert!(mint.knows(at(119), from, 7, cookie));
-        assert!(!mint.knows(at(120), from, 7, cookie), "too old");
-        assert!(!mint.knows(at(59), from, 8, cookie), "another socket");
-        assert!(!mint.knows(at(59), "192.0.2.1:9001".parse().unwrap(), 7, cookie));
-        let other = Mint::new(&[2; 32]);
-        assert!(!other.knows(at(59), from, 7, cookie), "another secret");
-        assert!(!mint.knows(at(59), from, 7, 0));
+        let cookie = tokens.cookie(at(59), from, 7);
+        assert!(tokens.is_valid(at(59), from, 7, cookie));
+        assert!(tokens.is_valid(at(119), from, 7, cookie));
+        assert!(!tokens.is_valid(at(120), from, 7, cookie), "too old");
+        assert!(!tokens.is_valid(at(59), from, 8, cookie), "another socket");
+        assert!(!tokens.is_valid(at(59), "192.0.2.1:9001".parse().unwrap(), 7, cookie));
+        let other = TokenGenerator::new(&[2; 32]);
+        assert!(!other.is_valid(at(59), from, 7, cookie), "another secret");
+        assert!(!tokens.is_valid(at(59), from, 7, 0));
     }
 
     #[test]
     fn numbers_differ() {
-        let mut mint = Mint::new(&[1; 32]);
-        assert_ne!(mint.isn(), mint.isn());
-        assert_ne!(mint.id(), mint.id());
-        assert!(mint.id() <= 0x3fff_ffff);
+        let mut tokens = TokenGenerator::new(&[1; 32]);
+        assert_ne!(tokens.isn(), tokens.isn());
+        assert_ne!(tokens.id(), tokens.id());
+        assert!(tokens.id() <= 0x3fff_ffff);
     }
 }

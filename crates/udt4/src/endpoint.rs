@@ -8,15 +8,15 @@ use packtrain_proto::{Datagrams, Transmit};
 use packtrain_units::{ByteCount, SeqNo, Time};
 
 use super::connection::{Connection, header};
-use super::cookie::Mint;
+use super::cookie::TokenGenerator;
+use super::ended::EndedConnections;
 use super::error::OpenError;
 use super::event::Event;
 use super::handshake::{Caller, Terms, VERSION, matches};
 use super::options::{Options, limits};
-use super::tombs::Tombs;
 use super::wire::{Control, Handshake, Packet, REJECT_MISMATCH, Request};
 
-/// What strangers must not know: cookies, ids and first sequence numbers are made from it.
+/// The secret from which cookies, ids and first sequence numbers are derived.
 #[derive(Clone)]
 pub struct Secret(pub [u8; 32]);
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Our number of a connection, which its peer puts into every packet.
+/// The local id of a connection, which its peer puts into every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(u32);
 
@@ -44,7 +44,7 @@ struct Listener {
     waiting: VecDeque<u32>,
 }
 
-/// An answer to a stranger.
+/// An answer to an unauthenticated caller.
 #[derive(Debug)]
 struct Answer {
     to: SocketAddr,
@@ -55,22 +55,23 @@ struct Answer {
 /// The connections on one UDP socket.
 #[derive(Debug)]
 pub struct Endpoint {
-    mint: Mint,
+    tokens: TokenGenerator,
     connections: BTreeMap<u32, Box<Connection>>,
-    /// Accepted ones by who called.
+    /// Accepted connections by caller.
     callers: BTreeMap<(SocketAddr, u32), u32>,
-    /// Ends of a rendezvous, so that strangers' calls cost no look at all connections.
-    meetings: Vec<u32>,
+    /// Ends of a rendezvous, so that calls of unknown peers do not require a search of all
+    /// connections.
+    rendezvous_ids: Vec<u32>,
     listener: Option<Listener>,
-    tombs: Tombs,
+    ended: EndedConnections,
     answers: VecDeque<Answer>,
-    /// Connections with news.
+    /// Connections with events.
     noted: VecDeque<u32>,
-    /// The last one that sent, so that all get their turn.
+    /// The last one that sent, for round-robin scheduling.
     turn: u32,
     bad_datagrams: u64,
     refused_calls: u64,
-    /// The last time anybody said.
+    /// The last known time.
     now: Time,
 }
 
@@ -78,12 +79,12 @@ impl Endpoint {
     /// An endpoint without connections.
     pub fn new(secret: &Secret) -> Self {
         Self {
-            mint: Mint::new(&secret.0),
+            tokens: TokenGenerator::new(&secret.0),
             connections: BTreeMap::new(),
             callers: BTreeMap::new(),
-            meetings: Vec::new(),
+            rendezvous_ids: Vec::new(),
             listener: None,
-            tombs: Tombs::default(),
+            ended: EndedConnections::default(),
             answers: VecDeque::new(),
             noted: VecDeque::new(),
             turn: 0,
@@ -96,7 +97,7 @@ impl Endpoint {
     /// Calls `to`.
     ///
     /// # Errors
-    /// Options that cannot work, or too many connections.
+    /// Invalid options, or too many connections.
     pub fn connect(
         &mut self,
         now: Time,
@@ -107,11 +108,11 @@ impl Endpoint {
         if self.connections.len() >= limits::CONNECTIONS {
             return Err(OpenError::TooMany);
         }
-        let (id, isn) = (self.free_id(), self.mint.isn());
+        let (id, isn) = (self.free_id(), self.tokens.isn());
         Ok(self.call(now, to, options, (id, isn)))
     }
 
-    /// Calls from socket `id`, its data to be numbered from `isn` on.
+    /// Calls from socket `id`, with first sequence number `isn`.
     pub(super) fn call(
         &mut self,
         now: Time,
@@ -119,20 +120,20 @@ impl Endpoint {
         options: &Options,
         (id, isn): (u32, SeqNo),
     ) -> SocketId {
-        let seed = self.mint.seed();
+        let seed = self.tokens.seed();
         let caller = Caller::new(now, to, options, isn, id);
         let connection = Connection::calling(seed, to, options.clone(), caller);
         self.connections.insert(id, Box::new(connection));
         if options.rendezvous {
-            self.meetings.push(id);
+            self.rendezvous_ids.push(id);
         }
         SocketId(id)
     }
 
-    /// Accepts calls, at most `backlog` of them unseen by [`Endpoint::accept`].
+    /// Accepts calls, of which at most `backlog` wait for [`Endpoint::accept`].
     ///
     /// # Errors
-    /// Options that cannot work, or a second listener.
+    /// Invalid options, or a second listener.
     pub fn listen(&mut self, options: Options, backlog: usize) -> Result<(), OpenError> {
         check(Time::ZERO, &options)?;
         if self.listener.is_some() {
@@ -143,12 +144,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Accepts no more calls. Those that wait stay until they are closed.
+    /// Stops accepting calls. Waiting connections stay until they are closed.
     pub fn stop_listening(&mut self) {
         self.listener = None;
     }
 
-    /// The next connection that came in.
+    /// The next incoming connection.
     pub fn accept(&mut self) -> Option<SocketId> {
         self.listener.as_mut()?.waiting.pop_front().map(SocketId)
     }
@@ -158,33 +159,33 @@ impl Endpoint {
         self.connections.get(&id.0).map(|connection| &**connection)
     }
 
-    /// A connection, to be used. Poll the endpoint afterwards.
+    /// A connection, mutable. Poll the endpoint afterwards.
     pub fn get_mut(&mut self, id: SocketId) -> Option<&mut Connection> {
         self.connections.get_mut(&id.0).map(|connection| &mut **connection)
     }
 
-    /// The connections there are.
+    /// The ids of all connections.
     pub fn ids(&self) -> impl Iterator<Item = SocketId> + '_ {
         self.connections.keys().copied().map(SocketId)
     }
 
-    /// Datagrams that were for nobody here, or made no sense before it was known for whom.
+    /// Datagrams that belong to no connection, or were invalid before their connection was known.
     pub fn bad_datagrams(&self) -> u64 {
         self.bad_datagrams
     }
 
-    /// Calls that were not taken for want of room.
+    /// Calls refused because there was no room.
     pub fn refused_calls(&self) -> u64 {
         self.refused_calls
     }
 
-    /// Closes a connection: it takes no more and ends when all is acknowledged or its linger
-    /// time is over. One that has ended is gone at once.
+    /// Closes a connection: it takes no more data, and ends when all is acknowledged or its linger
+    /// time has passed. One that has already ended is removed at once.
     pub fn close(&mut self, now: Time, id: SocketId) {
         self.finish(now, id, Connection::close);
     }
 
-    /// Closes a connection without waiting for what is not acknowledged.
+    /// Closes a connection without waiting for acknowledgements.
     pub fn abort(&mut self, now: Time, id: SocketId) {
         self.finish(now, id, Connection::abort);
     }
@@ -201,7 +202,7 @@ impl Endpoint {
         }
     }
 
-    /// A batch came in. Anything that is not understood is counted and dropped. Poll afterwards.
+    /// Handles a received batch. Invalid datagrams are counted and dropped. Poll afterwards.
     pub fn handle(&mut self, now: Time, input: Datagrams<'_>) {
         self.now = now;
         let Datagrams { from, bytes, stride, received_at, .. } = input;
@@ -237,23 +238,24 @@ impl Endpoint {
         }
     }
 
-    /// Notes that a connection may have news.
+    /// Lists a connection that may have events.
     fn note(&mut self, id: u32) {
         if self.connections.get_mut(&id).is_some_and(|connection| connection.note()) {
             self.noted.push_back(id);
         }
     }
 
-    /// A packet for socket 0, or for none of ours.
+    /// Handles a packet for socket 0, or for an unknown one.
     fn on_stranger(&mut self, now: Time, from: SocketAddr, packet: &Packet<&[u8]>) {
         let id = packet.destination();
         let control = Control::parse(packet);
-        // A farewell needs no answer: two ends that are both gone would call for ever.
-        if control == Ok(Control::Shutdown) && self.tombs.knows(id, from) {
+        // A shutdown is not answered: two ends that have both ended would answer each other for
+        // ever.
+        if control == Ok(Control::Shutdown) && self.ended.is_peer(id, from) {
             return;
         }
         if control != Ok(Control::Shutdown)
-            && let Some(peer_id) = self.tombs.knock(now, id, from)
+            && let Some(peer_id) = self.ended.on_datagram(now, id, from)
         {
             self.answer(from, Control::Shutdown, peer_id);
             return;
@@ -265,7 +267,7 @@ impl Endpoint {
                 return;
             }
         };
-        if let Some(id) = self.meeting(from) {
+        if let Some(id) = self.rendezvous_with(from) {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.on_handshake(now, &handshake);
                 self.note(id);
@@ -275,14 +277,14 @@ impl Endpoint {
         self.on_call(now, from, &handshake);
     }
 
-    /// Our end of a rendezvous with this address, if one is waited for.
-    fn meeting(&self, from: SocketAddr) -> Option<u32> {
-        let meets = |id: &&u32| self.connections.get(id).is_some_and(|c| c.meets(from));
-        self.meetings.iter().find(meets).copied()
+    /// Our end of a rendezvous with this address, if one waits.
+    fn rendezvous_with(&self, from: SocketAddr) -> Option<u32> {
+        let awaits = |id: &&u32| self.connections.get(id).is_some_and(|c| c.awaits(from));
+        self.rendezvous_ids.iter().find(awaits).copied()
     }
 
-    /// A caller's handshake. Nothing is kept of one before it has shown its cookie, and no
-    /// answer is longer than its question.
+    /// Handles a caller's handshake. No state is kept before the caller has returned its cookie,
+    /// and no answer is longer than its request.
     fn on_call(&mut self, now: Time, from: SocketAddr, call: &Handshake) {
         let known = self.callers.get(&(from, call.socket)).copied();
         if let Some(id) = known {
@@ -298,12 +300,12 @@ impl Endpoint {
         let peer = from.ip().to_canonical();
         match call.request {
             Request::Induction => {
-                let cookie = self.mint.cookie(now, from, call.socket);
+                let cookie = self.tokens.cookie(now, from, call.socket);
                 let answer = Handshake { version: VERSION, cookie, peer, ..*call };
                 self.answer(from, Control::Handshake(answer), call.socket);
             }
             Request::Conclusion => {
-                if !self.mint.knows(now, from, call.socket, call.cookie) {
+                if !self.tokens.is_valid(now, from, call.socket, call.cookie) {
                     self.bad_datagrams += 1;
                 } else if !matches(listener.options.kind, call) {
                     self.reject(from, call);
@@ -325,17 +327,17 @@ impl Endpoint {
         let full = self.connections.len() >= limits::CONNECTIONS;
         let Some(listener) = &self.listener else { return };
         if full || listener.waiting.len() >= listener.backlog {
-            // It calls again; there may be room then.
+            // The client calls again; there may be room then.
             self.refused_calls += 1;
             return;
         }
         let options = listener.options.clone();
-        // A stock client takes only its own first number for the server's.
+        // A stock client accepts only its own first number for the server's.
         let Ok(terms) = Terms::of(&options, call.isn, call) else {
             self.reject(from, call);
             return;
         };
-        let (id, seed) = (self.free_id(), self.mint.seed());
+        let (id, seed) = (self.free_id(), self.tokens.seed());
         let answer = Handshake {
             mss: call.mss.min(options.mss.get() as u32),
             flow_window: terms.recv_window,
@@ -364,8 +366,8 @@ impl Endpoint {
     }
 
     /// The next batch to send, written into `out`, which has at least
-    /// [`BATCH_BYTES`](packtrain_proto::BATCH_BYTES). None: nothing before `poll_timeout`, or before a
-    /// connection is used or something arrives.
+    /// [`BATCH_BYTES`](packtrain_proto::BATCH_BYTES). `None` means: nothing before `poll_timeout`,
+    /// or before a connection is used or a packet arrives.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         if out.len() < packtrain_proto::BATCH_BYTES {
             return None;
@@ -375,7 +377,7 @@ impl Endpoint {
             let (to, len) = (answer.to, answer.len);
             return Some(Transmit { lane: 0, to, len, segment: len, ecn: 0 });
         }
-        // Those behind the last that sent, then those before it.
+        // Those after the last that sent, then those before it.
         let (behind, before) = (self.turn.saturating_add(1).., ..=self.turn);
         let mut found = None;
         for (id, connection) in self.connections.range_mut(behind) {
@@ -397,7 +399,7 @@ impl Endpoint {
         Some(Transmit { lane: 0, to, len: written.len, segment: written.segment, ecn: 0 })
     }
 
-    /// The instant of `poll_timeout` came.
+    /// Runs the timers that are due; call it at the time that `poll_timeout` gave.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         for (id, connection) in &mut self.connections {
@@ -408,19 +410,19 @@ impl Endpoint {
         }
     }
 
-    /// When `handle_timeout` and then `poll_transmit` are to be called. Valid after
-    /// `poll_transmit` gave none.
+    /// When to call `handle_timeout` and then `poll_transmit`. Valid after `poll_transmit` returned
+    /// `None`.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.connections.values().filter_map(|connection| connection.poll_timeout()).min()
     }
 
-    /// The next thing the owner should know. A connection that was closed here is gone with its
+    /// The next event for the owner. A connection that was closed here is removed with its
     /// [`Event::Ended`].
     pub fn poll_event(&mut self) -> Option<(SocketId, Event)> {
         loop {
             let id = *self.noted.front()?;
             let connection = self.connections.get_mut(&id);
-            if let Some(event) = connection.and_then(|connection| connection.take_news()) {
+            if let Some(event) = connection.and_then(|connection| connection.take_event()) {
                 if matches!(event, Event::Ended(_)) && self.is_discarded(id) {
                     self.remove(id);
                 }
@@ -437,26 +439,26 @@ impl Endpoint {
     fn remove(&mut self, id: u32) {
         let Some(connection) = self.connections.remove(&id) else { return };
         self.callers.retain(|_, known| *known != id);
-        self.meetings.retain(|known| *known != id);
+        self.rendezvous_ids.retain(|known| *known != id);
         if let Some(peer_id) = connection.peer_id() {
-            if connection.owes_farewell() {
+            if connection.owes_shutdown() {
                 self.answer(connection.peer(), Control::Shutdown, peer_id);
             }
-            self.tombs.bury(self.now, id, connection.peer(), peer_id);
+            self.ended.insert(self.now, id, connection.peer(), peer_id);
         }
     }
 
     pub(super) fn free_id(&mut self) -> u32 {
         loop {
-            let id = self.mint.id();
-            if id != 0 && !self.connections.contains_key(&id) && !self.tombs.holds(id) {
+            let id = self.tokens.id();
+            if id != 0 && !self.connections.contains_key(&id) && !self.ended.contains(id) {
                 return id;
             }
         }
     }
 }
 
-/// Refuses options that cannot work before anything is made of them.
+/// Refuses invalid options before anything is created.
 fn check(now: Time, options: &Options) -> Result<(), OpenError> {
     options.check()?;
     let config = ControllerConfig {
@@ -467,7 +469,7 @@ fn check(now: Time, options: &Options) -> Result<(), OpenError> {
         rtt: None,
     };
     let controller = build(&options.cc, &config)?;
-    // What UDT's messages carry.
+    // The signals that UDT's messages carry.
     let signals = [Signal::Rtt, Signal::ArrivalRate, Signal::Capacity, Signal::Losses];
     let provided =
         Signals::of(&[&signals[..], &[Signal::DeliveryRate, Signal::DelayTrend]].concat());

@@ -1,4 +1,4 @@
-//! Why something could not be done, and why connections end.
+//! Errors of operations, and reasons for the end of connections.
 
 use packtrain_cc::BuildError;
 use packtrain_units::Duration;
@@ -9,13 +9,13 @@ pub enum OpenError {
     /// An option is out of its range.
     #[error("{0}")]
     Option(&'static str),
-    /// The controller cannot be had.
+    /// The controller cannot be built.
     #[error(transparent)]
     Controller(#[from] BuildError),
     /// The controller needs a signal that the stock wire does not carry.
     #[error("the controller `{0}` needs signals that the stock UDT wire does not carry")]
     Signals(String),
-    /// The endpoint has as many connections as it may.
+    /// The endpoint has the maximum number of connections.
     #[error("too many connections on one socket")]
     TooMany,
     /// There is a listener already.
@@ -23,40 +23,40 @@ pub enum OpenError {
     Listening,
 }
 
-/// Why a connection was not made.
+/// Why a connection was not established.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// No answer came.
     #[error("no answer within {0}")]
     Timeout(Duration),
-    /// The peer rejected it with this code; 1002 is a different version, or a stream called
-    /// where messages are spoken.
+    /// The peer rejected it with this code; 1002 is a different version, or a mismatch of stream
+    /// and messages.
     #[error("rejected by the peer (code {0}: another version, or stream against messages)")]
     Rejected(i32),
-    /// The peer offers less than a packet.
+    /// The peer's window is less than a packet.
     #[error("the peer's terms cannot be met: {0}")]
     Terms(&'static str),
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndReason {
-    /// We closed it, and all that was sent arrived.
+    /// Closed here; all data arrived.
     #[error("closed")]
     Closed,
-    /// We closed it, and not all that was sent was acknowledged within the linger time.
+    /// Closed here; not all data was acknowledged within the linger time.
     #[error("closed before everything was acknowledged")]
     Unfinished,
     /// The peer closed it.
     #[error("closed by the peer")]
     ByPeer,
-    /// Nothing was heard for too long.
+    /// No packet arrived for too long.
     #[error("the connection is broken: nothing heard for {0}")]
     Broken(Duration),
-    /// The peer reported an error of its own (type 8), usually a disk.
+    /// The peer reported an error of its own (type 8), usually of a disk.
     #[error("the peer reported error {0}")]
     PeerError(u32),
-    /// It was never made.
+    /// It was never established.
     #[error(transparent)]
     NotMade(#[from] ConnectError),
 }
@@ -67,19 +67,19 @@ pub enum SocketError {
     /// It is not connected yet.
     #[error("not connected yet")]
     NotYet,
-    /// It is over, and there is nothing more to read.
+    /// It has ended, and there is nothing more to read.
     #[error(transparent)]
     Ended(EndReason),
     /// It was closed here.
     #[error("closed for sending")]
     Closing,
-    /// A stream call on a connection of messages, or the other way round.
+    /// A stream call on a connection of messages, or the reverse.
     #[error("not a call for this kind of connection")]
     Kind,
     /// The message is larger than the send buffer.
     #[error("the message is larger than the send buffer")]
     TooLarge,
-    /// The message is larger than the room given: it was lost.
+    /// The message is larger than the buffer given: it was lost.
     #[error("the message of {0} bytes does not fit")]
     Short(usize),
 }

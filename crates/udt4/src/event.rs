@@ -1,19 +1,19 @@
-//! What an endpoint tells its owner of a connection.
+//! Events of a connection for its owner.
 
 use super::error::EndReason;
 
-/// What the owner is told.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection that was asked for stands.
+    /// A requested connection is open.
     Connected,
-    /// A connection came in; [`Endpoint::accept`](crate::Endpoint::accept) has it.
+    /// A connection arrived; [`Endpoint::accept`](crate::Endpoint::accept) returns it.
     Incoming,
-    /// There is something to read, where there was nothing.
+    /// There is data to read where there was none.
     Readable,
-    /// There is room again, where a send did not take all.
+    /// There is room again after a send that did not take all bytes.
     Writable,
-    /// It is over. What arrived can be read until it is closed; one that was closed is gone with
-    /// this event.
+    /// The connection has ended. Received data can be read until it is closed; one that was closed
+    /// is removed with this event.
     Ended(EndReason),
 }

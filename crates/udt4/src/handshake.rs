@@ -1,8 +1,8 @@
 //! The caller's side of a handshake: a client, or one end of a rendezvous.
 //!
 //! Client: 1, answered with a cookie; -1 with the cookie, answered by -1. Rendezvous: both ends
-//! send 0 until they hear of each other, then -1, and -2 to say that the -1 came.
-//! What is not answered is sent again every 250 ms.
+//! send 0 until they receive one, then -1, and -2 to confirm the -1. An unanswered handshake is
+//! repeated every 250 ms.
 
 use std::net::SocketAddr;
 
@@ -12,10 +12,10 @@ use super::error::ConnectError;
 use super::options::{Kind, Options, limits};
 use super::wire::{Handshake, Request};
 
-/// The protocol version that this module speaks.
+/// The protocol version of this module.
 pub(super) use super::wire::VERSION;
 
-/// What both ends agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// The peer's socket id.
@@ -26,16 +26,16 @@ pub(super) struct Terms {
     pub(super) peer_isn: SeqNo,
     /// Payload bytes of a full packet.
     pub(super) payload: usize,
-    /// Packets that may be unacknowledged at first, by the peer's word and our option.
+    /// Initial maximum of unacknowledged packets, from the peer's handshake and our option.
     pub(super) send_window: u32,
-    /// Packets that we take.
+    /// Maximum packets that we accept.
     pub(super) recv_window: u32,
     /// The round trip, if the handshake measured it.
     pub(super) rtt: Option<Duration>,
 }
 
 impl Terms {
-    /// What our options and the peer's handshake make together.
+    /// The parameters that result from our options and the peer's handshake.
     pub(super) fn of(
         options: &Options,
         isn: SeqNo,
@@ -45,7 +45,7 @@ impl Terms {
         if mss < limits::MIN_MSS.get() {
             return Err(ConnectError::Terms("its packets are too small"));
         }
-        // The stock library's own test: a window below one packet would be for ever shut.
+        // The stock library's own check: a window below one packet would never open.
         if peer.flow_window == 0 || peer.flow_window > i32::MAX as u32 {
             return Err(ConnectError::Terms("its window is none"));
         }
@@ -62,29 +62,29 @@ impl Terms {
     }
 }
 
-/// What a caller makes of a handshake.
+/// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing yet, or something to send: see [`Caller::poll`].
+    /// Not connected yet; there may be something to send: see [`Caller::poll`].
     Wait,
-    /// It is connected. A rendezvous tells the peer so.
-    Done { terms: Terms, tell: Option<Request> },
-    /// It is over.
+    /// Connected. A rendezvous notifies the peer.
+    Done { terms: Terms, reply: Option<Request> },
+    /// Failed.
     Failed(ConnectError),
 }
 
-/// One end that calls.
+/// One calling end.
 #[derive(Debug)]
 pub(super) struct Caller {
     to: SocketAddr,
     own: Handshake,
-    /// The peer's socket, once known; where handshakes are sent to.
+    /// The peer's socket, once known, to which handshakes are sent.
     peer_id: u32,
     rendezvous: bool,
     next: Time,
     give_up: Time,
-    patience: Duration,
-    /// When the last handshake left, and how often that one did.
+    timeout: Duration,
+    /// When the last handshake was sent, and how often.
     asked: (Time, u32),
 }
 
@@ -109,25 +109,25 @@ impl Caller {
             cookie: 0,
             peer: to.ip(),
         };
-        let patience = options.connect_timeout;
+        let timeout = options.connect_timeout;
         Self {
             to,
             own,
             peer_id: 0,
             rendezvous: options.rendezvous,
             next: now,
-            give_up: now + patience,
-            patience,
+            give_up: now + timeout,
+            timeout,
             asked: (now, 0),
         }
     }
 
-    /// Whether it waits for a call of this address.
-    pub(super) fn meets(&self, from: SocketAddr) -> bool {
+    /// Whether it waits for a call from this address.
+    pub(super) fn awaits(&self, from: SocketAddr) -> bool {
         self.rendezvous && self.to == from
     }
 
-    /// The handshake to send now, with the socket it is for.
+    /// The handshake to send now, with the destination socket.
     pub(super) fn poll(&mut self, now: Time) -> Option<(u32, Handshake)> {
         if now < self.next {
             return None;
@@ -141,23 +141,27 @@ impl Caller {
         self.next.min(self.give_up)
     }
 
-    /// Whether the time to connect is over.
+    /// Whether the connect timeout has passed.
     pub(super) fn expired(&self, now: Time) -> Option<ConnectError> {
-        (now >= self.give_up).then_some(ConnectError::Timeout(self.patience))
+        (now >= self.give_up).then_some(ConnectError::Timeout(self.timeout))
     }
 
-    /// A handshake came from the peer's address.
+    /// Handles a handshake from the peer's address.
     pub(super) fn handle(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
         if let Request::Reject(code) = peer.request {
             return Outcome::Failed(ConnectError::Rejected(code));
         }
-        if self.rendezvous { self.meet(now, options, peer) } else { self.call(now, options, peer) }
+        if self.rendezvous {
+            self.handle_rendezvous(now, options, peer)
+        } else {
+            self.call(now, options, peer)
+        }
     }
 
     fn call(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
         match peer.request {
-            // Only the first answer counts: the socket in it is ours, so it proves that the
-            // server saw our question, and a second one changes nothing.
+            // Only the first answer counts: it contains our socket, which proves that the server
+            // saw our request, and a second one changes nothing.
             Request::Induction if self.own.request == Request::Induction => {
                 if peer.socket != self.own.socket {
                     return Outcome::Wait;
@@ -169,12 +173,12 @@ impl Caller {
                 Outcome::Wait
             }
             Request::Conclusion if self.own.request == Request::Conclusion => {
-                // One that was asked twice does not say which was answered.
+                // If it was sent twice, it is unknown which one was answered.
                 let (at, times) = self.asked;
                 let rtt = (times == 1).then(|| now.since(at)).filter(|rtt| !rtt.is_zero());
                 match self.done(options, peer, None) {
-                    Outcome::Done { terms, tell } => {
-                        Outcome::Done { terms: Terms { rtt, ..terms }, tell }
+                    Outcome::Done { terms, reply } => {
+                        Outcome::Done { terms: Terms { rtt, ..terms }, reply }
                     }
                     other => other,
                 }
@@ -183,8 +187,8 @@ impl Caller {
         }
     }
 
-    fn meet(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
-        // A stock end that stands already answers with neither version nor kind.
+    fn handle_rendezvous(&mut self, now: Time, options: &Options, peer: &Handshake) -> Outcome {
+        // A stock end that is already connected answers without version and kind.
         let repeated =
             peer.request == Request::Agreement && (peer.version, peer.kind_code) == (0, 0);
         if !repeated && !matches(options.kind, peer) {
@@ -200,7 +204,7 @@ impl Caller {
                 self.next = now;
                 Outcome::Wait
             }
-            // The peer knows us. One that has heard nothing but our 0 needs our -1 first.
+            // The peer knows us. A peer that has received only our 0 needs our -1 first.
             Request::Conclusion if self.own.request == Request::Rendezvous => {
                 self.done(options, peer, Some(Request::Conclusion))
             }
@@ -210,15 +214,15 @@ impl Caller {
         }
     }
 
-    fn done(&self, options: &Options, peer: &Handshake, tell: Option<Request>) -> Outcome {
+    fn done(&self, options: &Options, peer: &Handshake, reply: Option<Request>) -> Outcome {
         match Terms::of(options, self.own.isn, peer) {
-            Ok(terms) => Outcome::Done { terms, tell },
+            Ok(terms) => Outcome::Done { terms, reply },
             Err(error) => Outcome::Failed(error),
         }
     }
 
-    /// Its handshake with another request, for what is told after the connection stands.
-    pub(super) fn saying(&self, request: Request) -> Handshake {
+    /// Its handshake with another request, for use after the connection is open.
+    pub(super) fn with_request(&self, request: Request) -> Handshake {
         Handshake { request, ..self.own }
     }
 
@@ -228,7 +232,7 @@ impl Caller {
     }
 }
 
-/// Whether a server may take this handshake's sender: zero stands in repeated handshakes.
+/// Whether a server may accept the sender of this handshake; repeated handshakes have zeros.
 pub(super) fn matches(kind: Kind, peer: &Handshake) -> bool {
     peer.version == VERSION && peer.kind() == Some(kind)
 }
@@ -256,14 +260,15 @@ mod tests {
         assert_eq!(a.handle(now, &options, &zero), Outcome::Wait);
         let (to, one) = a.poll(now).expect("at once");
         assert_eq!((to, one.request), (8, Request::Conclusion));
-        let Outcome::Done { terms, tell } = b.handle(now, &options, &one) else { panic!() };
+        let Outcome::Done { terms, reply } = b.handle(now, &options, &one) else { panic!() };
         assert_eq!((terms.isn.get(), terms.peer_isn.get(), terms.peer_id), (200, 100, 7));
-        let Outcome::Done { terms, tell } = a.handle(now, &options, &b.saying(tell.unwrap()))
+        let Outcome::Done { terms, reply } =
+            a.handle(now, &options, &b.with_request(reply.unwrap()))
         else {
             panic!("{terms:?}")
         };
         assert_eq!((terms.isn.get(), terms.peer_isn.get()), (100, 200));
-        assert_eq!(tell, Some(Request::Agreement));
+        assert_eq!(reply, Some(Request::Agreement));
     }
 
     #[test]
@@ -274,7 +279,7 @@ mod tests {
         assert_eq!(a.handle(now, &options, &zero), Outcome::Wait);
         let answer = Handshake { version: 0, kind_code: 0, cookie: 0, ..zero };
         let answer = Handshake { request: Request::Agreement, ..answer };
-        let Outcome::Done { terms, tell: None } = a.handle(now, &options, &answer) else {
+        let Outcome::Done { terms, reply: None } = a.handle(now, &options, &answer) else {
             panic!()
         };
         assert_eq!((terms.peer_isn.get(), terms.peer_id), (200, 8));

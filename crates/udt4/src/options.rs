@@ -1,4 +1,4 @@
-//! What may be set for a connection.
+//! Options of connections.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -14,29 +14,29 @@ pub enum Kind {
     Datagram,
 }
 
-/// The options of a connection, or of all that a listener accepts. The defaults are the stock
-/// library's, except for the controller's name.
+/// Options of a connection, or of all connections that a listener accepts. The defaults are the
+/// stock library's, except for the controller's name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Largest IP packet, headers included (`UDT_MSS`); the smaller one of both ends counts.
+    /// Largest IP packet, with headers (`UDT_MSS`); the smaller value of both ends applies.
     pub mss: ByteCount,
-    /// Most packets that may be unacknowledged (`UDT_FC`); the smaller one of both ends counts.
+    /// Maximum unacknowledged packets (`UDT_FC`); the smaller value of both ends applies.
     pub flow_window: u32,
-    /// Bytes that may wait for being sent or acknowledged (`UDT_SNDBUF`).
+    /// Maximum bytes to send or not acknowledged (`UDT_SNDBUF`).
     pub send_buffer: ByteCount,
-    /// Bytes that may wait for being read (`UDT_RCVBUF`); memory grows with what arrives.
+    /// Maximum unread bytes (`UDT_RCVBUF`); memory grows with the received data.
     pub recv_buffer: ByteCount,
-    /// Stream or messages; both ends must mean the same.
+    /// Stream or messages; must be the same at both ends.
     pub kind: Kind,
-    /// How long a closed connection goes on delivering what it was given (`UDT_LINGER`).
+    /// How long a closed connection continues to deliver buffered data (`UDT_LINGER`).
     pub linger: Duration,
     /// Both ends call each other (`UDT_RENDEZVOUS`).
     pub rendezvous: bool,
-    /// The congestion controller, by the name of the registry.
+    /// The congestion controller, by its name in the registry.
     pub cc: String,
-    /// How long to try to connect.
+    /// Maximum time to connect.
     pub connect_timeout: Duration,
-    /// Never send faster (`UDT_MAXBW`).
+    /// Maximum rate (`UDT_MAXBW`).
     pub max_rate: Option<DataRate>,
 }
 
@@ -57,43 +57,43 @@ impl Default for Options {
     }
 }
 
-/// Bounds of everything that a peer or a user can make large.
+/// Limits of everything that a peer or a user can make large.
 pub mod limits {
     use packtrain_units::{ByteCount, Duration};
 
-    /// Least MSS: what IPv4 guarantees to pass, 576 bytes, is no law here, but a payload must
-    /// remain.
+    /// Minimum MSS. It may be below the 576 bytes that IPv4 guarantees, but a payload must remain.
     pub const MIN_MSS: ByteCount = ByteCount(76);
-    /// Largest MSS: the largest IP packet.
+    /// Maximum MSS: the largest IP packet.
     pub const MAX_MSS: ByteCount = ByteCount(65_535);
-    /// Least window in packets.
+    /// Minimum window in packets.
     pub const MIN_WINDOW: u32 = 16;
-    /// Largest window in packets: numbers have 31 bits and must stay unambiguous.
+    /// Maximum window in packets: numbers have 31 bits and must stay unambiguous.
     pub const MAX_WINDOW: u32 = 1 << 22;
-    /// Largest buffer.
+    /// Maximum size of a buffer.
     pub const MAX_BUFFER: ByteCount = ByteCount(4 << 30);
-    /// Most connections of one endpoint.
+    /// Maximum connections of one endpoint.
     pub const CONNECTIONS: usize = 4096;
-    /// Most connections that wait to be accepted, whatever backlog is asked for.
+    /// Maximum connections that wait to be accepted, whatever the backlog.
     pub const BACKLOG: usize = 1024;
-    /// Answers to handshakes that wait to be sent; more are dropped, the caller asks again.
+    /// Maximum answers to handshakes that wait to be sent; more are dropped, and the caller asks
+    /// again.
     pub const ANSWERS: usize = 256;
-    /// Ended connections that are remembered to tell their peers so.
-    pub const TOMBS: usize = 1024;
-    /// A handshake is repeated as often as this.
+    /// Maximum ended connections that are remembered in order to notify their peers.
+    pub const MAX_ENDED_CONNECTIONS: usize = 1024;
+    /// Interval of repeated handshakes.
     pub const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
-    /// A peer hears at least this often of us.
+    /// Maximum interval between packets to a peer.
     pub const KEEPALIVE: Duration = Duration::from_millis(500);
-    /// A peer of which nothing was heard for this long is gone, if it was also called
-    /// [`SILENT_CALLS`] times meanwhile.
+    /// A peer is gone when nothing was received from it for this time and [`SILENT_CALLS`]
+    /// datagrams were sent to it meanwhile.
     pub const SILENCE: Duration = Duration::from_secs(10);
     /// See [`SILENCE`].
     pub const SILENT_CALLS: u32 = 16;
 }
 
 impl Options {
-    /// Bytes of a packet that are not payload: headers of IPv4, UDP and UDT. The stock library
-    /// reckons with IPv4's also over IPv6.
+    /// Bytes of a packet that are not payload: headers of IPv4, UDP and UDT. The stock library also
+    /// uses IPv4's over IPv6.
     pub(super) const OVERHEAD: u64 = 28 + 16;
 
     /// Payload bytes of a full packet.
@@ -101,7 +101,7 @@ impl Options {
         mss.get().saturating_sub(Self::OVERHEAD) as usize
     }
 
-    /// Refuses what cannot work.
+    /// Refuses invalid options.
     pub(super) fn check(&self) -> Result<(), OpenError> {
         let refuse = |what| Err(OpenError::Option(what));
         if self.mss < limits::MIN_MSS || self.mss > limits::MAX_MSS {
@@ -110,15 +110,15 @@ impl Options {
         if self.flow_window < limits::MIN_WINDOW || self.flow_window > limits::MAX_WINDOW {
             return refuse("the flow window must be 16 to 4194304 packets");
         }
-        let least = ByteCount(Self::payload(self.mss) as u64 * u64::from(limits::MIN_WINDOW));
-        let bad = |size: ByteCount| size < least || size > limits::MAX_BUFFER;
+        let min = ByteCount(Self::payload(self.mss) as u64 * u64::from(limits::MIN_WINDOW));
+        let bad = |size: ByteCount| size < min || size > limits::MAX_BUFFER;
         if bad(self.send_buffer) || bad(self.recv_buffer) {
             return refuse("a buffer must hold 16 packets and at most 4 GiB");
         }
         Ok(())
     }
 
-    /// Packets of payload `payload` that the receive buffer holds, the flow window being enough.
+    /// Packets with this payload that the receive buffer holds, limited by the flow window.
     pub(super) fn recv_window(&self, payload: usize) -> u32 {
         let fit = self.recv_buffer.get() / payload.max(1) as u64;
         self.flow_window.min(u32::try_from(fit).unwrap_or(u32::MAX)).max(2)

@@ -1,22 +1,22 @@
-//! What a connection has done: UDT's performance monitor with its units in types.
+//! Statistics of a connection: UDT's performance monitor with typed units.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-/// Counters since the connection was made, and gauges. The names behind each are those of UDT's
-/// `CPerfMon`.
+/// Counters since the connection was established, and gauges. The names in parentheses are those of
+/// UDT's `CPerfMon`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Perf {
     /// Age of the connection (`msTimeStamp`).
     pub age: Duration,
-    /// Data packets sent, repeats included (`pktSentTotal`).
+    /// Data packets sent, retransmissions included (`pktSentTotal`).
     pub sent_packets: u64,
-    /// Data packets received, repeats included (`pktRecvTotal`).
+    /// Data packets received, retransmissions included (`pktRecvTotal`).
     pub received_packets: u64,
     /// Packets reported lost by the peer (`pktSndLossTotal`).
     pub sender_lost_packets: u64,
-    /// Packets found missing here (`pktRcvLossTotal`).
+    /// Packets detected as missing here (`pktRcvLossTotal`).
     pub receiver_lost_packets: u64,
-    /// Packets sent again (`pktRetransTotal`).
+    /// Packets retransmitted (`pktRetransTotal`).
     pub retransmitted_packets: u64,
     /// Acknowledgements sent (`pktSentACKTotal`).
     pub sent_acks: u64,
@@ -26,21 +26,21 @@ pub struct Perf {
     pub sent_naks: u64,
     /// Loss reports received (`pktRecvNAKTotal`).
     pub received_naks: u64,
-    /// Time during which there was something to send or acknowledge (`usSndDurationTotal`).
+    /// Time with data to send or acknowledge (`usSndDurationTotal`).
     pub sending_time: Duration,
-    /// Payload bytes sent, repeats included.
+    /// Payload bytes sent, retransmissions included.
     pub sent_bytes: ByteCount,
-    /// Payload bytes received, repeats not included.
+    /// Payload bytes received, without duplicates.
     pub received_bytes: ByteCount,
-    /// Packets that were here before.
+    /// Packets that had already arrived.
     pub duplicate_packets: u64,
     /// Packets beyond the window, or without room.
     pub refused_packets: u64,
-    /// Datagrams that made no sense or claimed the impossible.
+    /// Invalid datagrams.
     pub bad_datagrams: u64,
-    /// Messages whose time to live passed before they were delivered.
+    /// Messages that expired before they were delivered.
     pub expired_messages: u64,
-    /// Time between two packets at the present pace (`usPktSndPeriod`); zero: no pace.
+    /// Interval between packets at the current pace (`usPktSndPeriod`); zero without pacing.
     pub send_period: Duration,
     /// Packets that the peer has room for (`pktFlowWindow`).
     pub flow_window: u64,
@@ -56,6 +56,6 @@ pub struct Perf {
     pub send_room: ByteCount,
     /// Room in the receive buffer (`byteAvailRcvBuf`).
     pub recv_room: ByteCount,
-    /// The controller's name and state in a few words.
+    /// The controller's name and state in short form.
     pub controller: String,
 }

@@ -1,5 +1,5 @@
-//! Whole connections over a network in virtual time, strangers, and transcripts of the stock
-//! library.
+//! Whole connections over a network in virtual time, packets of unknown senders, and transcripts of
+//! the stock library.
 
 mod hostile;
 mod life;

@@ -1,9 +1,5 @@
-//! The stock packet format: bytes ([`Packet`]) apart from meaning ([`Control`], [`Message`],
+//! The stock packet format: bytes ([`Packet`]) and their meaning ([`Control`], [`Message`],
 //! [`Handshake`]).
-//!
-//! Sixteen bytes of header, four big-endian words: data `0|sequence`, flags and message number,
-//! time, destination; control `1|type|extension`, information, time, destination. The bodies of
-//! control packets are big-endian words too; data is passed as it is.
 
 mod control;
 mod handshake;
@@ -17,36 +13,36 @@ use packtrain_units::SeqNo;
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 16;
 
-/// The highest message number; they wrap to 1, since 0 is none.
+/// The highest message number; numbers wrap to 1, because 0 means none.
 pub const MAX_MESSAGE: u32 = (1 << 29) - 1;
 
 const CONTROL_BIT: u32 = 1 << 31;
 
-/// Why bytes are no packet.
+/// Why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Shorter than its header or than its type needs.
     #[error("too short")]
     Short,
-    /// A body that is not made of whole words, or of the wrong number of them.
+    /// The body does not consist of whole words, or of the wrong number of them.
     #[error("a body of wrong length")]
     Length,
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("a value out of range")]
     Value,
-    /// A type of control packet that is not known.
+    /// An unknown type of control packet.
     #[error("unknown type {0}")]
     Type(u16),
 }
 
-/// The bytes of a packet with a whole header.
+/// The bytes of a packet with a complete header.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T: AsRef<[u8]>> {
     buffer: T,
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// The packet in `buffer`, if that holds a header at least.
+    /// The packet in `buffer`, if it contains at least a header.
     ///
     /// # Errors
     /// [`WireError::Short`].
@@ -95,19 +91,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.word(1)
     }
 
-    /// Microseconds since the sender's start, wrapping; stock control packets say 0.
+    /// Microseconds since the sender's start, wrapping; stock control packets have 0.
     #[inline]
     pub fn timestamp(&self) -> u32 {
         self.word(2)
     }
 
-    /// The socket id it is meant for; 0 is whoever listens.
+    /// The destination socket id; 0 is the listener.
     #[inline]
     pub fn destination(&self) -> u32 {
         self.word(3)
     }
 
-    /// What follows the header.
+    /// The bytes after the header.
     #[inline]
     pub fn body(&self) -> &[u8] {
         self.buffer.as_ref().get(HEADER_BYTES..).unwrap_or_default()
@@ -137,7 +133,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// Second word of a data packet: where in its message the packet stands, whether the message
+/// Second word of a data packet: the position of the packet in its message, whether the message
 /// must be delivered in order, and the message's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Message(u32);
@@ -147,12 +143,12 @@ impl Message {
     const LAST: u32 = 1 << 30;
     const ORDER: u32 = 1 << 29;
 
-    /// The word for message `number`, its flags not set.
+    /// The word for message `number`, without flags.
     pub const fn new(number: u32) -> Self {
         Self(number & MAX_MESSAGE)
     }
 
-    /// The same with these flags.
+    /// The same number with these flags.
     #[must_use]
     pub const fn with(self, first: bool, last: bool, in_order: bool) -> Self {
         let number = self.0 & MAX_MESSAGE;
@@ -180,7 +176,7 @@ impl Message {
         self.0 & Self::ORDER != 0
     }
 
-    /// The number after `number`; 0 is left out.
+    /// The number after `number`; 0 is skipped.
     pub const fn after(number: u32) -> u32 {
         if number >= MAX_MESSAGE { 1 } else { number + 1 }
     }

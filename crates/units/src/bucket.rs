@@ -1,29 +1,29 @@
-//! A token bucket, kept as the time from which the next piece may go (the generic cell rate
+//! A token bucket, stored as the time from which the next piece may be sent (the generic cell rate
 //! algorithm of ITU-T I.371). Time is an argument.
 
 use crate::{ByteCount, DataRate, Duration, Time};
 
-/// Utilisation is measured over intervals of this length at least.
+/// Minimum interval over which utilisation is measured.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// An interval with this share of its bytes used was limited by the bucket.
+/// Share of an interval's bytes above which the bucket was the limit.
 const FULL: f64 = 0.9;
 
-/// A limit on a rate.
+/// A rate limit.
 ///
-/// Over any span of time the pieces that are let through are at most `rate x (span + burst)` plus
-/// one piece. What is not used is lost after `burst`: a pause gives no credit beyond that.
+/// In any time span, at most `rate x (span + burst)` plus one piece passes. Unused credit is lost
+/// after `burst`: a longer pause gives no more credit.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: DataRate,
     burst: Duration,
-    /// The next piece may go from then on.
+    /// The next piece may be sent from this time on.
     due: Time,
     usage: Usage,
 }
 
 impl TokenBucket {
-    /// A bucket that lets `rate` through, and after a pause what that is in `burst` at once. A
-    /// rate of zero is taken for one bit a second.
+    /// A bucket that passes `rate`, and after a pause the bytes of `burst` at once. A rate of zero
+    /// counts as one bit per second.
     pub fn new(rate: DataRate, burst: Duration) -> Self {
         let rate = rate.max(DataRate::from_bps(1));
         Self { rate, burst, due: Time::ZERO, usage: Usage::default() }
@@ -34,25 +34,25 @@ impl TokenBucket {
         self.rate
     }
 
-    /// When the next piece may go.
+    /// When the next piece may be sent.
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// Takes `bytes` at `now`, whether they may go or not; they delay what comes next.
+    /// Takes `bytes` at `now` even if they exceed the rate; later pieces are delayed.
     pub fn charge(&mut self, now: Time, bytes: ByteCount) {
         self.due = self.due.max(now - self.burst) + self.rate.time_for(bytes);
         self.usage.add(now, bytes, self.rate);
     }
 
-    /// Takes `bytes` at `now` and tells from when on they may go.
+    /// Takes `bytes` at `now` and returns from when on they may be sent.
     pub fn reserve(&mut self, now: Time, bytes: ByteCount) -> Time {
         let at = self.due.max(now);
         self.charge(now, bytes);
         at
     }
 
-    /// Takes `bytes` if they may go at `now`.
+    /// Takes `bytes` if they may be sent at `now`.
     pub fn try_take(&mut self, now: Time, bytes: ByteCount) -> bool {
         let may = now >= self.due;
         if may {
@@ -61,17 +61,17 @@ impl TokenBucket {
         may
     }
 
-    /// The share, 0 to 1, of the time with traffic in which the bucket was what limited it: its
-    /// rate was used up to nine parts of ten.
+    /// The share, 0 to 1, of the time with traffic in which the bucket was the limit: at least 90 %
+    /// of its rate was used.
     pub fn limited(&self, now: Time) -> f64 {
         self.usage.limited(now, self.rate)
     }
 }
 
-/// How much of the rate was used, interval by interval.
+/// Utilisation of the rate, per interval.
 #[derive(Clone, Debug, Default)]
 struct Usage {
-    /// The interval that is open, if there is one: its begin and its bytes.
+    /// The current interval: its start and its bytes.
     open: Option<(Time, u64)>,
     limited: Duration,
     active: Duration,
@@ -89,7 +89,7 @@ impl Usage {
         *used = used.saturating_add(bytes.get());
     }
 
-    /// The sums with an interval that ends at `now`. A pause at its end is no part of it.
+    /// The sums with an interval that ends at `now`. A pause at its end does not belong to it.
     fn closed(&self, now: Time, begun: Time, used: u64, rate: DataRate) -> (Duration, Duration) {
         let span = now.since(begun);
         let needed = rate.time_for(ByteCount(used));
@@ -116,7 +116,7 @@ mod tests {
 
     const BURST: Duration = Duration::from_millis(20);
 
-    /// Bytes of pieces that went in any span never exceed the rate over span and burst, plus one
+    /// The bytes of pieces passed in any span never exceed the rate over span and burst, plus one
     /// piece.
     fn check(pieces: &[(Time, u64)], rate: DataRate) {
         for (n, (first, _)) in pieces.iter().enumerate() {
@@ -126,14 +126,15 @@ mod tests {
                 // Each time is rounded down by up to a nanosecond.
                 let rounding = Duration::from_nanos((pieces.len() as u64) + 1);
                 let span = at.since(*first) + BURST + rounding;
-                let most = rate.bytes_in(span).get() + bytes + 1;
-                assert!(sum <= most, "{sum} > {most} bytes from {first:?} to {at:?}");
+                let max = rate.bytes_in(span).get() + bytes + 1;
+                assert!(sum <= max, "{sum} > {max} bytes from {first:?} to {at:?}");
             }
         }
     }
 
     proptest! {
-        /// Some wait for their time, some try and are refused, some come after long pauses.
+        /// Some pieces wait for their time, some are tried and refused, some come after long
+        /// pauses.
         #[test]
         fn no_span_has_more_than_the_rate_and_a_burst(
             mbps in 1u64..2_000,
@@ -200,7 +201,7 @@ mod tests {
             bucket.charge(now, ByteCount(50_000));
         }
         assert!(bucket.limited(now) < 0.01, "{}", bucket.limited(now));
-        // Then it is what limits, for two thirds of the time with traffic.
+        // Then the bucket is the limit, for two thirds of the time with traffic.
         for _ in 0..8_000 {
             now = now.max(bucket.reserve(now, ByteCount(50_000)));
         }

@@ -110,7 +110,7 @@ impl fmt::Display for ByteCount {
             return write!(f, "{n} B");
         };
         let number = n as f64 / unit as f64;
-        // Three digits are enough for people.
+        // Three digits.
         if number >= 100.0 {
             write!(f, "{number:.0} {name}")
         } else {

@@ -1,32 +1,32 @@
-//! Days and times of the calendar, UTC, by Gregorian arithmetic.
+//! Calendar dates and times in UTC, Gregorian.
 
 use crate::Duration;
 
 const DAY: u64 = 86_400;
 
-/// `2026-11-22 08:30:05` of a time since 1970.
+/// Formats a time since 1970 as `2026-11-22 08:30:05`.
 pub fn time(since: Duration) -> String {
     let seconds = since.as_millis() / 1_000;
     let (hours, minutes) = (seconds % DAY / 3_600, seconds % 3_600 / 60);
     format!("{} {hours:02}:{minutes:02}:{:02}", day(seconds), seconds % 60)
 }
 
-/// `2026-11-22T08:30:05.123Z` of a time since 1970 (RFC 3339).
+/// Formats a time since 1970 as `2026-11-22T08:30:05.123Z` (RFC 3339).
 pub fn rfc3339(since: Duration) -> String {
     let millis = since.as_millis();
     let text = time(since).replacen(' ', "T", 1);
     format!("{text}.{:03}Z", millis % 1_000)
 }
 
-/// `20261122T083005Z` of a time since 1970 (ISO 8601, basic format).
+/// Formats a time since 1970 as `20261122T083005Z` (ISO 8601, basic format).
 pub fn iso8601_basic(since: Duration) -> String {
     let text: String = time(since).chars().filter(|c| !"-:".contains(*c)).collect();
     format!("{}Z", text.replacen(' ', "T", 1))
 }
 
-/// `2026-11-22` of seconds since 1970.
+/// Formats seconds since 1970 as `2026-11-22`.
 pub fn day(seconds: u64) -> String {
-    // Days since 1 March of the year 0, so that leap days end years.
+    // Days since 1 March of the year 0, so that leap days are at the end of a year.
     let days = seconds / DAY + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -37,25 +37,25 @@ pub fn day(seconds: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + year + carry)
 }
 
-/// Reads `2026-11-22`, `2026-11-22T08:30` or `2026-11-22 08:30:05`; none if it is no time after
-/// 1970.
+/// Parses `2026-11-22`, `2026-11-22T08:30` or `2026-11-22 08:30:05`; `None` if it is not a valid
+/// time after 1970.
 pub fn read(text: &str) -> Option<Duration> {
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
-    let number = |text: &str, least: u64, most: u64| {
+    let number = |text: &str, min: u64, max: u64| {
         let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
-        text.parse().ok().filter(|n| digits && (least..=most).contains(n))
+        text.parse().ok().filter(|n| digits && (min..=max).contains(n))
     };
     let mut parts = date.split('-');
-    let mut part = |least, most| number(parts.next()?, least, most);
+    let mut part = |min, max| number(parts.next()?, min, max);
     let (year, month, of_month) = (part(1970, 9999)?, part(1, 12)?, part(1, 31)?);
     let mut parts = clock.trim_end_matches('Z').splitn(3, ':');
-    let mut part = |most| parts.next().map_or(Some(0), |text| number(text, 0, most));
+    let mut part = |max| parts.next().map_or(Some(0), |text| number(text, 0, max));
     let of_day = part(23)? * 3_600 + part(59)? * 60 + part(59)?;
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leaps = year / 4 - year / 100 + year / 400;
     let days = 365 * year + leaps + (153 * month + 2) / 5 + of_month - 1 - 719_468;
     let seconds = days * DAY;
-    // The 31st of a month that has 30 days is no day.
+    // Rejects dates such as the 31st of a month with 30 days.
     (day(seconds) == date).then(|| Duration::from_secs(seconds + of_day))
 }
 

@@ -1,11 +1,11 @@
-//! Names and texts of others for a terminal or a line of a log: nothing in them may end the line, move
-//! the cursor or change the order in which letters are shown.
+//! Escapes foreign names and texts for a terminal or a log line, so that they cannot end the line,
+//! move the cursor or change the order of characters.
 
 use std::fmt::Write as _;
 
-/// Whether a letter must not reach a terminal as it is: control characters (C0, DEL, C1), the
-/// controls of bidirectional text (UAX 9), line and paragraph separators, and letters that nobody
-/// sees (byte order mark, interlinear marks, tags).
+/// Whether a character must not be printed to a terminal: control characters (C0, DEL, C1), the
+/// controls of bidirectional text (UAX 9), line and paragraph separators, and invisible characters
+/// (byte order mark, interlinear marks, tags).
 pub fn is_hostile(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -14,14 +14,14 @@ pub fn is_hostile(letter: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A text on one line. What is escaped stands as Rust writes it: `\n`, `\u{202e}`.
+/// A text on one line. Escapes are those of Rust: `\n`, `\u{202e}`.
 pub fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push(&mut out, text);
     out
 }
 
-/// A name, which may be any bytes: those that are not UTF-8 stand as `\xff`.
+/// A name of any bytes: those that are not UTF-8 are printed as `\xff`.
 pub fn name(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,7 +1,7 @@
 //! Quantities with their units, so that no public signature carries a bare number.
 //!
-//! Time is counted in integer nanoseconds since an arbitrary epoch, rates in bits a second,
-//! sizes in bytes. Nothing here reads a clock or asks for entropy: both are arguments.
+//! Time is counted in integer nanoseconds since an arbitrary epoch, rates in bits per second, sizes
+//! in bytes. The crate reads no clock and no entropy: both are arguments.
 
 mod bucket;
 mod bytes;

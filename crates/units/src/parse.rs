@@ -1,47 +1,47 @@
-//! What people write: `10gbit`, `1GiB`, `250ms`. A bare number where a unit belongs is an
-//! error that shows the two readings.
+//! Parses quantities with units: `10gbit`, `1GiB`, `250ms`. A bare number is an error that shows
+//! the two possible units.
 
 use crate::{ByteCount, DataRate, Duration};
 
-/// Why a quantity was not understood; the text says what to write instead.
+/// Why a quantity is invalid; the message contains a valid form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// A number without its unit.
+    /// A number without a unit.
     #[error("`{text}` needs a unit: write `{first}` or `{second}`")]
     NoUnit {
-        /// What was written.
+        /// The text.
         text: String,
-        /// One reading.
+        /// One interpretation.
         first: String,
-        /// The other reading.
+        /// The other interpretation.
         second: String,
     },
     /// Not a number at all, negative, or not finite.
     #[error("`{text}` is not a {what}: write a number and a unit, such as `{example}`")]
     NotANumber {
-        /// What was written.
+        /// The text.
         text: String,
         /// The kind of quantity.
         what: &'static str,
-        /// A right example.
+        /// A valid example.
         example: &'static str,
     },
     /// A unit that this quantity does not have.
     #[error("`{unit}` in `{text}` is not a unit of a {what}: use one of {known}")]
     UnknownUnit {
-        /// What was written.
+        /// The text.
         text: String,
         /// The unit in it.
         unit: String,
         /// The kind of quantity.
         what: &'static str,
-        /// The units there are.
+        /// The known units.
         known: &'static str,
     },
-    /// More than 2^64 - 1 bits a second, bytes or nanoseconds.
+    /// More than 2^64 - 1 bits per second, bytes or nanoseconds.
     #[error("`{text}` is too large for a {what}")]
     TooLarge {
-        /// What was written.
+        /// The text.
         text: String,
         /// The kind of quantity.
         what: &'static str,
@@ -53,7 +53,7 @@ struct Kind {
     example: &'static str,
     known: &'static str,
     readings: (&'static str, &'static str),
-    /// Units in lower case, and how many bits, bytes or nanoseconds each is.
+    /// Units in lower case with their size in bits, bytes or nanoseconds.
     units: &'static [(&'static str, u64)],
 }
 
@@ -112,18 +112,18 @@ const DURATION: Kind = Kind {
     ],
 };
 
-/// Reads a rate such as `500mbit` or `60MB/s`. `Mb/s` is refused: some mean bits by it, some bytes.
-/// Parts of a bit are dropped.
+/// Parses a rate such as `500mbit` or `60MB/s`. `Mb/s` is refused because it is ambiguous: some
+/// mean bits, some bytes. Fractions of a bit are dropped.
 pub fn parse_rate(text: &str) -> Result<DataRate, ParseError> {
     quantity(text, &RATE).map(DataRate::from_bps)
 }
 
-/// Reads a size such as `1GiB` or `1.5MB`. Parts of a byte are dropped.
+/// Parses a size such as `1GiB` or `1.5MB`. Fractions of a byte are dropped.
 pub fn parse_bytes(text: &str) -> Result<ByteCount, ParseError> {
     quantity(text, &BYTES).map(ByteCount)
 }
 
-/// Reads a duration such as `250ms` or `10m`. Parts of a nanosecond are dropped.
+/// Parses a duration such as `250ms` or `10m`. Fractions of a nanosecond are dropped.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     quantity(text, &DURATION).map(Duration::from_nanos)
 }
@@ -159,7 +159,7 @@ fn quantity(text: &str, kind: &Kind) -> Result<u64, ParseError> {
 }
 
 fn factor(unit: &str, kind: &Kind) -> Option<u64> {
-    // Upper or lower case is all one, but for `b/s` next to `B/s`.
+    // Case is ignored, except that `b/s` and `B/s` differ.
     if unit.ends_with("b/s") {
         return None;
     }
@@ -169,15 +169,15 @@ fn factor(unit: &str, kind: &Kind) -> Option<u64> {
     kind.units.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor)
 }
 
-/// `whole.part` times `factor`, rounded down, in integers so that no digit is lost; none if it
-/// is more than 64 bits hold.
+/// `whole.part` times `factor`, rounded down, in integers so that no digit is lost; `None` if the
+/// result exceeds 64 bits.
 fn scaled(whole: &str, part: &str, factor: u64) -> Option<u64> {
     let factor = u128::from(factor);
     let number = |digits: &str| match digits {
         "" => Some(0),
         _ => digits.parse::<u128>().ok(),
     };
-    // The largest factor is below 10^14: digits after the twentieth are worth nothing.
+    // The largest factor is below 10^14: digits after the twentieth have no effect.
     let part = &part[..part.len().min(20)];
     let fraction = number(part)? * factor / 10u128.pow(part.len() as u32);
     let total = number(whole)?.checked_mul(factor)?.checked_add(fraction)?;

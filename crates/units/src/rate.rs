@@ -1,4 +1,4 @@
-//! Rates in bits a second.
+//! Rates in bits per second.
 
 use std::fmt;
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ByteCount, Duration};
 
-/// A data rate in bits a second.
+/// A data rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct DataRate(u64);
 
 impl DataRate {
-    /// Nothing moves.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// Faster than every other rate.
+    /// The maximum rate.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `bps` bits a second.
+    /// `bps` bits per second.
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// `mbit` megabits (10^6 bits) a second.
+    /// `mbit` megabits (10^6 bits) per second.
     pub const fn from_mbps(mbit: u64) -> Self {
         Self(mbit.saturating_mul(1_000_000))
     }
 
-    /// The rate that moves `bytes` in `span`; the largest rate if `span` is zero.
+    /// The rate that moves `bytes` in `span`; the maximum rate if `span` is zero.
     pub fn from_bytes_over(bytes: ByteCount, span: Duration) -> Self {
         if span.is_zero() {
             return Self::MAX;
@@ -35,17 +35,17 @@ impl DataRate {
         Self(u64::try_from(bits / u128::from(span.as_nanos())).unwrap_or(u64::MAX))
     }
 
-    /// Bits a second.
+    /// Bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Bytes a second, rounded down.
+    /// Bytes per second, rounded down.
     pub const fn bytes_per_sec(self) -> u64 {
         self.0 / 8
     }
 
-    /// How long `bytes` take at this rate, rounded down; the longest span at rate zero.
+    /// The time for `bytes` at this rate, rounded down; the maximum duration at rate zero.
     pub fn time_for(self, bytes: ByteCount) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -54,13 +54,13 @@ impl DataRate {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// How many bytes pass in `span`, rounded down.
+    /// The bytes that pass in `span`, rounded down.
     pub fn bytes_in(self, span: Duration) -> ByteCount {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         ByteCount(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// The rate times `factor`; a negative or undefined product is zero.
+    /// The rate times `factor`; a negative product or NaN gives zero.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as u64)
     }

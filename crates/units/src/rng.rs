@@ -3,7 +3,7 @@
 use rand_core::{Rng as _, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A seeded generator, never used for keys.
+/// A seeded generator; not for keys.
 #[derive(Clone, Debug)]
 pub struct Rng(Pcg64Mcg);
 
@@ -23,7 +23,7 @@ impl Rng {
         if bound == 0 {
             return 0;
         }
-        // Lemire's method: reject the few products that would favour some numbers.
+        // Lemire's method: reject the few products that would cause a bias.
         let threshold = bound.wrapping_neg() % bound;
         loop {
             let wide = u128::from(self.next_u64()) * u128::from(bound);
@@ -43,7 +43,7 @@ impl Rng {
         self.unit() < p
     }
 
-    /// A generator independent of this one's further numbers.
+    /// A generator independent of this one's later numbers.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
@@ -61,7 +61,7 @@ mod tests {
         assert_ne!(Rng::new(2).next_u64(), first[0]);
     }
 
-    /// Written down once; a change would change every seeded simulation.
+    /// Fixed values: a change would change every seeded simulation.
     const FIRST_OF_SEED_1: [u64; 3] =
         [15_803_641_690_485_367_939, 2_537_432_388_316_380_799, 8_678_483_373_067_562_792];
 

@@ -25,15 +25,14 @@ impl SeqNo {
         Self(self.0.wrapping_add(n) % MODULUS)
     }
 
-    /// How far this number lies after `earlier`, as a signed distance: from -2^30 up to
-    /// but not including 2^30.
+    /// The signed distance from `earlier` to this number: from -2^30 up to but not including 2^30.
     pub const fn distance_from(self, earlier: Self) -> i32 {
         let forward = self.0.wrapping_sub(earlier.0) % MODULUS;
-        // 2^31 itself is no i32: subtract it before the sign is given.
+        // 2^31 itself does not fit i32: subtract it before conversion.
         if forward < MODULUS / 2 { forward as i32 } else { forward.wrapping_sub(MODULUS) as i32 }
     }
 
-    /// Order on the circle: meaningful while the two are less than 2^30 apart.
+    /// Circular order: meaningful while the two are less than 2^30 apart.
     pub fn circular_cmp(self, other: Self) -> Ordering {
         self.distance_from(other).cmp(&0)
     }

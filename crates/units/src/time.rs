@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: nanoseconds since an epoch that only the clock's owner knows.
+/// A point in time: nanoseconds since an epoch that the clock defines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Time(u64);
 
@@ -16,7 +16,7 @@ pub struct Duration(u64);
 impl Time {
     /// The epoch itself.
     pub const ZERO: Self = Self(0);
-    /// Later than every other time.
+    /// The maximum time.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The time `ns` nanoseconds after the epoch.
@@ -36,9 +36,9 @@ impl Time {
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// Longer than every other span.
+    /// The maximum span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `ns` nanoseconds.
@@ -61,7 +61,7 @@ impl Duration {
         Self(s.saturating_mul(1_000_000_000))
     }
 
-    /// `s` seconds, saturating; a negative or undefined span is zero.
+    /// `s` seconds, saturating; a negative number or NaN gives zero.
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9) as u64)
     }
@@ -86,7 +86,7 @@ impl Duration {
         self.0 as f64 / 1e9
     }
 
-    /// The span times `factor`; a negative or undefined product is zero.
+    /// The span times `factor`; a negative product or NaN gives zero.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as u64)
     }
@@ -168,7 +168,7 @@ impl Mul<u64> for Duration {
 
 impl Div<u64> for Duration {
     type Output = Self;
-    /// Rounded down; the longest span for a division by zero.
+    /// Rounded down; the maximum span for a division by zero.
     fn div(self, n: u64) -> Self {
         self.0.checked_div(n).map_or(Self::MAX, Self)
     }

@@ -1,4 +1,4 @@
-//! One large file: `cp` beside `perf` and beside the disk itself, and the memory both ends take.
+//! One large file: `cp`, `perf` and plain writes to the disk, and the memory of both ends.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -78,7 +78,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     lab.fresh("file-source").map(drop)
 }
 
-/// The rate, if the file arrived in its full length.
+/// The rate, if the file arrived with its full length.
 fn whole(target: &Path, mib: u64, seconds: f64) -> Result<f64> {
     let size = fs::metadata(target.join("big"))?.len();
     if size != mib << 20 {
@@ -87,7 +87,7 @@ fn whole(target: &Path, mib: u64, seconds: f64) -> Result<f64> {
     Ok(gbps(mib, seconds))
 }
 
-/// Copies with the product; gives the seconds it took. `peaks` are in KiB.
+/// Copies with the product and returns the duration in seconds. `peaks` are in KiB.
 pub(super) fn copy(
     lab: &Lab,
     sshd: &Sshd,
@@ -113,7 +113,8 @@ pub(super) fn copy(
     done.map(|_| seconds)
 }
 
-/// Watches every process that runs `program`: peaks of our own children and of the others.
+/// Watches every process that runs `program`: memory peaks of this process's children and of the
+/// others.
 fn watch(program: std::path::PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<[u64; 2]> {
     std::thread::spawn(move || {
         let me = std::process::id().to_string();
@@ -148,7 +149,7 @@ fn rsync(sshd: &Sshd, source: &Path, target: &Path) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Writes the same bytes with nothing in the way, and syncs them.
+/// Writes the same bytes directly, and syncs them.
 fn write_plain(source: &Path, target: &Path) -> Result<f64> {
     let mut from = File::open(source)?;
     let mut to = File::create(target)?;
@@ -165,7 +166,7 @@ fn write_plain(source: &Path, target: &Path) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// A file that no compression or hole makes smaller.
+/// Writes a file that cannot be compressed and has no holes.
 pub(super) fn make(path: &Path, mib: u64) -> Result<()> {
     let mut out = BufWriter::with_capacity(BLOCK, File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;

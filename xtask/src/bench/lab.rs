@@ -1,4 +1,4 @@
-//! The bench's folder, the programs it measures and helpers to run them.
+//! The bench's folder, the measured programs and helpers to run them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::sh;
 
-/// Where everything is.
+/// The paths of the bench.
 pub(super) struct Lab {
-    /// For data and configuration; removed before each suite makes its own.
+    /// Folder for data and configuration; each suite clears its own.
     pub(super) dir: PathBuf,
     /// The product.
     pub(super) packtrain: PathBuf,
-    /// An earlier build of it to compare with, if one was given.
+    /// An earlier build for comparison, if one was given.
     baseline: Option<PathBuf>,
 }
 
 impl Lab {
-    /// Uses `dir`, which is made, the product built at `binary` and perhaps an earlier build.
+    /// Creates `dir`, and uses the product built at `binary` and perhaps an earlier build.
     pub(super) fn new(dir: &Path, binary: &Path, baseline: Option<&Path>) -> Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
         let dir = dir.canonicalize()?;
@@ -36,7 +36,7 @@ impl Lab {
         Some(Self { dir: self.dir.clone(), packtrain, baseline: None })
     }
 
-    /// A fresh, empty folder in the lab.
+    /// An empty folder in the lab.
     pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
         let dir = self.dir.join(name);
         if dir.exists() {
@@ -46,7 +46,7 @@ impl Lab {
         Ok(dir)
     }
 
-    /// The product's environment: no configuration and no history but the lab's.
+    /// The product's environment, with configuration and history in the lab only.
     pub(super) fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("XDG_CONFIG_HOME", self.dir.join("config")), ("XDG_STATE_HOME", self.dir.join("state"))]
     }
@@ -61,7 +61,7 @@ impl Lab {
         Ok(target.join("release/quinn-bulk"))
     }
 
-    /// The UDT4 program, built on first use; its library is installed if it is not there.
+    /// The UDT4 program, built on first use; its library is installed if missing.
     pub(super) fn udt(&self) -> Result<PathBuf> {
         let program = self.dir.join("udt-bulk");
         let source = sh::root().join("bench/peers/udt-bulk/udt-bulk.cpp");
@@ -77,11 +77,11 @@ impl Lab {
     }
 }
 
-/// A program in the background that is killed when it goes out of sight.
+/// A background program that is killed on drop.
 pub(super) struct Background(Child);
 
 impl Background {
-    /// Starts it with its output kept for [`Background::output`].
+    /// Starts it and keeps its output for [`Background::output`].
     pub(super) fn start(command: &mut Command) -> Result<Self> {
         let child = command
             .stdin(Stdio::null())
@@ -92,17 +92,17 @@ impl Background {
         Ok(Self(child))
     }
 
-    /// Processor time that it and what it started have used, and the most memory that any of them had, in
-    /// bytes.
+    /// Processor time of the program and its descendants, and the largest memory peak of one of
+    /// them, in bytes.
     pub(super) fn used(&self) -> Result<(Duration, u64)> {
         let mut all = (Duration::ZERO, 0);
         let mut next = vec![self.0.id()];
         while let Some(id) = next.pop() {
             let at = |name: &str| fs::read_to_string(format!("/proc/{id}/{name}"));
-            // One that has ended meanwhile counts in its parent.
+            // A process that has ended meanwhile is counted in its parent.
             let (Ok(stat), Ok(status)) = (at("stat"), at("status")) else { continue };
             let fields = stat.rsplit(')').next().unwrap_or_default();
-            // User and system time, its own and that of children that have ended, in hundredths.
+            // User and system time, its own and that of ended children, in hundredths of a second.
             let ticks: u64 = fields
                 .split_whitespace()
                 .skip(11)
@@ -110,18 +110,18 @@ impl Background {
                 .filter_map(|n| n.parse::<u64>().ok())
                 .sum();
             all.0 += Duration::from_millis(10 * ticks);
-            let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let most = most.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-            all.1 = all.1.max(most.unwrap_or(0) << 10);
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+            all.1 = all.1.max(peak.unwrap_or(0) << 10);
             let children = at(&format!("task/{id}/children")).unwrap_or_default();
             next.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
         }
         Ok(all)
     }
 
-    /// Waits for its end and gives what it wrote to stdout.
-    pub(super) fn output(mut self, patience: Duration) -> Result<String> {
-        wait(&mut self.0, patience)?;
+    /// Waits for its end and returns its stdout.
+    pub(super) fn output(mut self, timeout: Duration) -> Result<String> {
+        wait(&mut self.0, timeout)?;
         let mut text = String::new();
         if let Some(mut out) = self.0.stdout.take() {
             std::io::Read::read_to_string(&mut out, &mut text)?;
@@ -137,8 +137,8 @@ impl Drop for Background {
     }
 }
 
-/// Runs a program to its end, at most `patience`; gives its stdout.
-pub(super) fn run_for(command: &mut Command, patience: Duration) -> Result<String> {
+/// Runs a program to its end, at most `timeout`, and returns its stdout.
+pub(super) fn run_for(command: &mut Command, timeout: Duration) -> Result<String> {
     let out = std::env::temp_dir().join(format!("packtrain-bench-{}.out", std::process::id()));
     let mut child = command
         .stdin(Stdio::null())
@@ -146,7 +146,7 @@ pub(super) fn run_for(command: &mut Command, patience: Duration) -> Result<Strin
         .stderr(Stdio::inherit())
         .spawn()
         .with_context(|| format!("starting {command:?}"))?;
-    let waited = wait(&mut child, patience);
+    let waited = wait(&mut child, timeout);
     let text = fs::read_to_string(&out);
     let _ = fs::remove_file(&out);
     let ok = waited?;
@@ -157,22 +157,22 @@ pub(super) fn run_for(command: &mut Command, patience: Duration) -> Result<Strin
     Ok(text)
 }
 
-fn wait(child: &mut Child, patience: Duration) -> Result<bool> {
+fn wait(child: &mut Child, timeout: Duration) -> Result<bool> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             let _ = child.kill();
             let _ = child.wait();
-            bail!("cut off: no end after {} s", patience.as_secs());
+            bail!("cut off: no end after {} s", timeout.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Waits until a file is there and not empty.
+/// Waits until a file exists and is not empty.
 pub(super) fn wait_for_file(file: &Path) -> Result<()> {
     for _ in 0..200 {
         if fs::metadata(file).is_ok_and(|found| found.len() > 0) {
@@ -183,7 +183,7 @@ pub(super) fn wait_for_file(file: &Path) -> Result<()> {
     bail!("{} did not appear", file.display())
 }
 
-/// The last line of JSON lines.
+/// The last line of a text of JSON lines.
 pub(super) fn last_json(text: &str) -> Result<Value> {
     let line = text.lines().rfind(|line| line.starts_with('{')).context("no JSON line")?;
     serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and the socket buffer limit they were measured under.
+//! The description of the machine, and the socket buffer limit during a measurement.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::sh;
 
 const RMEM: &str = "/proc/sys/net/core/rmem_max";
 const WMEM: &str = "/proc/sys/net/core/wmem_max";
-/// The kernel's own default, which is what a user's machine has.
+/// The kernel's default, the usual limit of a user's machine.
 pub(super) const DEFAULT: u64 = 212_992;
-/// What stock UDT4 asks for, and needs above a gigabit.
+/// The size that stock UDT4 requests, and needs above a gigabit per second.
 pub(super) const RAISED: u64 = 64 << 20;
 
-/// Name and value of everything that matters to a figure.
+/// Name and value of each property that affects a measurement.
 pub(super) fn describe(dir: &Path) -> Result<Vec<(String, String)>> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -58,18 +58,19 @@ pub(super) fn describe(dir: &Path) -> Result<Vec<(String, String)>> {
     Ok(facts.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).to_vec())
 }
 
-/// The limit in force now.
+/// The current limit.
 pub(super) fn rmem_max() -> String {
     fs::read_to_string(RMEM).unwrap_or_default().trim().to_owned()
 }
 
-/// Other limits of socket buffers for as long as this lives; then what was found again.
+/// Changes the limits of socket buffers and restores them on drop.
 pub(super) struct SocketLimits {
     found: [String; 2],
 }
 
 impl SocketLimits {
-    /// Sets the limits, says so, and says how to set them back should the bench be killed.
+    /// Sets the limits, and prints the change and the command that restores them if the bench is
+    /// killed.
     pub(super) fn set(bytes: u64) -> Result<Self> {
         let read =
             |path: &str| Ok::<_, std::io::Error>(fs::read_to_string(path)?.trim().to_owned());

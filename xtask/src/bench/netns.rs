@@ -1,4 +1,4 @@
-//! Two network namespaces joined by a pair of virtual interfaces, MTU 1500.
+//! Two network namespaces connected by a veth pair, MTU 1500.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::sh;
 
-/// The pair; dropping it removes the namespaces and what is in them.
+/// The pair; dropping it removes the namespaces and their processes.
 pub(super) struct Pair {
     names: [String; 2],
 }
@@ -46,13 +46,13 @@ impl Pair {
     }
 }
 
-/// Three namespaces in a row, joined by two pairs of virtual interfaces.
+/// Three namespaces in a row, connected by two veth pairs.
 pub(super) struct Chain {
     names: [String; 3],
 }
 
 impl Chain {
-    /// The relay's address as the sender sees it.
+    /// The relay's address on the sender's side.
     pub(super) const RELAY: &str = "10.98.1.2";
     /// The receiver's address, which the sender cannot reach.
     pub(super) const RECEIVER: &str = "10.98.2.2";

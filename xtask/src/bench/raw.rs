@@ -1,4 +1,4 @@
-//! Memory to memory between two namespaces: what the transports can do by themselves.
+//! Memory-to-memory transfers between two namespaces: the throughput of the transports alone.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::report::Report;
 const SUITE: &str = "raw";
 const RAISED_SUITE: &str = "raw, buffers raised";
 
-/// A program and how to get its goodput in bit/s.
+/// A program and the measurement of its goodput in bit/s.
 type Contestant<'a> = (&'a str, Box<dyn Fn() -> Result<f64> + 'a>);
 
-/// Every program once per round.
+/// Runs every program once per round.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     report.suite(
         SUITE,
@@ -76,8 +76,8 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     if plan.keep_rmem {
         return Ok(());
     }
-    // Stock UDT4 sends a datagram a call and drowns in small buffers: those who compare with it
-    // raise the limit, so both are shown.
+    // Stock UDT4 sends one datagram per call and loses packets with small buffers. Comparisons with
+    // it usually raise the limit, so both limits are shown.
     let _limits = SocketLimits::set(RAISED)?;
     report.suite(
         RAISED_SUITE,
@@ -94,7 +94,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// One `perf` of the product over `transport`, with the controller `cc` or its own choice.
+/// One `perf` of the product over `transport`, with the controller `cc` or the default.
 pub(super) fn packtrain(
     lab: &Lab,
     pair: &Pair,
@@ -125,7 +125,7 @@ pub(super) fn packtrain(
     } else {
         settle()
     }
-    let text = run_for(client.envs(lab.environment()), patience(seconds))?;
+    let text = run_for(client.envs(lab.environment()), timeout(seconds))?;
     number(&last_json(&text)?, "/goodput_bps")
 }
 
@@ -135,7 +135,7 @@ fn iperf(pair: &Pair, controller: &str, seconds: u32) -> Result<f64> {
     settle();
     let mut client = pair.client("iperf3");
     client.args(["-c", Pair::SERVER, "-p", "7412", "-C", controller, "-J", "-t"]);
-    let text = run_for(client.arg(seconds.to_string()), patience(seconds))?;
+    let text = run_for(client.arg(seconds.to_string()), timeout(seconds))?;
     number(&serde_json::from_str(&text)?, "/end/sum_received/bits_per_second")
 }
 
@@ -145,7 +145,7 @@ fn quinn(program: &Path, pair: &Pair, seconds: u32) -> Result<f64> {
     let _server = Background::start(pair.server(&program).args(["server", &at]))?;
     settle();
     let mut client = pair.client(&program);
-    let text = run_for(client.args(["client", &at]).arg(seconds.to_string()), patience(seconds))?;
+    let text = run_for(client.args(["client", &at]).arg(seconds.to_string()), timeout(seconds))?;
     number(&last_json(&text)?, "/goodput_bps")
 }
 
@@ -155,16 +155,16 @@ fn udt(program: &Path, pair: &Pair, seconds: u32) -> Result<f64> {
     settle();
     let mut client = pair.client(&program);
     client.args(["client", Pair::SERVER, "7414"]).arg(seconds.to_string());
-    run_for(&mut client, patience(seconds))?;
+    run_for(&mut client, timeout(seconds))?;
     number(&last_json(&server.output(Duration::from_secs(20))?)?, "/goodput_bps")
 }
 
-/// A server without a sign of being ready gets this long.
+/// The waiting time for a server that does not report when it is ready.
 fn settle() {
     std::thread::sleep(Duration::from_millis(500));
 }
 
-fn patience(seconds: u32) -> Duration {
+fn timeout(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds) + 40)
 }
 

@@ -1,5 +1,5 @@
-//! How fast a relay in the middle passes TCP on: three hosts in a row, sender, relay and receiver on the same
-//! processors. Every relay is fed by the same program.
+//! The forwarding rate of a TCP relay: three hosts in a row, with sender, relay and receiver on the
+//! same processors. The same program feeds every relay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use crate::sh;
 
 const RELAY_PORT: u16 = 7879;
 const SINK_PORT: u16 = 9000;
-/// How many sessions at a time.
+/// The numbers of concurrent sessions.
 const SESSIONS: &[(u32, &str)] =
     &[(1, "relay, 1"), (4, "relay, 4"), (16, "relay, 16"), (200, "relay, 200")];
 
-/// A relay, and how it is started.
+/// A relay and its command.
 struct Relay {
     name: &'static str,
-    /// The most sessions it is asked for.
-    most: u32,
-    /// Whether sessions begin with a header.
+    /// Maximum sessions that are measured.
+    max_sessions: u32,
+    /// Whether sessions start with a header.
     header: bool,
     start: Box<dyn Fn(&Chain) -> Command>,
 }
 
-/// Every relay once per round, for each number of sessions.
+/// Runs every relay once per round, for each number of sessions.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let generator = generator()?;
     let dir = lab.fresh("relay")?;
@@ -52,25 +52,25 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         );
         report.suite(suite, &title, "Gbit/s", true);
     }
-    let mut told = Vec::new();
+    let mut remarks = Vec::new();
     for round in plan.rounds() {
         for (n, suite) in SESSIONS.iter().filter(|(n, _)| plan.wants_count(&n.to_string())) {
-            for relay in relays.iter().filter(|relay| *n <= relay.most) {
+            for relay in relays.iter().filter(|relay| *n <= relay.max_sessions) {
                 let run = one(lab, &chain, &generator, relay, *n, plan.seconds);
                 if let Ok(run) = &run {
-                    told.push((*suite, format!("{}: {}.", relay.name, run.said)));
+                    remarks.push((*suite, format!("{}: {}.", relay.name, run.summary)));
                 }
                 report.add(suite, relay.name, round, run.map(|run| run.goodput / 1e9));
             }
         }
     }
-    for (suite, text) in told {
+    for (suite, text) in remarks {
         report.remark(suite, text);
     }
     Ok(())
 }
 
-/// The program that gives and takes, built on first use.
+/// The program that sends and receives, built on first use.
 fn generator() -> Result<String> {
     let mut build = sh::cargo();
     build.args(["build", "--release", "--locked", "-p", "packtrain-depot", "--example", "session"]);
@@ -90,7 +90,7 @@ fn relays(lab: &Lab, dir: &Path) -> Result<Vec<Relay>> {
             depot.arg("--authorized-keys").arg(&keys).args(more).envs(environment.clone());
             depot
         };
-        Relay { name, most: u32::MAX, header: true, start: Box::new(start) }
+        Relay { name, max_sessions: u32::MAX, header: true, start: Box::new(start) }
     };
     let mut relays =
         vec![depot("packtrain depot", &[]), depot("packtrain depot --copy", &["--copy"])];
@@ -112,8 +112,12 @@ fn relays(lab: &Lab, dir: &Path) -> Result<Vec<Relay>> {
     Ok(relays)
 }
 
-fn peer(name: &'static str, most: u32, start: impl Fn(&Chain) -> Command + 'static) -> Relay {
-    Relay { name, most, header: false, start: Box::new(start) }
+fn peer(
+    name: &'static str,
+    max_sessions: u32,
+    start: impl Fn(&Chain) -> Command + 'static,
+) -> Relay {
+    Relay { name, max_sessions, header: false, start: Box::new(start) }
 }
 
 fn haproxy(option: &str) -> String {
@@ -127,7 +131,7 @@ fn haproxy(option: &str) -> String {
 
 struct Run {
     goodput: f64,
-    said: String,
+    summary: String,
 }
 
 fn one(
@@ -147,16 +151,16 @@ fn one(
     give.args([&format!("{}:{SINK_PORT}", Chain::RECEIVER), &seconds.to_string()]);
     give.arg(n.to_string());
     let (busy, _) = running.used()?;
-    let told = last_json(&run_for(&mut give, Duration::from_secs(u64::from(seconds) + 60))?)?;
-    let (after, most) = running.used()?;
-    let took = number(&told, "/seconds")?;
-    let each = told.pointer("/each").context("no shares in the output")?;
-    let said = format!(
+    let result = last_json(&run_for(&mut give, Duration::from_secs(u64::from(seconds) + 60))?)?;
+    let (after, peak) = running.used()?;
+    let seconds_taken = number(&result, "/seconds")?;
+    let each = result.pointer("/each").context("no shares in the output")?;
+    let summary = format!(
         "{:.2} processors, {:.0} MiB at most, shares from {:.2} to {:.2} of the median",
-        (after - busy).as_secs_f64() / took,
-        most as f64 / f64::from(1 << 20),
+        (after - busy).as_secs_f64() / seconds_taken,
+        peak as f64 / f64::from(1 << 20),
         number(each, "/0")? / number(each, "/1")?,
         number(each, "/2")? / number(each, "/1")?,
     );
-    Ok(Run { goodput: number(&told, "/goodput_bps")?, said })
+    Ok(Run { goodput: number(&result, "/goodput_bps")?, summary })
 }

@@ -1,4 +1,4 @@
-//! Results: medians and ratios as a table for people and JSON for programs.
+//! Results: medians and ratios, as a table and as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// Everything measured in one run of the bench.
+/// All measurements of one run of the bench.
 pub(super) struct Report {
     machine: Vec<(String, String)>,
     suites: Vec<Suite>,
@@ -34,12 +34,12 @@ impl Report {
         Self { machine, suites: Vec::new() }
     }
 
-    /// Adds a fact about the machine.
+    /// Adds a property of the machine.
     pub(super) fn note(&mut self, name: &str, value: &str) {
         self.machine.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Opens a suite; the first row added to it is the one others are compared with.
+    /// Opens a suite. The first row added to it is the reference of the ratios.
     pub(super) fn suite(
         &mut self,
         key: &'static str,
@@ -58,7 +58,7 @@ impl Report {
         });
     }
 
-    /// Adds a sentence under the table of a suite.
+    /// Adds a sentence below the table of a suite.
     pub(super) fn remark(&mut self, suite: &str, text: String) {
         eprintln!("{text}");
         if let Some(suite) = self.suites.iter_mut().find(|s| s.key == suite) {
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Adds what one run gave.
+    /// Adds the result of one run.
     pub(super) fn add(&mut self, suite: &str, name: &str, round: usize, value: Result<f64>) {
         let Some(suite) = self.suites.iter_mut().find(|s| s.key == suite) else { return };
         if !suite.rows.iter().any(|row| row.name == name) {
@@ -161,7 +161,7 @@ impl Report {
 }
 
 impl Suite {
-    /// Why runs failed, of which program, and how often.
+    /// The causes of failed runs, by program, with their number.
     fn failures(&self) -> Vec<(&str, &str, usize)> {
         let mut counted: Vec<(&str, &str, usize)> = Vec::new();
         for row in &self.rows {
@@ -196,7 +196,7 @@ fn line(row: &Row, first: Option<f64>, more_is_better: bool) -> String {
     format!("| {} | {middle:.2} | {low:.2} | {high:.2} | {runs}{failed} | {ratio} |", row.name)
 }
 
-/// The middle value; of an even number, the lower of the two in the middle.
+/// The median; of an even number of values the lower middle one.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
 //! The process generator of FOBS (Dickens, section 3.1.4), with real processes that are busy all
-//! their life: from none to seven for 1 to 7 seconds, then none for 0 to 20 seconds, and again.
+//! the time: none to seven processes for 1 to 7 seconds, then none for 0 to 20 seconds, and so on.
 
 use std::os::unix::process::parent_id;
 use std::path::Path;
@@ -8,49 +8,49 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What `cargo xtask bench` is called with to be the generator.
+/// The argument of `cargo xtask bench` that runs the generator.
 pub(super) const VERB: &str = "rivals";
-/// The most processes at a time.
-const MOST: u64 = 7;
-/// How far those that go before are preferred (setpriority(2)), and the weight of one of them
-/// against a process at 0 in the kernel's fair scheduler (sched_prio_to_weight: 3121 to 1024).
+/// Maximum number of concurrent processes.
+const MAX_PROCESSES: u64 = 7;
+/// The nice value (setpriority(2)) of preferred processes, and the weight of one of them relative
+/// to a process at 0 in the kernel's fair scheduler (sched_prio_to_weight: 3121 to 1024).
 const NICE: &str = "-5";
 const WEIGHT: f64 = 3_121.0 / 1_024.0;
-/// Whoever waits for a start longer than this waits for nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of the wait for the start.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// So many processes from one time to another, in seconds.
+/// A number of processes during an interval, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Phase {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) count: u64,
-    /// What one of them weighs against a process that is not preferred.
+    /// The weight of one of them relative to a process that is not preferred.
     pub(super) weight: f64,
 }
 
 impl Phase {
-    /// The share of the core that a process has beside them.
+    /// The share of the core for one other process.
     pub(super) fn share(&self) -> f64 {
         1.0 / (1.0 + self.count as f64 * self.weight)
     }
 }
 
-/// Who competes for the receiver's core.
+/// The competitors for the receiver's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rivals {
-    /// Nobody.
+    /// None.
     None,
     /// The paper's generator with this seed.
     Generator(u64),
-    /// The most processes, all the time.
+    /// The maximum number of processes, all the time.
     Always,
-    /// The same, and the scheduler prefers them.
+    /// The same, preferred by the scheduler.
     Before,
 }
 
 impl Rivals {
-    /// As [`run`] takes it.
+    /// The argument for [`run`].
     pub(super) fn word(self) -> String {
         match self {
             Self::None => "none".to_owned(),
@@ -69,18 +69,23 @@ impl Rivals {
         })
     }
 
-    /// The paper's generator for a round: with the next seed by which there is a process at all within the run.
+    /// The paper's generator for a round, with the next seed that gives at least one process within
+    /// the run.
     pub(super) fn generator(round: usize, seconds: f64) -> Self {
         let draws = |seed: &u64| generate(*seed, seconds).iter().any(|phase| phase.count > 0);
         Self::Generator((3..).filter(draws).nth(round).unwrap_or(3))
     }
 
-    /// What competes when, for so many seconds. The generator begins with processes.
+    /// The phases within this many seconds. The generator starts with processes.
     pub(super) fn phases(self, seconds: f64) -> Vec<Phase> {
         match self {
             Self::None => Vec::new(),
-            Self::Always => vec![Phase { from: 0.0, to: seconds, count: MOST, weight: 1.0 }],
-            Self::Before => vec![Phase { from: 0.0, to: seconds, count: MOST, weight: WEIGHT }],
+            Self::Always => {
+                vec![Phase { from: 0.0, to: seconds, count: MAX_PROCESSES, weight: 1.0 }]
+            }
+            Self::Before => {
+                vec![Phase { from: 0.0, to: seconds, count: MAX_PROCESSES, weight: WEIGHT }]
+            }
             Self::Generator(seed) => generate(seed, seconds),
         }
     }
@@ -97,7 +102,7 @@ fn generate(seed: u64, seconds: f64) -> Vec<Phase> {
     };
     let (mut at, mut phases) = (0.0, Vec::new());
     while at < seconds {
-        let count = (unit() * (MOST + 1) as f64) as u64;
+        let count = (unit() * (MAX_PROCESSES + 1) as f64) as u64;
         let to = (at + 1.0 + 6.0 * unit()).min(seconds);
         phases.push(Phase { from: at, to, count, weight: 1.0 });
         at = to + 20.0 * unit();
@@ -105,8 +110,8 @@ fn generate(seed: u64, seconds: f64) -> Vec<Phase> {
     phases
 }
 
-/// The generator itself: `rivals WORD SECONDS START`, which begins when the file START is there.
-/// Ends with its parent, and its processes with it or soon after.
+/// Runs the generator: `rivals WORD SECONDS START`. It starts when the file START exists, and ends
+/// with its parent, as do its processes, soon after at the latest.
 pub(super) fn run(args: &[String]) -> Result<()> {
     let [word, seconds, start] = args else { bail!("rivals WORD SECONDS START") };
     let phases = Rivals::of_word(word)?.phases(seconds.parse().context("seconds")?);
@@ -114,7 +119,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     let orphaned = || parent_id() != parent;
     let waited = Instant::now();
     while !Path::new(start).exists() {
-        if orphaned() || waited.elapsed() > PATIENCE {
+        if orphaned() || waited.elapsed() > TIMEOUT {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -135,7 +140,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
         until(phase.to);
         drop(busy);
     }
-    // Its processor time must not be added to the receiver's: it ends after that was looked at.
+    // Its processor time must not be added to the receiver's: it ends after that was read.
     until(f64::INFINITY);
     Ok(())
 }
@@ -144,7 +149,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
 struct Busy(Child);
 
 impl Busy {
-    /// Should nobody end it, it ends itself soon after its phase.
+    /// Starts a process, which ends itself soon after its phase in any case.
     fn start(phase: &Phase) -> Result<Self> {
         let mut command = Command::new("timeout");
         let seconds = phase.to - phase.from + 0.5;
@@ -157,7 +162,7 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // `timeout` passes a TERM on to what it runs.
+        // `timeout` forwards SIGTERM to its child.
         let pid = self.0.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.0.wait();

@@ -1,4 +1,4 @@
-//! Many small files over the same ssh: where a round trip or a sync per file would show.
+//! Many small files over the same ssh: the costs of round trips and syncs per file.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::sshd::{HOST, Sshd};
 const SUITE: &str = "small";
 const SIZE: usize = 4096;
 const PER_FOLDER: u32 = 500;
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// `packtrain cp`, rsync and tar in turn, each into an empty folder.
+/// Runs `packtrain cp`, rsync and tar in turn, each into an empty folder.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let files = plan.small_files;
     let title = format!("{files} files of {SIZE} bytes over ssh on loopback");
@@ -99,7 +99,7 @@ fn tar(lab: &Lab, sshd: &Sshd, source: &Path) -> Result<f64> {
 
 fn timed(command: &mut std::process::Command) -> Result<f64> {
     let start = Instant::now();
-    run_for(command, PATIENCE)?;
+    run_for(command, TIMEOUT)?;
     Ok(start.elapsed().as_secs_f64())
 }
 
@@ -112,7 +112,7 @@ fn make(dir: &Path, files: u32) -> Result<()> {
         let seed = u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
         fs::write(folder.join(format!("f{index:06}")), seed.repeat(SIZE / 8))?;
     }
-    // The writes of the making must not run during the first measurement.
+    // Writes of the preparation must not run during the first measurement.
     sh::run(&mut sh::command("sync", [] as [&str; 0]))
 }
 

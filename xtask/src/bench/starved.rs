@@ -1,6 +1,6 @@
-//! What a receiver that is short of processor time, or a path that others want too, leaves of the
-//! goodput. Through the product's own emulator; receiver and rivals share one core, and the
-//! emulator and the sender have another.
+//! The goodput with a receiver that lacks processor time, or on a path with competing traffic.
+//! Measured through the product's emulator. The receiver and its competitors share one core; the
+//! emulator and the sender share another.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use super::rivals::{Phase, Rivals, VERB};
 use super::wan::{Contestant, FAR, kernel, packtrain, quoted, stock};
 use crate::sh;
 
-/// How long each sends to the starved receiver.
+/// Duration of each transfer to the starved receiver, in seconds.
 const SECONDS: u32 = 16;
-/// How long each shares a path, and how much earlier its rival begins.
+/// Duration of each transfer on a shared path, and the head start of the competing flow, in
+/// seconds.
 const SHARED: u32 = 16;
 const AHEAD: u32 = 4;
-/// Who has not ended by then is cut off.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The kernel counts processor time in these, a hundred a second.
+/// Timeout of a run.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Ticks per second in which the kernel counts processor time.
 const TICKS: f64 = 100.0;
 
-/// A path, who competes for the receiver's core, and the names of its suites: goodput, and what
-/// it is of the goodput that the receiver has processor time for.
+/// A path, the competitors for the receiver's core, and the names of its suites: goodput, and
+/// goodput relative to that for which the receiver has processor time.
 struct Case {
     rtt: &'static str,
     rivals: fn(round: usize) -> Rivals,
@@ -81,7 +82,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The receiver is starved: every program, alone first.
+/// Measures every program with a starved receiver, first without competitors.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let contestants = contestants(lab, plan, SECONDS);
     let wanted = |case: &&Case| plan.wants_case(case.key) || case.share.is_none();
@@ -113,7 +114,7 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
                 let bps = run.as_ref().map(|run| run.bps).map_err(|e| anyhow::anyhow!("{e:#}"));
                 report.add(case.key, one.name, round, bps.map(|bps| bps / 1e6));
                 let Ok(run) = run else { continue };
-                tell(report, case.key, one, round, &run);
+                remark_cause(report, case.key, one, round, &run);
                 match (case.share, &alone) {
                     (None, _) => alone = Some((case.rtt, run)),
                     (Some(key), Some((rtt, alone))) if *rtt == case.rtt => {
@@ -127,12 +128,12 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         }
     }
     if let Some(case) = cases.first() {
-        report.remark(case.key, late.told());
+        report.remark(case.key, late.summary());
     }
     Ok(())
 }
 
-/// The path is shared with a flow of the kernel's that began earlier.
+/// Measures every program on a path with a TCP flow of the kernel that started earlier.
 pub(super) fn congested(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let contestants = contestants(lab, plan, SHARED);
     let mut late = Lateness::default();
@@ -164,7 +165,7 @@ pub(super) fn congested(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<(
                 let run = measure(lab, &path, round, &far, &near, one, &mut late);
                 let other = run.as_ref().map(|run| run.rival).unwrap_or_default();
                 if let Ok(run) = &run {
-                    tell(report, own, one, round, run);
+                    remark_cause(report, own, one, round, run);
                 }
                 report.add(own, one.name, round, run.map(|run| run.bps / 1e6));
                 if let Some(other) = other {
@@ -174,7 +175,7 @@ pub(super) fn congested(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<(
         }
     }
     if let Some((_, own, _)) = suites.first() {
-        report.remark(own, late.told());
+        report.remark(own, late.summary());
     }
     Ok(())
 }
@@ -197,8 +198,8 @@ fn contestants(lab: &Lab, plan: &Plan, seconds: u32) -> Vec<Contestant> {
     all
 }
 
-/// The receiver and its rivals on the second core. The shell stays: it has the processor time of
-/// a receiver that has ended.
+/// The command of the receiver and its competitors on the second core. The shell stays, because it
+/// has the processor time of an ended receiver.
 fn starved_far(one: &Contestant, rivals: Rivals) -> Result<String> {
     let own = quoted(&std::env::current_exe().context("finding this program")?);
     Ok(format!(
@@ -219,31 +220,34 @@ fn starved_near(one: &Contestant) -> String {
     )
 }
 
-/// Why it says that packets were lost.
-fn tell(report: &mut Report, key: &str, one: &Contestant, round: usize, run: &Run) {
-    if let Some(told) = &run.told {
-        let text =
-            format!("{}, round {}, was told why packets were lost: {told}.", one.name, round + 1);
+/// Adds the reported cause of losses.
+fn remark_cause(report: &mut Report, key: &str, one: &Contestant, round: usize, run: &Run) {
+    if let Some(reported_cause) = &run.reported_cause {
+        let text = format!(
+            "{}, round {}, reported the cause of losses: {reported_cause}.",
+            one.name,
+            round + 1
+        );
         report.remark(key, text);
     }
 }
 
-/// What one run gave.
+/// The result of one run.
 struct Run {
     bps: f64,
     /// Processor seconds of the receiver.
     cpu: Option<f64>,
-    /// What the other flow had meanwhile, in bits a second.
+    /// The other flow's goodput meanwhile, in bits per second.
     rival: Option<f64>,
-    /// Why it says packets were lost.
-    told: Option<String>,
+    /// The reported cause of losses.
+    reported_cause: Option<String>,
 }
 
 impl Run {
-    /// The goodput for which the receiver has processor time among rivals: its even share of the
-    /// core at each time (by the scheduler's weights) buys what processor time bought when it was
-    /// alone or in this run, whichever is more, and never more than it reached alone. Under load more
-    /// datagrams come in one call, and each costs less.
+    /// The goodput for which the receiver has processor time among competitors. Its fair share of
+    /// the core at each time (by the scheduler's weights) is multiplied by the goodput per
+    /// processor time, alone or in this run, whichever is larger, and limited to the goodput alone.
+    /// Under load more datagrams arrive per call, and each costs less.
     fn deserves(&self, alone: &Self, phases: &[Phase], seconds: f64) -> f64 {
         let bits_per_cpu = self.bits_per_cpu(seconds).max(alone.bits_per_cpu(seconds));
         alone.with_rivals(bits_per_cpu, phases, seconds)
@@ -268,7 +272,7 @@ impl Run {
     }
 }
 
-/// How late the emulator delivered, over all runs.
+/// The emulator's lateness over all runs.
 #[derive(Default)]
 struct Lateness {
     runs: usize,
@@ -277,7 +281,7 @@ struct Lateness {
 }
 
 impl Lateness {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
         format!(
@@ -305,15 +309,20 @@ fn measure(
     emulate.arg("emulate").args(path).args(["--seed", &seed, "--best-effort", "--json"]);
     emulate.args(["--far", far, "--", "sh", "-c", near]);
     emulate.env("OUT", &out).envs(lab.environment());
-    let text = run_for(&mut emulate, PATIENCE)?;
+    let text = run_for(&mut emulate, TIMEOUT)?;
     let emulation = last_json(&text)?;
     late.add(&emulation);
     if emulation["command_exit_code"] != 0 {
         bail!("it failed with exit code {}", emulation["command_exit_code"]);
     }
-    let said = std::fs::read_to_string(&out).context("it left no figure")?;
-    let (bps, told) = ((one.read)(&said)?, (one.told)(&said));
-    Ok(Run { bps, told, cpu: cpu_seconds(&out.with_extension("cpu")), rival: rival(&out) })
+    let text = std::fs::read_to_string(&out).context("it wrote no result")?;
+    let (bps, reported_cause) = ((one.read)(&text)?, (one.reported_cause)(&text));
+    Ok(Run {
+        bps,
+        reported_cause,
+        cpu: cpu_seconds(&out.with_extension("cpu")),
+        rival: rival(&out),
+    })
 }
 
 impl Lateness {
@@ -325,11 +334,12 @@ impl Lateness {
     }
 }
 
-/// Of the shell its ended children's, of the program its own (proc(5), fields 14 to 17).
+/// The processor time of a shell's ended children, or of the program itself (proc(5), fields 14 to
+/// 17).
 fn cpu_seconds(file: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(file).ok()?;
     let ticks = |line: &str, from: usize| -> Option<f64> {
-        // The name may hold spaces; it ends with the last bracket, before the third field.
+        // The name may contain spaces; it ends with the last parenthesis, before the third field.
         let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
         let value = |i: usize| fields.get(i - 3)?.parse::<f64>().ok();
         Some(value(from)? + value(from + 1)?)
@@ -340,7 +350,7 @@ fn cpu_seconds(file: &Path) -> Option<f64> {
     Some((ended + own) / TICKS)
 }
 
-/// The other flow's goodput while the measured one ran, by the seconds it told.
+/// The other flow's goodput during the measured one, from its reports of each second.
 fn rival(out: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(out.with_extension("rival")).ok()?;
     let value: Value = serde_json::from_str(&text).ok()?;
@@ -361,7 +371,7 @@ mod tests {
     #[test]
     fn an_even_share_of_the_core_buys_what_it_bought_alone() {
         // 800 Mbit/s for half the core.
-        let run = |bps, cpu| Run { bps, cpu: Some(cpu), rival: None, told: None };
+        let run = |bps, cpu| Run { bps, cpu: Some(cpu), rival: None, reported_cause: None };
         let (alone, dear) = (run(8e8, 5.0), run(1e8, 5.0));
         assert_eq!(dear.deserves(&alone, &[], 10.0), 8e8);
         let phase = |count| Phase { from: 0.0, to: 5.0, count, weight: 1.0 };

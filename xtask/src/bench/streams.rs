@@ -1,5 +1,5 @@
-//! How many TCP streams: `--streams auto` beside every fixed number, over the product's own
-//! emulator, in one copy of one GiB each. What counts is the whole command, sampling included.
+//! Numbers of TCP streams: `--streams auto` and fixed numbers, over the product's emulator, in
+//! copies of one GiB. The measured time is that of the whole command, sampling included.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use super::wan::{FAR, quoted};
 use crate::sh;
 
 const MIB: u64 = 1024;
-/// Fixed numbers beside which `auto` is measured.
+/// The fixed numbers compared with `auto`.
 const FIXED: &[u32] = &[1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
-/// What `auto` is that may use what an `auto` before it measured.
-const AGAIN: &str = "+history";
-/// The path needs 9 s at least: who needs so long is cut off, since it is not the best.
-const PATIENCE: Duration = Duration::from_secs(16);
+/// Suffix for an `auto` that may use the history of an earlier `auto`.
+const HISTORY_SUFFIX: &str = "+history";
+/// Timeout of a copy. The path needs at least 9 s, and a copy that takes this long is not the best.
+const TIMEOUT: Duration = Duration::from_secs(16);
 
 /// A path, with the key of its suite.
 struct Case {
@@ -59,9 +59,9 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Two copies beside each other move this much each.
+/// Size of each of two concurrent copies.
 const BESIDE_MIB: u64 = 512;
-/// And their numbers of streams.
+/// The numbers of streams of two concurrent copies.
 const BESIDE: &[(&str, &str)] = &[("auto", "auto"), ("4", "4"), ("24", "24"), ("auto", "24")];
 const BESIDE_CASES: &[Case] = &[
     Case {
@@ -78,7 +78,7 @@ const BESIDE_CASES: &[Case] = &[
     },
 ];
 
-/// `auto` and each number in turn, round by round; then copies beside each other.
+/// Measures `auto` and each number in turn, round by round; then concurrent copies.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let place = Place::new(lab)?;
     let mut runs = Runs { lab, place: &place, doubtful: 0 };
@@ -103,15 +103,15 @@ fn alone(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
     }
     for round in 0..plan.runs {
         for (case, chosen) in &mut counts {
-            let auto = ["auto".to_owned(), format!("auto{AGAIN}")].into_iter();
+            let auto = ["auto".to_owned(), format!("auto{HISTORY_SUFFIX}")].into_iter();
             let all = auto.chain(FIXED.iter().map(u32::to_string));
             for words in all.filter(|words| plan.wants_count(words)) {
-                if words.ends_with(AGAIN) {
+                if words.ends_with(HISTORY_SUFFIX) {
                     runs.remember(case)?;
                 }
                 let run = runs.copies(case, &[&words], round);
                 if let (Ok(run), "auto") = (&run, words.as_str()) {
-                    chosen.push(run[0].most);
+                    chosen.push(run[0].max_streams);
                 }
                 let name = format!("--streams {words}");
                 report.add(case.key, &name, round, run.map(|run| run[0].seconds));
@@ -126,7 +126,7 @@ fn alone(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Two copies at once: what the slower takes, and how the path is shared.
+/// Two concurrent copies: the duration of the slower, and the shares of the path.
 fn beside(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
     let cases: Vec<_> = BESIDE_CASES.iter().filter(|case| plan.wants_case(case.key)).collect();
     let Some(first) = cases.first() else { return Ok(()) };
@@ -147,8 +147,9 @@ fn beside(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
                 }
                 let run = runs.copies(case, &[one, other], round);
                 if let Ok(run) = &run {
-                    let told = |run: &Run| format!("{:.1} s ({} streams)", run.seconds, run.most);
-                    let text = format!("{name}: {} and {}.", told(&run[0]), told(&run[1]));
+                    let shown =
+                        |run: &Run| format!("{:.1} s ({} streams)", run.seconds, run.max_streams);
+                    let text = format!("{name}: {} and {}.", shown(&run[0]), shown(&run[1]));
                     report.remark(case.key, text);
                 }
                 let slower = run.map(|run| run[0].seconds.max(run[1].seconds));
@@ -160,17 +161,17 @@ fn beside(runs: &mut Runs<'_>, plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What one copy took, and how many streams it had at most.
+/// Duration of one copy, and its maximum number of streams.
 struct Run {
     seconds: f64,
-    most: u64,
+    max_streams: u64,
 }
 
-/// What runs are made of.
+/// The parameters of runs.
 struct Runs<'a> {
     lab: &'a Lab,
     place: &'a Place,
-    /// In how many of them the emulator did not keep up.
+    /// Number of runs in which the emulator did not keep up.
     doubtful: usize,
 }
 
@@ -182,14 +183,14 @@ impl Runs<'_> {
         }
     }
 
-    /// One copy by `auto`, that leaves its row in an empty history.
+    /// One copy with `auto`, which writes its row to an empty history.
     fn remember(&mut self, case: &Case) -> Result<()> {
         let [_, (_, state)] = self.lab.environment();
         let _ = fs::remove_file(state.join("packtrain/history.db"));
-        self.copies(case, &[&format!("auto{AGAIN}")], 99).map(drop)
+        self.copies(case, &[&format!("auto{HISTORY_SUFFIX}")], 99).map(drop)
     }
 
-    /// A copy for each of these numbers of streams, all at once, over one path.
+    /// Concurrent copies over one path, one for each of these numbers of streams.
     fn copies(&mut self, case: &Case, streams: &[&str], round: usize) -> Result<Vec<Run>> {
         let out = self.lab.fresh("streams")?.join("out");
         let target = self.place.0.join("target");
@@ -201,8 +202,8 @@ impl Runs<'_> {
             quoted(&target)
         );
         let copy = |(index, streams): (usize, &&str)| {
-            // What the round before measured is not for this one, unless that is the question.
-            let (history, streams) = match streams.strip_suffix(AGAIN) {
+            // A round does not use the history of the one before, except with the suffix.
+            let (history, streams) = match streams.strip_suffix(HISTORY_SUFFIX) {
                 Some(streams) => ("", streams),
                 None => ("--history none", *streams),
             };
@@ -210,7 +211,7 @@ impl Runs<'_> {
                 "timeout {} {program} cp --json --progress none --accept-new-host --transport tcp \
                  --streams {streams} --tcp-cc {} {history} {} pt://{FAR}:7416/{index} \
                  > \"$OUT.{index}\" & ",
-                PATIENCE.as_secs(),
+                TIMEOUT.as_secs(),
                 case.cc,
                 quoted(&self.place.0.join("big")),
             )
@@ -225,23 +226,24 @@ impl Runs<'_> {
         emulate.args(case.path).args(["--seed", &seed, "--best-effort", "--json"]);
         emulate.args(["--far", &far, "--", "sh", "-c", &near]);
         emulate.env("OUT", &out).envs(self.lab.environment());
-        let emulation = last_json(&run_for(&mut emulate, PATIENCE * 2)?)?;
+        let emulation = last_json(&run_for(&mut emulate, TIMEOUT * 2)?)?;
         self.doubtful += usize::from(emulation["ok"] == false);
         let read = |index: usize| {
             let text = fs::read_to_string(format!("{}.{index}", out.display()))?;
             let done = last_json(&text).context("slower than it may be, or it failed")?;
-            let most = done.pointer("/streams/most").and_then(Value::as_u64).unwrap_or_default();
+            let max_streams =
+                done.pointer("/streams/most").and_then(Value::as_u64).unwrap_or_default();
             let seconds = number(&done, "/seconds")?;
             if done["ok"] != true {
-                bail!("slower than {} s, or it failed", PATIENCE.as_secs());
+                bail!("slower than {} s, or it failed", TIMEOUT.as_secs());
             }
-            Ok(Run { seconds, most })
+            Ok(Run { seconds, max_streams })
         };
         (0..streams.len()).map(read).collect()
     }
 }
 
-/// A folder in memory where there is one: what counts is the path, not a disk.
+/// A folder in memory if possible: the path is measured, not a disk.
 struct Place(PathBuf);
 
 impl Place {

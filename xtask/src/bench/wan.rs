@@ -1,5 +1,5 @@
-//! A long, fast path with random loss: UDT on both wires beside the stock library and the kernel,
-//! memory to memory, through the product's own emulator.
+//! A long, fast path with random loss: UDT on both wire formats, the stock library and the kernel,
+//! memory to memory, through the product's emulator.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,18 +14,17 @@ use super::raw::number;
 use super::report::Report;
 use crate::sh;
 
-/// The path: a gigabit to another continent, with a queue of one bandwidth-delay product.
+/// The path: 1 Gbit/s, intercontinental, with a queue of one bandwidth-delay product.
 const PATH: &[&str] = &["--rate", "1gbit", "--rtt", "100ms", "--queue", "1bdp"];
 const PATH_SHOWN: &str = "1 Gbit/s, 100 ms, drop-tail queue of 1 BDP";
 /// The address of the far host.
 pub(super) const FAR: &str = "10.77.0.2";
-/// How long each sends.
+/// Duration of each transfer, in seconds.
 const SECONDS: u32 = 12;
-/// Who has not ended by then is cut off.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a run.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The chance that a packet is lost, and the names of the suites with the default socket buffers
-/// and with raised ones.
+/// The loss rate, and the names of the suites with the default socket buffers and with larger ones.
 const LOSSES: &[(&str, &str, &str)] = &[
     ("0", "wan, loss 0", "wan, loss 0, buffers raised"),
     ("1e-4", "wan, loss 1e-4", "wan, loss 1e-4, buffers raised"),
@@ -33,17 +32,17 @@ const LOSSES: &[(&str, &str, &str)] = &[
     ("1e-2", "wan, loss 1e-2", "wan, loss 1e-2, buffers raised"),
 ];
 
-/// A program: its two command lines, and where its figure is. Both ends see `$OUT`.
+/// A program: its two command lines, and the position of its result. Both ends have `$OUT`.
 pub(super) struct Contestant {
     pub(super) name: &'static str,
     pub(super) far: String,
     pub(super) near: String,
     pub(super) read: fn(&str) -> Result<f64>,
-    /// Why it says packets were lost, if it judges.
-    pub(super) told: fn(&str) -> Option<String>,
+    /// The reported cause of losses, if the program classifies them.
+    pub(super) reported_cause: fn(&str) -> Option<String>,
 }
 
-/// Every program once per round and loss.
+/// Runs every program once per round and loss rate.
 pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
     let mut contestants = contestants(lab)?;
     contestants.retain(|one| plan.wants(one.name));
@@ -109,7 +108,7 @@ fn contestants(lab: &Lab) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// `perf` of the product. The stock wire has no keys and so no ticket.
+/// `perf` of the product. The stock wire format has no keys and therefore no ticket.
 pub(super) fn packtrain(
     lab: &Lab,
     name: &'static str,
@@ -135,11 +134,11 @@ pub(super) fn packtrain(
              --seconds {seconds} --json > \"$OUT\""
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
-        told: |text| verdict(&last_json(text).ok()?["loss_cause"]),
+        reported_cause: |text| verdict(&last_json(text).ok()?["loss_cause"]),
     }
 }
 
-/// The cause, how much of the losses the host counted, and lost bytes by who lost them.
+/// The cause, the share of losses counted by the host, and the lost bytes by cause.
 fn verdict(causes: &Value) -> Option<String> {
     let cause = causes["cause"].as_str()?;
     let share = causes["host_share"]
@@ -153,7 +152,8 @@ fn verdict(causes: &Value) -> Option<String> {
     ))
 }
 
-/// The stock library. What counts is what its server received, which it says at the end.
+/// The stock library. The result is the number of bytes received by its server, which it prints at
+/// the end.
 pub(super) fn stock(program: &Path, seconds: u32) -> Contestant {
     let program = quoted(program);
     Contestant {
@@ -164,12 +164,12 @@ pub(super) fn stock(program: &Path, seconds: u32) -> Contestant {
              until test -s \"$OUT\"; do sleep 0.05; done"
         ),
         read: |text| number(&last_json(text)?, "/goodput_bps"),
-        told: |_| None,
+        reported_cause: |_| None,
     }
 }
 
-/// The kernel's TCP. Its default is set too: iperf3 chooses after connecting, and a default of BBR
-/// leaves its pacing behind.
+/// The kernel's TCP. The system's default controller is set too: iperf3 selects the controller
+/// after connecting, and a default of BBR leaves its pacing enabled.
 pub(super) fn kernel(name: &'static str, controller: &str, seconds: u32) -> Contestant {
     Contestant {
         name,
@@ -179,11 +179,11 @@ pub(super) fn kernel(name: &'static str, controller: &str, seconds: u32) -> Cont
              iperf3 -c {FAR} -p 7412 -C {controller} -J -t {seconds} > \"$OUT\""
         ),
         read: |text| number(&serde_json::from_str(text)?, "/end/sum_received/bits_per_second"),
-        told: |_| None,
+        reported_cause: |_| None,
     }
 }
 
-/// One run; counts it in `doubtful` if the emulator says that it did not keep up.
+/// One run, counted in `doubtful` if the emulator reports that it did not keep up.
 fn measure(
     lab: &Lab,
     one: &Contestant,
@@ -197,7 +197,7 @@ fn measure(
     emulate.args(PATH).args(["--loss", loss, "--seed", &seed, "--best-effort", "--json"]);
     emulate.args(["--far", &one.far, "--", "sh", "-c", &one.near]);
     emulate.env("OUT", &out).envs(lab.environment());
-    let text = run_for(&mut emulate, PATIENCE)?;
+    let text = run_for(&mut emulate, TIMEOUT)?;
     let emulation = last_json(&text)?;
     if emulation["command_exit_code"] != 0 {
         bail!("it failed with exit code {}", emulation["command_exit_code"]);
@@ -206,7 +206,7 @@ fn measure(
     (one.read)(&std::fs::read_to_string(&out).context("it left no figure")?)
 }
 
-/// For a shell.
+/// Quotes a path for a shell.
 pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

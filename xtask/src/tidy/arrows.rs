@@ -1,4 +1,4 @@
-//! The arrows between crates: who may use whom.
+//! The allowed dependencies between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use crate::sh;
 
-/// A layer: its name, what is in it, and its crates with what the manifest of each names.
+/// A layer: its name, its description, and its crates with their allowed dependencies.
 type Layer = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);
 
-/// The layers, bottom up. A crate uses crates of its own layer that come before it, and of lower
-/// layers. `disk -> object` is ADR 0008.
+/// The layers, from the lowest to the highest. A crate may use earlier crates of its own layer and
+/// crates of lower layers. `disk -> object` is ADR 0008.
 const LAYERS: &[Layer] = &[
     (
         "foundation",
@@ -159,7 +159,7 @@ fn crates() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     LAYERS.iter().flat_map(|(_, _, crates)| crates.iter().copied())
 }
 
-/// The table as ARCHITECTURE.md shows it.
+/// The table for ARCHITECTURE.md.
 pub(super) fn map() -> String {
     let width = crates().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -175,7 +175,7 @@ pub(super) fn map() -> String {
     text
 }
 
-/// Compares the table with what the manifests name directly. Dependencies of tests are free.
+/// Compares the table with the direct dependencies in the manifests. Dev-dependencies are exempt.
 pub(super) fn check() -> Result<Vec<String>> {
     let metadata = sh::metadata()?;
     let table: BTreeMap<_, _> = crates().collect();
@@ -198,7 +198,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What differs between the table's line of a crate and its manifest.
+/// The differences between the table's line of a crate and its manifest.
 fn compare(name: &str, allowed: &BTreeSet<&str>, used: &BTreeSet<&str>) -> Vec<String> {
     let forbidden = used.difference(allowed).map(|other| {
         format!("crate {name} must not use {other} (LAYERS in xtask/src/tidy/arrows.rs does not have it)")

@@ -1,8 +1,8 @@
-//! Import cycles between the modules of a crate: their number only falls.
+//! Import cycles between the modules of a crate: their number may only decrease.
 //!
-//! A module here is a file or folder directly below `src`. What a file imports counts for the module
-//! that it is in; names that the crate's root re-exports count for the module that has them. Tests
-//! do not count.
+//! A module here is a file or folder directly below `src`. The imports of a file count for the
+//! module that contains it; names that the crate's root re-exports count for the module that
+//! defines them. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +12,13 @@ use anyhow::Result;
 
 use crate::sh;
 
-/// Crates whose modules are in cycles, and how many modules are. No other crate may have one.
+/// Crates with modules in cycles, and the number of these modules. No other crate may have one.
 const IN_CYCLES: &[(&str, usize)] = &[("cli", 3)];
 
-/// What each module imports.
+/// The imports of each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Looks at every crate.
+/// Checks every crate.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for file in sh::files()? {
@@ -87,7 +87,7 @@ fn imports(files: &[(String, String)]) -> Imports {
         if is_root(&module) {
             continue;
         }
-        // How many times `super` leads from this file's module to the root.
+        // How many `super` lead from this file's module to the root.
         let is_mod = Path::new(path).file_stem().is_some_and(|stem| stem == "mod");
         let depth = path.split('/').count() - usize::from(is_mod);
         let to_root = "super::".repeat(depth);
@@ -110,7 +110,7 @@ fn imports(files: &[(String, String)]) -> Imports {
     all
 }
 
-/// Every path that a text imports, or that begins with `crate` or `super`.
+/// Every path that a text imports, or that starts with `crate` or `super`.
 fn used_paths(text: &str) -> Vec<String> {
     let code: Vec<_> =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
@@ -118,7 +118,7 @@ fn used_paths(text: &str) -> Vec<String> {
     for statement in code.join("\n").split(';') {
         let start = statement.rfind("use ").filter(|at| begins_word(statement, *at));
         let (body, tree) = start.map_or((statement, ""), |at| statement.split_at(at));
-        // An attribute or a block may stand before it, but nothing that is not a path in it.
+        // An attribute or a block may precede it, but a path contains none of these characters.
         let tree = tree.strip_prefix("use ").filter(|tree| !tree.contains(['(', '=', '.']));
         expand("", tree.unwrap_or_default(), &mut found);
         for word in ["crate::", "super::"] {
@@ -136,7 +136,7 @@ fn begins_word(text: &str, at: usize) -> bool {
     !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
 }
 
-/// Takes a tree of a `use` apart.
+/// Expands the tree of a `use` to paths.
 fn expand(before: &str, tree: &str, found: &mut Vec<String>) {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {

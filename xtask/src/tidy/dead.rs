@@ -1,4 +1,4 @@
-//! Dead files: Rust files that no `mod` reaches.
+//! Dead files: Rust files that no `mod` includes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::sh;
 
-/// Follows `mod name;` from every crate root and names the files never reached.
+/// Follows `mod name;` from every crate root and reports the files not reached.
 pub(super) fn check() -> Result<Vec<String>> {
     let files: BTreeSet<PathBuf> =
         sh::files()?.into_iter().filter(|f| f.extension().is_some_and(|ext| ext == "rs")).collect();
@@ -27,7 +27,7 @@ pub(super) fn check() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether cargo compiles this file as the root of a crate: by the folder it lies in.
+/// Whether cargo compiles this file as the root of a crate, by its folder.
 fn is_root(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let parent = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -48,7 +48,7 @@ fn in_src(file: &Path, parent: Option<&str>) -> bool {
     parent != Some("bin") && file.components().any(|part| part.as_os_str() == "src")
 }
 
-/// The files that the `mod` lines of `file` may mean.
+/// The possible files of the `mod` lines of `file`.
 fn modules(file: &Path, text: &str) -> Vec<PathBuf> {
     let dir = file.parent().unwrap_or(Path::new(""));
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -80,7 +80,7 @@ fn modules(file: &Path, text: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The path without `..`.
+/// The path with `..` resolved.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

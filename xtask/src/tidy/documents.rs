@@ -1,7 +1,7 @@
-//! Documents: what must be named in them, and links that must lead somewhere.
+//! Documents: required names, and links with existing targets.
 //!
-//! That the guide names every flag of the command is a test of the command itself
-//! (`crates/cli/tests/e2e/guide.rs`), because only the built command knows its flags.
+//! A test of the command checks that the guide names every flag (`crates/cli/tests/e2e/guide.rs`),
+//! because only the built command has the list of its flags.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 
 use crate::sh;
 
-/// ARCHITECTURE.md names every crate, the ADRs are all listed, relative links exist.
+/// Checks that ARCHITECTURE.md names every crate, that all ADRs are listed, and that relative links
+/// exist.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let architecture = fs::read_to_string(sh::root().join("ARCHITECTURE.md"))
@@ -40,7 +41,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Relative links of a page that lead nowhere.
+/// Relative links of a page without an existing target.
 fn dead_links(page: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(sh::root().join(page))?;
     let dir = sh::root().join(page.parent().unwrap_or(Path::new("")));

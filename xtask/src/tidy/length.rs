@@ -1,4 +1,4 @@
-//! File length: 600 lines are the limit, more needs a reason here.
+//! File length: at most 600 lines; exceptions have a reason here.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use crate::sh;
 
 const LIMIT: usize = 600;
 
-/// Files that may be longer, and why.
+/// Longer files, with the reasons.
 const LONGER: &[(&str, &str)] = &[];
 
-/// Looks at every Rust file.
+/// Checks every Rust file.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in sh::files()? {

@@ -1,4 +1,4 @@
-//! The map of crates in ARCHITECTURE.md, which is written from the table of arrows.
+//! The map of crates in ARCHITECTURE.md, generated from the table of dependencies.
 
 use std::fs;
 

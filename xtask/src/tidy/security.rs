@@ -1,4 +1,4 @@
-//! `docs/security.md` names the tests that hold its promises: each must be in the tree.
+//! Checks that every test named in `docs/security.md` exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,8 @@ use crate::sh;
 
 const PAGE: &str = "docs/security.md";
 
-/// Every `file.rs::name` in the page is a function of that file, and at least one is named.
+/// Checks that every `file.rs::name` in the page is a function of that file, and that at least one
+/// is named.
 pub(super) fn check() -> Result<Vec<String>> {
     let text = fs::read_to_string(sh::root().join(PAGE)).context(PAGE)?;
     let mut findings = Vec::new();
@@ -26,7 +27,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What stands between backquotes as `crates/.../file.rs::name`.
+/// The names between backquotes of the form `crates/.../file.rs::name`.
 fn named(text: &str) -> BTreeSet<(String, String)> {
     let quoted = text.split('`').skip(1).step_by(2);
     let split = |word: &str| {

@@ -1,4 +1,4 @@
-//! Words that do not belong into a repository: paths of one machine, notes to oneself.
+//! Words that must not be in the repository: paths of one machine, personal notes.
 
 use std::fs;
 
@@ -6,10 +6,11 @@ use anyhow::Result;
 
 use crate::sh;
 
-/// Files allowed to hold these words because they look for them.
+/// Files that contain these words because they search for them.
 const SEARCHERS: &[&str] = &["xtask/src/tidy/words.rs"];
 
-/// Names that were replaced by the field's terms ([the glossary](../../../docs/glossary.md)), and by what.
+/// Names that were replaced by the field's terms ([the glossary](../../../docs/glossary.md)), with
+/// the new terms.
 const OLD_NAMES: &[(&str, &str)] = &[
     ("NodeError", "RequestError"),
     ("LineId", "StreamId"),
@@ -23,7 +24,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("helm", "path_feed"),
 ];
 
-/// Looks through every text file.
+/// Checks every text file.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut words: Vec<String> =
         ["/home/", "/Users/", "TODO", "FIXME", "XXX:", "HACK"].map(str::to_owned).to_vec();
@@ -31,11 +32,11 @@ pub(super) fn check() -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in sh::files()? {
         let name = file.to_string_lossy();
-        // Measured results name the machine on purpose; lock files are not ours.
+        // Results of measurements name the machine on purpose; lock files are generated.
         if SEARCHERS.contains(&name.as_ref()) || name.ends_with(".lock") {
             continue;
         }
-        // Not text: nothing to read in it.
+        // Binary files are not checked.
         let Ok(text) = fs::read_to_string(sh::root().join(&file)) else { continue };
         for (number, line) in text.lines().enumerate() {
             for word in words.iter().filter(|word| line.contains(word.as_str())) {
@@ -55,7 +56,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Whether a name stands in a line by itself.
+/// Whether a line contains a name as a separate word.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word)

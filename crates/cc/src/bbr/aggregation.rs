@@ -1,31 +1,32 @@
-//! How much is acknowledged at once beyond what the rate explains: the window needs room for it,
-//! or the sender is silent while acknowledgements wait somewhere to be sent together.
+//! Aggregation of acknowledgements: how much is acknowledged at once beyond what the rate explains.
+//! The window needs room for it; otherwise the sender stops while acknowledgements are held back to
+//! be sent together.
 
 use packtrain_units::Time;
 
-/// The maximum is over this many to twice as many rounds.
+/// The maximum covers this many to twice as many rounds.
 const ROUNDS: u32 = 5;
-/// An epoch with more packets than this starts anew.
+/// An epoch with more packets than this restarts.
 const MAX_EPOCH_PACKETS: f64 = (1 << 20) as f64;
-/// The window never gets more than what the rate brings in so many seconds.
+/// Upper limit of the addition to the window: the data that the rate brings in this many seconds.
 const MAX_EXTRA_SECONDS: f64 = 0.1;
 
-/// The excess of the last rounds. Amounts are packets, rates packets a second.
+/// The excess of the last rounds. Amounts are packets, rates packets per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aggregation {
     epoch: Time,
     acked: f64,
-    /// The most of this half of the window and of the other.
-    most: [f64; 2],
+    /// The maximum of the current half of the window and of the other half.
+    max: [f64; 2],
     rounds: u32,
 }
 
 impl Aggregation {
     pub(super) fn new(now: Time) -> Self {
-        Self { epoch: now, acked: 0.0, most: [0.0; 2], rounds: 0 }
+        Self { epoch: now, acked: 0.0, max: [0.0; 2], rounds: 0 }
     }
 
-    /// A pause: what follows is no sign of aggregation.
+    /// A pause: the next acknowledgements are no sign of aggregation.
     pub(super) fn restart(&mut self, now: Time) {
         self.epoch = now;
         self.acked = 0.0;
@@ -36,7 +37,7 @@ impl Aggregation {
             self.rounds += 1;
             if self.rounds >= ROUNDS {
                 self.rounds = 0;
-                self.most = [0.0, self.most[0]];
+                self.max = [0.0, self.max[0]];
             }
         }
         let mut expected = rate * now.since(self.epoch).as_secs_f64();
@@ -45,12 +46,12 @@ impl Aggregation {
             expected = 0.0;
         }
         self.acked = (self.acked + acked).min(MAX_EPOCH_PACKETS);
-        self.most[0] = self.most[0].max((self.acked - expected).min(cwnd));
+        self.max[0] = self.max[0].max((self.acked - expected).min(cwnd));
     }
 
-    /// What the window gets on top.
+    /// The addition to the window.
     pub(super) fn extra(&self, rate: f64) -> f64 {
-        self.most[0].max(self.most[1]).min(rate * MAX_EXTRA_SECONDS)
+        self.max[0].max(self.max[1]).min(rate * MAX_EXTRA_SECONDS)
     }
 }
 

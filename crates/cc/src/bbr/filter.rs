@@ -1,7 +1,7 @@
-//! The greatest of the last rounds, by three samples: the best, the best after it, and the best
-//! after that (Nichols' windowed filter, as Linux `win_minmax` keeps it).
+//! The maximum of the last rounds from three samples: the best, the best after it, and the best
+//! after that (Nichols' windowed filter, as in Linux `win_minmax`).
 
-/// How many rounds it looks back.
+/// Length of the window in rounds.
 const WINDOW: u64 = 10;
 
 /// A running maximum over ten rounds.

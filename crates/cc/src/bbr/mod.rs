@@ -1,12 +1,13 @@
 //! BBR, version 1: draft-cardwell-iccrg-bbr-congestion-control-00 and Cardwell et al., "BBR:
-//! congestion-based congestion control", 2016, in the details as Linux does it.
+//! congestion-based congestion control", 2016; details follow Linux.
 //!
-//! It models the path by the greatest delivery rate of ten rounds and the least round trip of ten
-//! seconds, paces at the one, and bounds what is in flight by twice the product. `model` holds
-//! the two, `modes` the four modes, `policer` the rate of a token bucket, `aggregation` what
-//! acknowledgements that come in batches need on top; here are window and pace.
+//! BBR models the path by the maximum delivery rate of ten rounds and the minimum round trip of ten
+//! seconds. It paces at that rate and bounds the data in flight by twice the product. `model` has
+//! these two values, `modes` the four modes, `policer` the rate of a token bucket, and
+//! `aggregation` the extra room for acknowledgements that arrive in batches. This file computes
+//! window and pace.
 //!
-//! Units: packets, packets a second, seconds, as `f64`.
+//! Units: packets, packets per second, seconds, as `f64`.
 
 mod aggregation;
 mod filter;
@@ -21,17 +22,17 @@ use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use model::Model;
 use modes::{Mode, Modes};
 
-/// 2/ln 2: the least gain that doubles the rate each round.
+/// 2/ln 2: the smallest gain that doubles the rate each round.
 const HIGH_GAIN: f64 = 2.885;
-/// What stays in flight at the least, in packets.
-const LEAST: f64 = 4.0;
-/// The widest window, in packets.
-const WIDEST: f64 = (1u64 << 28) as f64;
-/// The pace stays this much below the rate, for the queue's sake.
-const MARGIN: f64 = 0.99;
-/// The round trip before one is known, for the first pace, in seconds.
+/// Minimum packets in flight.
+const MIN_IN_FLIGHT: f64 = 4.0;
+/// Maximum window, in packets.
+const MAX_WINDOW: f64 = (1u64 << 28) as f64;
+/// The pace is this fraction of the rate, to keep the queue short.
+const PACE_MARGIN: f64 = 0.99;
+/// The assumed round trip for the first pace, in seconds.
 const NOMINAL_RTT: f64 = 1e-3;
-/// A burst is what passes in 2^-10 s, at most 64 KiB; one packet below 1.2 Mbit/s, else two.
+/// A burst is the data of 2^-10 s, at most 64 KiB; at least one packet below 1.2 Mbit/s, else two.
 const BURST_SECONDS: f64 = 1.0 / 1024.0;
 const BURST_BYTES: f64 = 65_535.0;
 const SLOW: f64 = 1.2e6 / 8.0;
@@ -42,22 +43,23 @@ pub struct Bbr {
     mss: f64,
     initial: f64,
     cwnd: f64,
-    /// The window to come back to after recovery or the probe of the round trip.
+    /// The window to restore after recovery or after the round-trip probe.
     prior_cwnd: f64,
-    /// In packets a second.
+    /// In packets per second.
     pace: f64,
     paced_by_rtt: bool,
     repair: Repair,
-    /// Send indices below this were sent before the repair began.
+    /// Send indices below this were sent before the recovery began.
     recover: u64,
-    /// In the first round of a recovery one packet leaves for each that arrived.
+    /// In the first round of a recovery, one packet is sent for each that arrived (packet
+    /// conservation).
     conserving: bool,
     model: Model,
     modes: Modes,
     was_app_limited: bool,
 }
 
-/// Where the sender is with its losses.
+/// State of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Open,
@@ -75,7 +77,7 @@ impl Bbr {
             initial,
             cwnd: initial,
             prior_cwnd: 0.0,
-            pace: HIGH_GAIN * MARGIN * initial / rtt.unwrap_or(NOMINAL_RTT),
+            pace: HIGH_GAIN * PACE_MARGIN * initial / rtt.unwrap_or(NOMINAL_RTT),
             paced_by_rtt: rtt.is_some(),
             repair: Repair::Open,
             recover: 0,
@@ -89,13 +91,13 @@ impl Bbr {
     /// Packets of a burst.
     fn burst(&self) -> f64 {
         let bytes = (self.pace * self.mss * BURST_SECONDS).min(BURST_BYTES);
-        let least = if self.pace * self.mss < SLOW { 1.0 } else { 2.0 };
-        (bytes / self.mss).floor().clamp(least, 127.0)
+        let min_packets = if self.pace * self.mss < SLOW { 1.0 } else { 2.0 };
+        (bytes / self.mss).floor().clamp(min_packets, 127.0)
     }
 
     /// `gain` times the product of rate and round trip, rounded up.
     fn bdp(&self, rate: f64, gain: f64) -> f64 {
-        self.model.min_rtt().map_or(self.initial, |rtt| (gain * rate * rtt).ceil().min(WIDEST))
+        self.model.min_rtt().map_or(self.initial, |rtt| (gain * rate * rtt).ceil().min(MAX_WINDOW))
     }
 
     /// Room for the bursts at both ends, and for acknowledgements of every second packet.
@@ -104,7 +106,7 @@ impl Bbr {
         even + if self.modes.is_probing_up() { 2.0 } else { 0.0 }
     }
 
-    /// What is in flight when the path is filled `gain` times.
+    /// The amount in flight that fills the path `gain` times.
     fn target(&self, gain: f64) -> f64 {
         self.with_budget(self.bdp(self.model.max_rate(), gain))
     }
@@ -136,24 +138,24 @@ impl Bbr {
         }
     }
 
-    /// The retransmission timer ran out: one packet, and the path may have become another.
+    /// The retransmission timer expired: one packet, and the path may have changed.
     fn on_timer(&mut self, now: Time) {
         self.save_cwnd();
         self.repair = Repair::Timeout;
         self.recover = self.model.next;
         self.conserving = false;
         self.cwnd = 1.0;
-        self.modes.forget_plateau();
+        self.modes.reset_plateau();
         self.model.on_timer(now, self.modes.mode == Mode::ProbeBw);
     }
 
     fn update_pace(&mut self, rtt: Option<f64>) {
         if let Some(rtt) = rtt.filter(|rtt| *rtt > 0.0 && !self.paced_by_rtt) {
             self.paced_by_rtt = true;
-            self.pace = HIGH_GAIN * MARGIN * self.cwnd.max(1.0) / rtt;
+            self.pace = HIGH_GAIN * PACE_MARGIN * self.cwnd.max(1.0) / rtt;
         }
         let gain = self.modes.pacing_gain(self.model.is_policed());
-        let pace = gain * MARGIN * self.model.rate();
+        let pace = gain * PACE_MARGIN * self.model.rate();
         if self.modes.is_full() || pace > self.pace {
             self.pace = pace;
         }
@@ -171,9 +173,9 @@ impl Bbr {
         } else if event.lost > 0.0 {
             self.on_repair(event);
         }
-        self.cwnd = self.cwnd.clamp(1.0, WIDEST);
+        self.cwnd = self.cwnd.clamp(1.0, MAX_WINDOW);
         if self.modes.mode == Mode::ProbeRtt {
-            self.cwnd = self.cwnd.min(LEAST);
+            self.cwnd = self.cwnd.min(MIN_IN_FLIGHT);
         }
     }
 
@@ -186,7 +188,7 @@ impl Bbr {
         } else if self.cwnd < target || self.model.delivered < self.initial {
             self.cwnd += acked;
         }
-        self.cwnd = self.cwnd.max(LEAST);
+        self.cwnd = self.cwnd.max(MIN_IN_FLIGHT);
     }
 }
 
@@ -234,7 +236,7 @@ impl CongestionController for Bbr {
             self.model.aggregation.restart(sent.now);
             self.modes.idle_restart = true;
             if self.modes.mode == Mode::ProbeBw {
-                self.pace = MARGIN * self.model.rate();
+                self.pace = PACE_MARGIN * self.model.rate();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the path is like: rounds, the greatest rate, the least round trip.
+//! The model of the path: rounds, maximum rate, minimum round trip.
 
 use packtrain_units::Time;
 
@@ -7,7 +7,7 @@ use super::aggregation::Aggregation;
 use super::filter::MaxFilter;
 use super::policer::{Policer, Sample, Totals};
 
-/// The path as far as it is known.
+/// The estimated properties of the path.
 #[derive(Debug)]
 pub(super) struct Model {
     /// One past the highest send index used, and one past the highest acknowledged.
@@ -16,19 +16,20 @@ pub(super) struct Model {
     /// The round ends when a packet from this index on is acknowledged.
     round_end: u64,
     rounds: u64,
-    /// The last event began a round.
+    /// Whether the last event began a round.
     pub(super) round_started: bool,
-    /// Rates of packets below this index say nothing: few were in flight on purpose.
+    /// Rate samples of packets below this index do not count: few packets were in flight on
+    /// purpose.
     limited_until: u64,
     max_rate: MaxFilter,
-    /// Packets in all.
+    /// Total packets.
     pub(super) delivered: f64,
     lost: f64,
-    /// Bytes of a packet: the policer counts in bytes, all else in packets.
+    /// Bytes of a packet: the policer detection counts bytes, all else packets.
     mss: f64,
     policer: Policer,
     pub(super) aggregation: Aggregation,
-    /// In seconds, and when it was seen.
+    /// In seconds, with the time of the sample.
     min_rtt: Option<f64>,
     pub(super) min_rtt_at: Time,
 }
@@ -53,12 +54,12 @@ impl Model {
         }
     }
 
-    /// The greatest rate of the last ten rounds.
+    /// The maximum rate of the last ten rounds.
     pub(super) fn max_rate(&self) -> f64 {
         self.max_rate.get()
     }
 
-    /// The rate to go by: a policer's, if there seems to be one.
+    /// The rate for window and pace: a policer's rate, if one was detected.
     pub(super) fn rate(&self) -> f64 {
         self.policer.rate().map_or(self.max_rate.get(), |bytes| bytes / self.mss)
     }
@@ -71,12 +72,12 @@ impl Model {
         self.min_rtt
     }
 
-    /// A round begins with the next packet sent.
+    /// Begins a round with the next packet sent.
     pub(super) fn start_round(&mut self) {
         self.round_end = self.next;
     }
 
-    /// What is under way now was held back on purpose.
+    /// Marks the packets in flight as held back on purpose.
     pub(super) fn hold_back(&mut self) {
         self.limited_until = self.next;
     }
@@ -89,7 +90,7 @@ impl Model {
         Totals { now, delivered: self.delivered * self.mss, lost: self.lost * self.mss }
     }
 
-    /// True if the time of a policer is over.
+    /// Returns true if the use of the policer's rate ends.
     pub(super) fn on_event(&mut self, event: &Event, cwnd: f64, probing: bool) -> bool {
         self.delivered += event.acked;
         self.lost += event.lost;
@@ -120,7 +121,7 @@ impl Model {
         self.policer.on_sample(sample, self.totals(now));
     }
 
-    /// Takes a round trip if it is the least, or if the least has `expired`.
+    /// Takes a round trip if it is the minimum, or if the minimum has `expired`.
     pub(super) fn on_rtt(&mut self, now: Time, rtt: f64, expired: bool) {
         if expired || self.min_rtt.is_none_or(|min| rtt <= min) {
             self.min_rtt = Some(rtt);

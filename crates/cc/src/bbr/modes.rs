@@ -1,18 +1,18 @@
-//! Startup, drain, the probing of the rate and of the round trip: which follows which, and the
-//! gains of each.
+//! The modes startup, drain, probing of the rate and probing of the round trip: their transitions
+//! and gains.
 
 use packtrain_units::{Duration, Rng, Time};
 
-use super::{Bbr, Event, HIGH_GAIN, LEAST};
+use super::{Bbr, Event, HIGH_GAIN, MIN_IN_FLIGHT};
 
-/// The gains of the rate's probe, a least round trip each: up, down, and six level.
+/// The gains of the rate probe, for one minimum round trip each: up, down, and six level.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The window while the rate is probed, times the product of rate and round trip.
+/// The window during the rate probe, in multiples of rate times round trip.
 const CWND_GAIN: f64 = 2.0;
-/// The pipe is full when the rate grew by less than a quarter for three rounds.
+/// The path is full when the rate grew by less than a quarter for three rounds.
 const GROWTH: f64 = 1.25;
 const FLAT_ROUNDS: u32 = 3;
-/// The least round trip is believed for so long, and probed for so long.
+/// Lifetime of the minimum round trip, and duration of its probe.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 const PROBE_RTT: Duration = Duration::from_millis(200);
 
@@ -36,7 +36,7 @@ impl Mode {
     }
 }
 
-/// The mode and what its end depends on.
+/// The mode and the conditions of its end.
 #[derive(Debug)]
 pub(super) struct Modes {
     pub(super) mode: Mode,
@@ -44,13 +44,13 @@ pub(super) struct Modes {
     /// The rate of the last growth, and the rounds since it.
     plateau: (f64, u32),
     full: bool,
-    /// Place in `CYCLE`, and since when.
+    /// Position in `CYCLE`, and when it began.
     phase: usize,
     phase_at: Time,
-    /// When the probe of the round trip may end, once few enough are in flight.
+    /// When the round-trip probe may end, once few enough packets are in flight.
     probe_end: Option<Time>,
     probe_round_done: bool,
-    /// A pause ended: the first round trips after it come without a queue of ours.
+    /// A pause ended: the first round trips after it contain no queue of this flow.
     pub(super) idle_restart: bool,
 }
 
@@ -69,7 +69,7 @@ impl Modes {
         }
     }
 
-    /// Whether startup found the end of the path's capacity.
+    /// Whether startup reached the capacity of the path.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
@@ -96,7 +96,7 @@ impl Modes {
         }
     }
 
-    /// Anywhere in the cycle but where it goes down.
+    /// Enters the cycle at a random phase other than the one with gain 0.75.
     pub(super) fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
         let back = self.rng.below(CYCLE.len() as u64 - 1) as usize;
@@ -104,8 +104,8 @@ impl Modes {
         self.phase_at = now;
     }
 
-    /// The rate seen so far is no measure any more.
-    pub(super) fn forget_plateau(&mut self) {
+    /// Discards the rate seen so far.
+    pub(super) fn reset_plateau(&mut self) {
         self.plateau.0 = 0.0;
     }
 
@@ -128,7 +128,7 @@ impl Modes {
 }
 
 impl Bbr {
-    /// From mode to mode, as the event has it.
+    /// Changes the mode as the event requires.
     pub(super) fn advance(&mut self, event: &Event) {
         if self.modes.mode == Mode::ProbeBw && self.is_phase_over(event) {
             self.modes.phase = (self.modes.phase + 1) % CYCLE.len();
@@ -146,8 +146,8 @@ impl Bbr {
         self.advance_probe_rtt(event);
     }
 
-    /// A phase lasts a least round trip; the one up until the path is filled or loses, the one
-    /// down no longer than there is a queue.
+    /// A phase lasts a minimum round trip. The phase up also continues until the path is full or a
+    /// packet is lost; the phase down ends as soon as there is no queue.
     fn is_phase_over(&self, event: &Event) -> bool {
         let age = event.now.since(self.modes.phase_at).as_secs_f64();
         let full_length = age > self.model.min_rtt().unwrap_or(0.0);
@@ -182,10 +182,10 @@ impl Bbr {
         }
     }
 
-    /// For 200 ms and a round trip no more than four packets are in flight.
+    /// At most four packets are in flight for 200 ms and a round trip.
     fn on_probe_rtt(&mut self, event: &Event) {
         let Some(end) = self.modes.probe_end else {
-            if event.in_flight <= LEAST {
+            if event.in_flight <= MIN_IN_FLIGHT {
                 self.modes.probe_end = Some(event.now + PROBE_RTT);
                 self.modes.probe_round_done = false;
                 self.model.start_round();

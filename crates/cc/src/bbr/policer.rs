@@ -1,26 +1,26 @@
-//! Long-term sampling: two intervals of the same rate with many losses are the work of a token
-//! bucket policer, and its rate is then taken for the path's (draft-cardwell-iccrg-bbr-congestion-
-//! control-00 has it by name only; this follows what Linux does).
+//! Long-term sampling: two intervals with the same rate and many losses indicate a token bucket
+//! policer, whose rate is then used as the path's rate.
+//! draft-cardwell-iccrg-bbr-congestion-control-00 only names it; this follows Linux.
 
 use packtrain_units::{Duration, Time};
 
-/// Rounds of an interval: at least, and at most.
+/// Minimum and maximum rounds of an interval.
 const MIN_INTERVAL_ROUNDS: u32 = 4;
 const MAX_INTERVAL_ROUNDS: u32 = 16;
 /// An interval with this share lost may have been policed (Linux: 50/256).
-const LOSSY: f64 = 50.0 / 256.0;
-/// Two intervals are alike within an eighth, or within 4 kbit/s.
-const ALIKE: f64 = 1.0 / 8.0;
+const MIN_LOSS_SHARE: f64 = 50.0 / 256.0;
+/// Two intervals are equal within an eighth, or within 4 kbit/s.
+const MAX_DIFFERENCE: f64 = 1.0 / 8.0;
 const ALIKE_BYTES: f64 = 500.0;
-/// Rounds for which the rate found is believed.
-const BELIEVED_ROUNDS: u32 = 48;
+/// Rounds for which the detected rate is used.
+const MAX_DETECTED_ROUNDS: u32 = 48;
 
 /// The sampling and its result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
     sampling: bool,
-    believed: bool,
-    /// Of the last interval, in bytes a second; zero: none.
+    detected: bool,
+    /// Rate of the last interval, in bytes per second; zero for none.
     rate: f64,
     rounds: u32,
     start: Totals,
@@ -35,7 +35,7 @@ pub(super) struct Totals {
     pub(super) lost: f64,
 }
 
-/// What one feedback brought.
+/// The contents of one feedback.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) losses: bool,
@@ -45,17 +45,18 @@ pub(super) struct Sample {
 }
 
 impl Policer {
-    /// The policer's rate in bytes a second, while there seems to be one.
+    /// The policer's rate in bytes per second, while one is assumed.
     pub(super) fn rate(&self) -> Option<f64> {
-        self.believed.then_some(self.rate)
+        self.detected.then_some(self.rate)
     }
 
-    /// True: the belief ends here, and probing begins anew.
+    /// Returns true when the use of the policer's rate ends and probing restarts.
     pub(super) fn on_sample(&mut self, sample: Sample, totals: Totals) -> bool {
-        if self.believed {
-            return self.is_belief_over(sample, totals);
+        if self.detected {
+            return self.is_expired(sample, totals);
         }
-        // The first loss says that the bucket is empty; before it bursts would count.
+        // Sampling begins at the first loss, which shows that the bucket is empty; earlier bursts
+        // would distort the rate.
         if !self.sampling {
             if !sample.losses {
                 return false;
@@ -76,12 +77,12 @@ impl Policer {
         false
     }
 
-    fn is_belief_over(&mut self, sample: Sample, totals: Totals) -> bool {
+    fn is_expired(&mut self, sample: Sample, totals: Totals) -> bool {
         if !(sample.probing && sample.round_start) {
             return false;
         }
         self.rounds += 1;
-        if self.rounds < BELIEVED_ROUNDS {
+        if self.rounds < MAX_DETECTED_ROUNDS {
             return false;
         }
         self.reset(totals);
@@ -92,14 +93,15 @@ impl Policer {
         let (lost, delivered) =
             (totals.lost - self.start.lost, totals.delivered - self.start.delivered);
         let span = totals.now.since(self.start.now);
-        if delivered <= 0.0 || lost < LOSSY * delivered || span < Duration::from_millis(1) {
+        if delivered <= 0.0 || lost < MIN_LOSS_SHARE * delivered || span < Duration::from_millis(1)
+        {
             return;
         }
         let rate = delivered / span.as_secs_f64();
         let apart = (rate - self.rate).abs();
-        if self.rate > 0.0 && (apart <= ALIKE * self.rate || apart <= ALIKE_BYTES) {
+        if self.rate > 0.0 && (apart <= MAX_DIFFERENCE * self.rate || apart <= ALIKE_BYTES) {
             self.rate = (rate + self.rate) / 2.0;
-            self.believed = true;
+            self.detected = true;
             self.rounds = 0;
         } else {
             self.rate = rate;

@@ -1,6 +1,7 @@
-//! UDT's receiver as its controller sees it: every 10 ms the packets that came, the arrival rate
-//! by the median filter (section III.B), the link's capacity, and a warning when the last round
-//! trips rise (Pathload's two tests). What it says takes no time: the link's round trip has it.
+//! UDT's receiver from the view of its controller: every 10 ms the packets that arrived, the
+//! arrival rate by the median filter (section III.B), the link's capacity, and a warning when the
+//! last round trips rise (Pathload's two tests). Its messages take no time; the link's round trip
+//! includes them.
 
 use std::collections::VecDeque;
 
@@ -13,10 +14,10 @@ use crate::udt::SYN;
 /// Intervals and round trips kept (N0, N3).
 const KEPT: usize = 16;
 
-/// Its memory.
+/// State of the receiver.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// Whether it warns.
+    /// Whether it sends warnings.
     pub(crate) warns: bool,
     tick: Time,
     arrived: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Receiver {
     intervals: VecDeque<f64>,
     latest: Duration,
     smoothed: Option<Duration>,
-    least: Duration,
+    min: Duration,
     trips: VecDeque<f64>,
     warned_at: Time,
     pub(crate) warnings: u64,
@@ -40,14 +41,14 @@ impl Receiver {
             intervals: VecDeque::new(),
             latest: Duration::ZERO,
             smoothed: None,
-            least: Duration::MAX,
+            min: Duration::MAX,
             trips: VecDeque::new(),
             warned_at: Time::ZERO,
             warnings: 0,
         }
     }
 
-    /// When it reports, if it has anything to.
+    /// When the next report is due, if there is something to report.
     pub(crate) fn due(&self) -> Option<Time> {
         (self.arrived > 0).then_some(self.tick)
     }
@@ -58,7 +59,7 @@ impl Receiver {
         }
         self.arrived += 1;
         self.latest = latest;
-        self.least = self.least.min(latest);
+        self.min = self.min.min(latest);
         if let Some(before) = self.arrived_at.replace(now) {
             push(&mut self.intervals, now.since(before).as_secs_f64());
         }
@@ -83,7 +84,7 @@ impl Receiver {
             acked: ByteCount(acked_packets * MSS),
             acked_packets,
             in_flight,
-            rtt: Some(RttSample { latest, smoothed, variation: latest / 8, min: self.least }),
+            rtt: Some(RttSample { latest, smoothed, variation: latest / 8, min: self.min }),
             arrival_rate: self.speed(),
             capacity: Some(capacity),
             ..silence(now)

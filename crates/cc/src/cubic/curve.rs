@@ -1,21 +1,23 @@
-//! The cubic function of time and its constants: the one CUBIC of the repository.
+//! The cubic function of time and its constants, for all users of CUBIC.
 
-/// How steep the function is, in packets by second cubed (RFC 9438 section 5).
+/// The constant C, in packets per second cubed (RFC 9438 section 5).
 pub(crate) const C: f64 = 0.4;
-/// What is left of the window after a loss (RFC 9438 section 4.6; Linux has 717/1024).
+/// The multiplicative decrease (RFC 9438 section 4.6; Linux has 717/1024).
 pub(crate) const BETA: f64 = 0.7;
 
-/// `W_cubic`: from the window after a cut back up to the one before it, flat there, and beyond.
+/// `W_cubic`: rises from the window after a cut to the window before it, is flat there, then rises
+/// further.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Curve {
-    /// Where it is flat, in packets.
+    /// The window of the plateau, in packets.
     pub(crate) w_max: f64,
-    /// When it is there, in seconds.
+    /// The time of the plateau, in seconds.
     pub(crate) k: f64,
 }
 
 impl Curve {
-    /// From `start` packets to `w_max` (RFC 9438 equation 2); at once flat if `start` is above.
+    /// From `start` packets to `w_max` (RFC 9438 equation 2); starts at the plateau if `start` is
+    /// above `w_max`.
     pub(crate) fn new(start: f64, w_max: f64) -> Self {
         let rise = w_max - start;
         if rise > 0.0 {
@@ -32,8 +34,8 @@ impl Curve {
     }
 }
 
-/// The cube root by Newton's method, of additions and divisions alone: the same number on every
-/// machine, which a C library does not promise.
+/// The cube root by Newton's method with additions and divisions only: it gives the same number on
+/// every machine, which a C library does not guarantee.
 fn cube_root(x: f64) -> f64 {
     if !(x > 0.0 && x.is_finite()) {
         return 0.0;

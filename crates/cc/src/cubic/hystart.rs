@@ -3,29 +3,30 @@
 
 use packtrain_units::{Duration, Time};
 
-/// It looks from this window on, in packets.
+/// Minimum window at which it is active, in packets.
 const LOW_WINDOW: f64 = 16.0;
-/// Acknowledgements closer than this are one train.
+/// Maximum gap between acknowledgements of one train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
-/// So many round trips of a round are looked at before its least one counts.
+/// Round-trip samples of a round before its minimum counts.
 const SAMPLES: u32 = 8;
-/// An eighth of the least round trip, within these, is a rise of the delay.
+/// The delay has risen when it exceeds the minimum by an eighth, within these limits.
 const MIN_DELAY_RISE: Duration = Duration::from_millis(4);
 const MAX_DELAY_RISE: Duration = Duration::from_millis(16);
-/// What batching of acknowledgements may add to a train: four bursts of 64 KiB, at most this.
+/// Maximum time that batching of acknowledgements may add to a train; otherwise the time of four
+/// bursts of 64 KiB.
 const MAX_ACK_BATCHING: Duration = Duration::from_millis(1);
 const BURSTS: u64 = 4 * 65_536;
 
 /// The two detectors over the rounds of slow start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
-    /// Whether the sender spaces its packets: then a train is as long as the round.
+    /// Whether the sender paces packets: then a train is as long as the round.
     paced: bool,
     round_start: Time,
     last_ack: Time,
     /// A round ends when a packet from this index on is acknowledged.
     round_end: u64,
-    /// The least of this round.
+    /// The minimum of this round.
     round_rtt: Duration,
     samples: u32,
 }
@@ -36,12 +37,12 @@ pub(super) struct Ack {
     pub(super) now: Time,
     pub(super) rtt: Duration,
     pub(super) min_rtt: Duration,
-    /// Highest index acknowledged, and the next to be sent.
+    /// Highest acknowledged index, and the next to be sent.
     pub(super) newest: u64,
     pub(super) next: u64,
     /// In packets.
     pub(super) cwnd: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) pace: u64,
 }
 
@@ -61,7 +62,7 @@ impl HyStart {
         *self = Self { round_end: next, ..Self::new(now, self.paced) };
     }
 
-    /// True: the path is full, slow start ends here.
+    /// Returns true if the path is full and slow start must end.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> bool {
         if ack.newest >= self.round_end {
             self.restart(ack.now, ack.next);
@@ -69,8 +70,9 @@ impl HyStart {
         ack.cwnd >= LOW_WINDOW && (self.is_train_long(ack) | self.is_delay_up(ack))
     }
 
-    /// The acknowledgements that came without a gap since the round began span half of the least
-    /// round trip: what is sent back to back fills the path one way.
+    /// Whether the acknowledgements since the start of the round arrived without a gap and span
+    /// half of the minimum round trip: packets sent back to back then fill the path in one
+    /// direction.
     fn is_train_long(&mut self, ack: &Ack) -> bool {
         if ack.now.since(self.last_ack) > TRAIN_GAP {
             return false;
@@ -82,7 +84,7 @@ impl HyStart {
         ack.now.since(self.round_start) > threshold
     }
 
-    /// Even the least round trip of this round is above the least of all.
+    /// Whether the minimum round trip of this round exceeds the overall minimum.
     fn is_delay_up(&mut self, ack: &Ack) -> bool {
         self.round_rtt = self.round_rtt.min(ack.rtt);
         if self.samples < SAMPLES {
@@ -110,8 +112,9 @@ mod tests {
         }
     }
 
-    /// When, after the start of the round, it speaks: acknowledgements `gap` apart.
-    fn speaks_after(paced: bool, gap: u64, rtt: u64) -> Option<u64> {
+    /// The time after the start of the round at which HyStart ends slow start, for acknowledgements
+    /// `gap` apart.
+    fn ends_after(paced: bool, gap: u64, rtt: u64) -> Option<u64> {
         let mut hystart = HyStart::new(Time::ZERO, paced);
         let first = 100_000;
         (0..200u64)
@@ -121,15 +124,15 @@ mod tests {
 
     #[test]
     fn a_train_of_half_the_round_trip_ends_slow_start() {
-        assert_eq!(speaks_after(false, 500, 40_000), Some(20_500));
-        assert_eq!(speaks_after(true, 500, 40_000), Some(40_500));
-        assert_eq!(speaks_after(false, 2_500, 40_000), None, "gaps of more than 2 ms");
+        assert_eq!(ends_after(false, 500, 40_000), Some(20_500));
+        assert_eq!(ends_after(true, 500, 40_000), Some(40_500));
+        assert_eq!(ends_after(false, 2_500, 40_000), None, "gaps of more than 2 ms");
     }
 
     #[test]
     fn a_rise_of_an_eighth_ends_slow_start_after_eight_samples() {
-        assert_eq!(speaks_after(false, 2_500, 45_001), Some(8 * 2_500));
-        assert_eq!(speaks_after(false, 2_500, 45_000), None);
+        assert_eq!(ends_after(false, 2_500, 45_001), Some(8 * 2_500));
+        assert_eq!(ends_after(false, 2_500, 45_000), None);
     }
 
     #[test]
@@ -138,7 +141,7 @@ mod tests {
         let small = Ack { cwnd: 15.0, ..ack(0, 90_000, 1, 10) };
         assert!((0..100).all(|i| !hystart.on_ack(&Ack { newest: i, ..small })));
         let mut hystart = HyStart::new(Time::ZERO, false);
-        // A new round each sixth acknowledgement: never eight samples.
+        // A new round begins at each sixth acknowledgement, so there are never eight samples.
         assert!((0..100).all(|i| !hystart.on_ack(&ack(i * 5_000, 90_000, i, i + 6))));
     }
 }

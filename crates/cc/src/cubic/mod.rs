@@ -1,9 +1,9 @@
 //! CUBIC: RFC 9438, with the HyStart of Linux.
 //!
-//! Where the RFC leaves a choice this does what Linux does: the cut is of the window and not of
-//! the flight, `t` is ahead by the least round trip, a window that never saw a loss grows by at
-//! least a twentieth a round trip, and the window like Reno's keeps its slope above the old
-//! window, where section 4.3 would have it rise faster (`cubic:rfc` does as the RFC says).
+//! Where the RFC leaves a choice, this follows Linux: a cut reduces the window and not the flight
+//! size; `t` is ahead by the minimum round trip; a window without any loss so far grows by at least
+//! a twentieth per round trip; and the Reno-friendly window keeps its slope above the old window,
+//! where section 4.3 would increase it (`cubic:rfc` follows the RFC).
 
 mod curve;
 mod hystart;
@@ -12,32 +12,33 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::window::{Ask, Window};
+use crate::window::{Action, Window};
 
 pub(crate) use curve::{BETA, Curve};
 use hystart::{Ack, HyStart};
 
-/// Slope of the window like Reno's, in packets a round trip (RFC 9438 section 4.3).
+/// Slope of the Reno-friendly window, in packets per round trip (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Acknowledgements for one more packet: never fewer, and while no loss was seen never more.
+/// Minimum acknowledgements for one more packet, and the maximum while no loss has occurred.
 const MIN_ACKS_PER_PACKET: f64 = 2.0;
 const MAX_ACKS_PER_PACKET_BEFORE_LOSS: f64 = 20.0;
-/// With whole packets, while the window stays the same, what is found holds for so long (Linux:
-/// a 32nd of a second).
-const HOLD: Duration = Duration::from_micros(31_250);
-/// Round trips right after a cut are not those of an empty queue.
-const SETTLE: Duration = Duration::from_secs(1);
+/// With whole packets, a computed increase is reused for this time while the window stays the same
+/// (Linux: a 32nd of a second).
+const REUSE_INTERVAL: Duration = Duration::from_micros(31_250);
+/// Round trips in this time after a cut do not count for the minimum, because the queue is not
+/// empty.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// The controller `cubic`.
 #[derive(Debug)]
 pub struct Cubic {
     window: Window,
     hystart: Option<HyStart>,
-    /// Whether the window like Reno's follows the RFC to the letter.
-    literal: bool,
-    /// The least round trip since the start or the last timeout.
+    /// Whether the Reno-friendly window follows the RFC exactly.
+    exact: bool,
+    /// The minimum round trip since the start or the last timeout.
     min_rtt: Option<Duration>,
-    /// The window before the last cut, lowered by fast convergence; none: no loss yet.
+    /// The window before the last cut, lowered by fast convergence; none before the first loss.
     w_max: Option<f64>,
     /// The window before the last cut.
     cwnd_prior: f64,
@@ -50,9 +51,10 @@ pub struct Cubic {
 struct Epoch {
     start: Time,
     curve: Curve,
-    /// The window that Reno would have (`W_est`).
+    /// The Reno-friendly window (`W_est`).
     reno: f64,
-    /// What was found last: when, for which window, and after how many packets one more.
+    /// The last computed increase: its time, its window, and the packets to acknowledge for one
+    /// more packet.
     found: Option<(Time, f64, f64)>,
 }
 
@@ -62,7 +64,7 @@ impl Cubic {
         Self {
             window: Window::new(config, start),
             hystart: Some(HyStart::new(config.now, start.paced)),
-            literal: false,
+            exact: false,
             min_rtt: None,
             w_max: None,
             cwnd_prior: 0.0,
@@ -71,12 +73,12 @@ impl Cubic {
         }
     }
 
-    /// With section 4.3 of RFC 9438 to the letter.
-    pub fn literal(config: &ControllerConfig, start: &Start) -> Self {
-        Self { literal: true, ..Self::new(config, start) }
+    /// CUBIC that follows section 4.3 of RFC 9438 exactly.
+    pub fn exact(config: &ControllerConfig, start: &Start) -> Self {
+        Self { exact: true, ..Self::new(config, start) }
     }
 
-    /// Slow start until a loss, however the delay rises.
+    /// CUBIC without HyStart: slow start until a loss.
     pub fn without_hystart(config: &ControllerConfig, start: &Start) -> Self {
         Self { hystart: None, ..Self::new(config, start) }
     }
@@ -85,7 +87,7 @@ impl Cubic {
         let Some(rtt) = feedback.rtt.map(|rtt| rtt.latest.max(Duration::from_nanos(1))) else {
             return;
         };
-        if self.epoch.is_some_and(|epoch| feedback.now.since(epoch.start) < SETTLE) {
+        if self.epoch.is_some_and(|epoch| feedback.now.since(epoch.start) < SETTLE_TIME) {
             return;
         }
         let min_rtt = self.min_rtt.map_or(rtt, |min| min.min(rtt));
@@ -111,7 +113,7 @@ impl Cubic {
         }
     }
 
-    /// After how many acknowledged packets the window grows by one.
+    /// Number of acknowledged packets for which the window grows by one.
     fn acks_for_one_more(&mut self, now: Time, acked: f64) -> f64 {
         let cwnd = self.window.cwnd;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
@@ -120,11 +122,11 @@ impl Cubic {
             reno: cwnd,
             found: None,
         });
-        let steep = self.literal && epoch.reno >= self.cwnd_prior;
+        let steep = self.exact && epoch.reno >= self.cwnd_prior;
         epoch.reno += acked / cwnd * if steep { 1.0 } else { ALPHA };
         if let Some((at, window, count)) = epoch.found.filter(|_| self.window.whole)
             && window == cwnd
-            && now.since(at) < HOLD
+            && now.since(at) < REUSE_INTERVAL
         {
             return count;
         }
@@ -147,9 +149,9 @@ impl Cubic {
         count
     }
 
-    /// Remembers the window before a cut; fast convergence: a window smaller than last time makes
-    /// room for others (RFC 9438 section 4.7).
-    fn remember(&mut self) {
+    /// Records the window before a cut. Fast convergence lowers it when the window is smaller than
+    /// at the last cut, to leave room for other flows (RFC 9438 section 4.7).
+    fn record_window(&mut self) {
         let cwnd = self.window.cwnd;
         self.cwnd_prior = cwnd;
         let shrunk = self.w_max.is_some_and(|w_max| cwnd < w_max);
@@ -160,9 +162,9 @@ impl Cubic {
         self.epoch = None;
     }
 
-    /// After a timeout everything is learnt anew (Linux; RFC 9438 section 4.8 keeps nothing but
-    /// the threshold either).
-    fn forget(&mut self, now: Time) {
+    /// Resets all state after a timeout (Linux; RFC 9438 section 4.8 also keeps only the
+    /// threshold).
+    fn reset(&mut self, now: Time) {
         self.w_max = None;
         self.cwnd_prior = 0.0;
         self.epoch = None;
@@ -190,21 +192,22 @@ impl CongestionController for Cubic {
         self.on_rtt(feedback);
         let since = feedback.now.since(std::mem::replace(&mut self.last, feedback.now));
         match self.window.on_feedback(feedback) {
-            Ask::Hold => {}
-            // Time that the window could not use does not count (RFC 9438 section 5.8).
-            Ask::Unused => {
+            Action::Hold => {}
+            // Time in which the flow could not use the window does not count (RFC 9438 section
+            // 5.8).
+            Action::Unused => {
                 if let Some(epoch) = &mut self.epoch {
                     epoch.start += since;
                 }
             }
-            Ask::Grow(acked) => self.grow(feedback.now, acked),
-            Ask::Cut => {
-                self.remember();
+            Action::Grow(acked) => self.grow(feedback.now, acked),
+            Action::Cut => {
+                self.record_window();
                 self.window.cut(BETA);
             }
-            Ask::Collapse => {
+            Action::Collapse => {
                 self.window.collapse(BETA);
-                self.forget(feedback.now);
+                self.reset(feedback.now);
             }
         }
     }

@@ -55,7 +55,7 @@ fn a_smaller_window_than_last_time_makes_room() {
     assert_eq!((cubic.w_max, cubic.cwnd()), (None, ByteCount(MSS)));
 }
 
-/// RFC 9438 section 5.1: the mean window in packets at 100 ms, one loss in so many packets.
+/// RFC 9438 section 5.1: the mean window in packets at 100 ms, one loss per this many packets.
 #[test]
 fn the_response_function() {
     for (every, rfc) in [(1_000, 33.0), (10_000, 187.0), (100_000, 1_054.0)] {
@@ -78,8 +78,8 @@ fn the_letter_of_the_rfc_is_faster_above_the_old_window() {
         path.run(&mut cubic, Duration::from_secs(100))
     };
     let linux = mean(Cubic::new(&config(), &UNPACED));
-    let literal = mean(Cubic::literal(&config(), &UNPACED));
-    assert!(literal > 1.03 * linux, "{linux} {literal}");
+    let exact = mean(Cubic::exact(&config(), &UNPACED));
+    assert!(exact > 1.03 * linux, "{linux} {exact}");
 }
 
 proptest! {

@@ -1,64 +1,64 @@
-//! The first rate. The paper takes one that its user asks for; who asks for none gets what the path
-//! turns out to have. The rate doubles as long as what is delivered follows it, and ends at what was
-//! delivered most. Losses of these few round trips are not the transfer's: they are not judged and
-//! not part of the long-term rate of loss.
+//! The first rate. The paper's user requests one; without a request, the launch measures the path.
+//! The rate doubles as long as the delivery rate follows, and ends at the maximum delivery rate.
+//! Losses of these few round trips are neither classified nor part of the long-term loss rate.
 
 use packtrain_units::{DataRate, Duration, Time};
 
 use crate::interface::Feedback;
 
-/// The first step: so many packets a round trip, at most this many bytes a second (100 Mbit/s).
+/// The first step: this many packets per round trip, at most this many bytes per second (100
+/// Mbit/s).
 const FIRST: (f64, f64) = (32.0, 12.5e6);
-/// The rate of delivery is measured over a round trip, at least over this.
+/// Minimum span of a delivery-rate measurement, which lasts at least a round trip.
 const SPAN: Duration = Duration::from_millis(20);
-/// Delivery below this share of the rate has found a limit...
-const FOLLOWS: f64 = 0.75;
-/// ...unless it grows on: then it is only late, so many steps at most.
+/// A delivery rate below this fraction of the rate has reached a limit...
+const MIN_DELIVERY_SHARE: f64 = 0.75;
+/// ...unless it still grows: then it is only late, for at most this many steps.
 const FLAT_STEPS_LIMIT: u32 = 2;
-/// Where the host drops, the flow holds its pace at what comes through, and gives that up where
-/// it does not help: so many steps take longer than that trial.
+/// Where the host drops packets, the receiver rate cap holds the pace at the arriving rate, and is
+/// released if it does not help. This many steps take longer than that trial.
 const FLAT_STEPS_LIMIT_HOST: u32 = 20;
-/// What was delivered most is a little more than the path has: bitmaps come in fits and starts.
+/// The maximum delivery rate is slightly above the capacity, because bitmaps arrive irregularly.
 pub(super) const LANDING: f64 = 0.95;
-/// For the same reason a measurement counts only with a quarter of the one before in it, or to
-/// this share alone.
-const ALONE: f64 = 0.9;
-/// A queue is there when the round trip is longer than its least by a quarter and this, and has
-/// been for a quarter of a round trip: one long one is a late thread.
+/// For the same reason a measurement counts in full only together with a quarter of the previous
+/// one, and to this fraction alone.
+const SINGLE_SAMPLE_SHARE: f64 = 0.9;
+/// A queue is present when the round trip exceeds its minimum by a quarter and this, for a quarter
+/// of a round trip: one long sample may be a late thread.
 const QUEUE: Duration = Duration::from_millis(5);
-/// So many lost packets of a step, and so large a share of it, end the launch.
+/// Lost packets of a step, and their share, that end the launch.
 const LOSS: (u64, f64) = (16, 0.02);
 
 /// The launch of one flow.
 #[derive(Debug)]
 pub(super) struct Launch {
     rate: f64,
-    /// Where it begins, if not with the first step.
-    from: Option<f64>,
+    /// The starting rate, if not the first step.
+    start_rate: Option<f64>,
     since: Option<Time>,
     best: f64,
     last: Option<f64>,
-    /// The receiving host dropped something.
+    /// The receiving host dropped packets.
     host: bool,
-    /// The path was seen to have no more: a queue, or losses that are not the host's.
+    /// The path's limit was reached: a queue, or losses that are not the host's.
     path: bool,
     sent: u64,
     lost: u64,
     dropped: u64,
     flat: u32,
     queued: Option<Time>,
-    /// The limit was found; until then the queue empties.
+    /// Set once the limit was found: until then the queue drains.
     retreat: Option<Time>,
 }
 
 impl Launch {
     pub(super) fn new() -> Self {
-        let (from, since, last, queued, retreat) = (None, None, None, None, None);
+        let (start_rate, since, last, queued, retreat) = (None, None, None, None, None);
         let (rate, best, sent, lost, dropped, flat) = (FIRST.1, 0.0, 0, 0, 0, 0);
         let (host, path) = (false, false);
         Self {
             rate,
-            from,
+            start_rate,
             since,
             best,
             last,
@@ -73,33 +73,33 @@ impl Launch {
         }
     }
 
-    /// One that goes on from this rate.
-    pub(super) fn again(rate: f64) -> Self {
-        Self { rate, from: Some(rate), ..Self::new() }
+    /// A launch that continues from this rate.
+    pub(super) fn resume(rate: f64) -> Self {
+        Self { rate, start_rate: Some(rate), ..Self::new() }
     }
 
-    /// One that went too far and will land at `rate`.
+    /// A launch that went too far and will land at `rate`.
     pub(super) fn retreat(now: Time, rtt: Duration, rate: f64) -> Self {
         let retreat = Some(now + rtt + SPAN);
         Self { best: rate / LANDING, retreat, path: true, ..Self::new() }
     }
 
-    /// Whether the host set the limit, or may have.
-    pub(super) fn met_host(&self) -> bool {
+    /// Whether the host set, or may have set, the limit.
+    pub(super) fn reached_host_limit(&self) -> bool {
         self.host
     }
 
-    /// Whether it met the path's limit.
-    pub(super) fn met_path(&self) -> bool {
+    /// Whether the path's limit was reached.
+    pub(super) fn reached_path_limit(&self) -> bool {
         self.path
     }
 
-    /// Where it began, if another was before it.
-    pub(super) fn from(&self) -> Option<f64> {
-        self.from
+    /// The starting rate of a repeated launch.
+    pub(super) fn start_rate(&self) -> Option<f64> {
+        self.start_rate
     }
 
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) fn rate(&self) -> f64 {
         if self.retreat.is_some() { self.best / 2.0 } else { self.rate }
     }
@@ -108,13 +108,13 @@ impl Launch {
         self.sent += u64::from(packets);
     }
 
-    /// Takes what is told; gives the rate to go on at once the launch is over.
+    /// Takes a feedback; returns the rate to continue at when the launch is over.
     pub(super) fn on_feedback(
         &mut self,
         feedback: &Feedback<'_>,
-        (rtt, least): (Duration, Duration),
+        (rtt, min_rtt): (Duration, Duration),
         mtu: f64,
-        most: f64,
+        max_rate: f64,
     ) -> Option<f64> {
         let now = feedback.now;
         let delivered = feedback.delivery_rate.map(|rate| rate.as_bps() as f64 / 8.0);
@@ -123,27 +123,27 @@ impl Launch {
         let before = self.best;
         if let Some(rate) = delivered {
             let mean = self.last.replace(rate).map_or(rate, |last| (last + 3.0 * rate) / 4.0);
-            self.best = self.best.max(mean.max(ALONE * rate)).min(most);
+            self.best = self.best.max(mean.max(SINGLE_SAMPLE_SHARE * rate)).min(max_rate);
         }
         if let Some(until) = self.retreat {
-            // What left before is still told of: nothing shows the path's speed better.
+            // Feedback for packets sent before still arrives, and measures the path's speed best.
             return (now >= until).then_some(self.best * LANDING);
         }
         let Some(since) = self.since else {
             let first = (FIRST.0 * mtu / rtt.as_secs_f64().max(1e-6)).min(FIRST.1);
-            self.step(now, self.from.unwrap_or(first).min(most));
+            self.step(now, self.start_rate.unwrap_or(first).min(max_rate));
             return None;
         };
-        // Before a round trip has passed it is the step before that is told of.
+        // Before a round trip has passed, the feedback belongs to the previous step.
         if now.since(since) > rtt {
             self.lost += feedback.lost.iter().map(|l| u64::from(l.count)).sum::<u64>();
         }
         if let Some(sample) = feedback.rtt {
-            let long = sample.latest > least + least / 4 + QUEUE;
+            let long = sample.latest > min_rtt + min_rtt / 4 + QUEUE;
             self.queued = long.then(|| self.queued.unwrap_or(now));
         }
         let queued = self.queued.is_some_and(|since| now.since(since) >= rtt / 4);
-        // What a host drops is no limit of the path, as long as delivery follows.
+        // Host drops are no limit of the path as long as the delivery rate follows.
         let lost = self.lost.saturating_sub(self.dropped);
         let lossy = lost > LOSS.0 && lost as f64 > LOSS.1 * self.sent as f64;
         if (queued || lossy) && self.best > 0.0 {
@@ -153,11 +153,11 @@ impl Launch {
         }
         let told = delivered.filter(|_| now.since(since) >= rtt + rtt.max(SPAN));
         let delivered = told?;
-        if delivered >= FOLLOWS * self.rate {
-            if self.rate >= most {
-                return Some(most);
+        if delivered >= MIN_DELIVERY_SHARE * self.rate {
+            if self.rate >= max_rate {
+                return Some(max_rate);
             }
-            self.step(now, (self.rate * 2.0).min(most));
+            self.step(now, (self.rate * 2.0).min(max_rate));
         } else if feedback.app_limited {
             self.since = Some(now);
         } else {
@@ -176,7 +176,7 @@ impl Launch {
     }
 }
 
-/// Bytes a second of a rate.
+/// The rate in bytes per second.
 pub(super) fn bytes(rate: DataRate) -> f64 {
     rate.as_bps() as f64 / 8.0
 }

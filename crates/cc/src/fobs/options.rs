@@ -1,4 +1,4 @@
-//! What follows the colon in the controller's name.
+//! The options after the colon in the controller's name.
 
 use packtrain_units::{ByteCount, DataRate, parse_bytes, parse_rate};
 
@@ -12,47 +12,47 @@ pub enum Mode {
     Rate,
 }
 
-/// Whose word on the cause counts.
+/// Which classifier decides on the cause of losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Judge {
-    /// Our classifier's.
+    /// Our classifier.
     #[default]
     Ours,
-    /// That of the paper's classifier.
+    /// The paper's classifier.
     Paper,
-    /// Nobody's: each loss is taken for the network's.
+    /// None: each loss counts as a loss in the network.
     Blind,
 }
 
-/// What the long-term loss rate is a rate of.
+/// What the long-term loss rate counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
-    /// Loss events, as the response functions mean it (RFC 5348 section 5.2): a queue that
-    /// overflows once is one, however much it drops. A loss that the host's counter does not
+    /// Loss events, as the response functions define them (RFC 5348 section 5.2): one overflow of a
+    /// queue is one event, however many packets it drops. A loss that the host's counter does not
     /// explain ends a window early.
     #[default]
     Events,
-    /// Lost packets, by whole windows: the paper's law to the letter.
+    /// Lost packets, by whole windows: exactly the paper's rule.
     Packets,
 }
 
-/// One way to run the controller.
+/// Options of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// When the rate may change.
     pub mode: Mode,
-    /// Whose word on the cause counts.
+    /// Which classifier decides on the cause of losses.
     pub judge: Judge,
     /// What is counted.
     pub count: Count,
     /// Wire bytes of a window; none: 97,656 packets, fewer on slow paths.
     pub window: Option<ByteCount>,
-    /// The rate that is asked for; none: what the path turns out to have.
+    /// The requested rate; none: the measured capacity of the path.
     pub rate: Option<DataRate>,
 }
 
 impl Options {
-    /// Reads words separated by commas, such as `rate,paper` or `window,800mbit,25MB`.
+    /// Parses words separated by commas, such as `rate,paper` or `window,800mbit,25MB`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut options = Self::default();
         for word in text.split(',') {

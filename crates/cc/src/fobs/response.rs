@@ -1,4 +1,4 @@
-//! The window for a rate of loss, and the rate of loss.
+//! The window for a loss rate, and the long-term loss rate.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use super::options::Count;
 const LOW_WINDOW: f64 = 38.0;
 /// The response function of HighSpeed TCP, 0.12 / p^0.835 (RFC 3649 section 5).
 const HIGH: (f64, f64) = (0.12, 0.835);
-/// That of standard TCP, 1.2 / sqrt(p) (RFC 3649 section 2).
+/// The response function of standard TCP, 1.2 / sqrt(p) (RFC 3649 section 2).
 const STANDARD: f64 = 1.2;
-/// The long-term loss rate is taken over so many congestion events, as many as TFRC averages
-/// (RFC 5348 section 5.4), and what was sent since the last.
+/// The long-term loss rate covers this many congestion events, as many as TFRC averages (RFC 5348
+/// section 5.4), and the packets since the last one.
 const EVENTS: usize = 8;
-/// What the intervals between events weigh, the newest first (RFC 5348 section 5.4).
+/// Weights of the intervals between events, the newest first (RFC 5348 section 5.4).
 const WEIGHTS: [f64; EVENTS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// Packets in flight at this rate of loss; none limits it without loss.
+/// Packets in flight at this loss rate; `None` without loss, which means no limit.
 pub fn window(p: f64) -> Option<f64> {
     if p.is_nan() || p <= 0.0 {
         return None;
@@ -26,8 +26,7 @@ pub fn window(p: f64) -> Option<f64> {
     Some(if high > LOW_WINDOW { high } else { STANDARD / libm::sqrt(p) })
 }
 
-/// Packets from one loss to the next at which so many may be in flight: `1 / p` where
-/// `window(p)` is this.
+/// Packets between losses that allow this window: `1 / p` where `window(p)` equals it.
 fn interval(window: f64) -> f64 {
     let window = window.max(STANDARD);
     if window > LOW_WINDOW {
@@ -37,16 +36,16 @@ fn interval(window: f64) -> f64 {
     }
 }
 
-/// The rate at which the network loses, over many windows.
+/// The long-term loss rate of the network.
 ///
-/// The paper says "long-term" and no more. A mean over the whole transfer would never forget one
-/// bad minute; these forget by events, so their memory is long where loss is rare and short where
-/// it is not.
+/// The paper does not define "long-term". A mean over the whole transfer would never forget one bad
+/// minute. These estimators forget by events, so their memory is long where loss is rare and short
+/// where it is frequent.
 #[derive(Clone, Debug)]
 pub(super) enum LongTerm {
-    /// The share of packets that is lost.
+    /// The share of lost packets.
     Packets(Packets),
-    /// Events by packets.
+    /// Events per packet.
     Events(Events),
 }
 
@@ -58,7 +57,7 @@ impl LongTerm {
         }
     }
 
-    /// So many packets, of which the network lost none.
+    /// Adds packets of which the network lost none.
     pub(super) fn clean(&mut self, packets: u64) {
         match self {
             Self::Packets(long) => long.since += packets as f64,
@@ -66,7 +65,7 @@ impl LongTerm {
         }
     }
 
-    /// So many packets, of which `lost` were lost, in events that began at these of them.
+    /// Adds packets of which `lost` were lost, in events that began at the positions `events`.
     /// `allowed` packets were in flight.
     pub(super) fn congestion(&mut self, packets: u64, lost: u64, events: &[u64], allowed: f64) {
         match self {
@@ -75,7 +74,7 @@ impl LongTerm {
         }
     }
 
-    /// A launch found that so many packets may be in flight: what was before it says no more.
+    /// A launch measured the path: earlier losses no longer count.
     pub(super) fn restart(&mut self) {
         if let Self::Events(long) = self {
             *long = Events::default();
@@ -94,9 +93,9 @@ impl LongTerm {
 /// Packets sent and lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packets {
-    /// Up to and with each event, oldest first.
+    /// Packets up to and including each event, oldest first.
     events: VecDeque<(f64, f64)>,
-    /// Sent since the last event.
+    /// Packets sent since the last event.
     since: f64,
 }
 
@@ -109,7 +108,7 @@ impl Packets {
         self.events.push_back((sent, lost as f64));
     }
 
-    /// What was sent since the last event counts if it lowers it.
+    /// The packets since the last event count if they lower the rate.
     fn rate(&self) -> f64 {
         let (sent, lost) =
             self.events.iter().fold((self.since, 0.0), |sum, e| (sum.0 + e.0, sum.1 + e.1));
@@ -117,12 +116,12 @@ impl Packets {
     }
 }
 
-/// Packets from one event to the next.
+/// Packets between events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     /// Newest first.
     intervals: VecDeque<f64>,
-    /// Since the last event began.
+    /// Packets since the last event began.
     open: f64,
 }
 
@@ -137,9 +136,9 @@ impl Events {
         self.open += packets.saturating_sub(behind) as f64;
     }
 
-    /// An event. Where a launch chose the rate, what was sent before the first event says nothing
-    /// of the path: that interval is the one which allows what was in flight (RFC 5348 section
-    /// 6.3.1).
+    /// Adds an event. Where a launch chose the rate, the packets before the first event say nothing
+    /// about the path: that interval is the one that allows the packets then in flight (RFC 5348
+    /// section 6.3.1).
     fn close(&mut self, allowed: f64) {
         let open = std::mem::take(&mut self.open).max(1.0);
         let first = self.intervals.is_empty();
@@ -147,7 +146,8 @@ impl Events {
         self.intervals.truncate(EVENTS);
     }
 
-    /// By the mean interval; that since the last event counts if it lowers it.
+    /// The rate by the mean interval; the interval since the last event counts if it lowers the
+    /// rate.
     fn rate(&self) -> f64 {
         if self.intervals.is_empty() {
             return 0.0;

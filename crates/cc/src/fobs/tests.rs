@@ -10,7 +10,7 @@ use crate::registry::build;
 
 const MTU: u64 = 1_472;
 
-/// A path in steps of a millisecond: a rate, a round trip, no queue but a drop tail.
+/// A path in steps of a millisecond: a rate, a round trip, drops without a queue.
 struct Path {
     fobs: Fobs,
     now: Time,
@@ -18,12 +18,12 @@ struct Path {
     rtt: Duration,
     next: u64,
     owed: f64,
-    /// Sent at, first, count, and how many of them arrived.
+    /// Sending time, first, count, and how many of them arrived.
     under_way: VecDeque<(Time, u64, u64, u64)>,
     acked: f64,
     since: Time,
     delivered: Option<DataRate>,
-    /// Which of the packets are lost besides.
+    /// Selects additional losses.
     lose: Box<dyn FnMut(u64) -> bool>,
 }
 
@@ -47,13 +47,13 @@ impl Path {
         }
     }
 
-    /// Goes on for a while; `judge` says whether the host is the cause of a window's losses.
+    /// Runs for `span`; `judge` classifies the losses of a window.
     fn run(&mut self, span: Duration, judge: &mut impl FnMut(&LossWindow) -> Option<Verdict>) {
         let end = self.now + span;
         while self.now < end {
             self.now += Duration::from_millis(1);
             self.send();
-            self.hear();
+            self.deliver_reports();
             while let Some(window) = self.fobs.poll_signature() {
                 if let Some(verdict) = judge(&window) {
                     self.fobs.on_verdict(self.now, window.number, &verdict);
@@ -85,7 +85,7 @@ impl Path {
         self.next += count;
     }
 
-    fn hear(&mut self) {
+    fn deliver_reports(&mut self) {
         while let Some((at, first, count, arrived)) = self.under_way.front().copied() {
             if self.now < at + self.rtt {
                 break;
@@ -153,10 +153,11 @@ fn verdict(window: &LossWindow, cpu: bool) -> Verdict {
 #[test]
 fn a_launch_finds_the_path_and_the_rate_stays() {
     for packets in [1, 10, 100] {
-        // Whole packets a millisecond: the model has no others.
+        // Whole packets per millisecond: the model has no others.
         let capacity = DataRate::from_bps(packets * MTU * 8 * 1_000);
         let mut path = Path::new("fobs", capacity, |_| false);
-        // Before it tries for more, which this path without a queue would lose at once.
+        // Before it tries a higher rate, at which this path without a queue would lose packets at
+        // once.
         path.run(Duration::from_millis(1_800), &mut |_| panic!("the launch is not judged"));
         let rate = path.mbps() * 1e6 / capacity.as_bps() as f64;
         assert!((0.8..1.15).contains(&rate), "{capacity}: {}", path.mbps());
@@ -184,7 +185,7 @@ fn losses_of_the_host_change_nothing_those_of_the_network_set_w_over_rtt() {
         // 0.12 / p^0.835 packets in 40 ms.
         let law = window(1.0 / 2_000.0).unwrap() * MTU as f64 * 8.0 / 0.04 / 1e6;
         assert!((0.7..1.4).contains(&(path.mbps() / law)), "{name} {} law {law}", path.mbps());
-        // And back when the losses are over: they are forgotten by what is sent.
+        // The rate returns when the losses end: later packets displace them.
         path.lose = Box::new(|_| false);
         let before = path.mbps();
         path.run(Duration::from_secs(60), &mut |w| Some(verdict(w, false)));
@@ -194,7 +195,7 @@ fn losses_of_the_host_change_nothing_those_of_the_network_set_w_over_rtt() {
 
 #[test]
 fn events_count_what_overflows_once_as_one() {
-    // 500 packets in a row of 100,000: half a percent of them, but one event.
+    // 500 consecutive packets of 100,000: half a percent of them, but one event.
     let burst = |packet: u64| packet % 100_000 > 99_500;
     let run = |name| {
         let mut path = Path::new(name, DataRate::from_mbps(1_000), burst);

@@ -1,33 +1,34 @@
-//! Beside flows that fill the queue a delay-based window starves: then CUBIC (RFC 9438), cut
-//! only by congestive losses and never below the cruising window.
+//! Competition with flows that fill the queue, beside which a delay-based window starves. The
+//! window then follows CUBIC (RFC 9438); only congestive losses cut it, and never below the
+//! cruising window.
 
 use crate::cubic::{BETA, Curve};
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
-/// Rounds of a rising queue and a falling window that show a competitor.
-const PRESSED: u32 = 5;
-/// Rounds over which a trend shows.
-const TREND: usize = 6;
-/// Bytes of the packets that CUBIC counts in.
+/// Rounds with a growing queue and a shrinking window that indicate a competitor.
+const MIN_PRESSED_ROUNDS: u32 = 5;
+/// Number of rounds for a trend.
+const TREND_ROUNDS: usize = 6;
+/// Bytes of the packets that CUBIC counts.
 const UNIT: f64 = 1448.0;
-/// An empty queue in this many of the last eight rounds ends the competition.
-const EMPTY: u32 = 2;
+/// The competition ends when the queue was empty in this many of the last eight rounds.
+const MIN_EMPTY_ROUNDS: u32 = 2;
 
-/// The competition, if there is one.
+/// The state of the competition.
 #[derive(Debug, Default)]
 pub(super) struct Compete {
     pressed: u32,
     /// Queue and window of the last rounds, newest first.
-    past: [(f64, f64); TREND],
+    past: [(f64, f64); TREND_ROUNDS],
     cubic: Option<Cubic>,
-    /// The last eight rounds: a one for each with an empty queue.
+    /// The last eight rounds: a one bit for each with an empty queue.
     empty: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cubic {
-    /// All in units.
+    /// In packets of `UNIT` bytes.
     window: f64,
     w_max: f64,
     epoch: f64,
@@ -35,7 +36,7 @@ struct Cubic {
 }
 
 impl Compete {
-    /// The window in bytes while it competes.
+    /// The window in bytes during a competition.
     pub(super) fn window(&self) -> Option<f64> {
         self.cubic.map(|cubic| cubic.window * UNIT)
     }
@@ -44,19 +45,19 @@ impl Compete {
         if let Some(cubic) = &mut self.cubic {
             self.empty = self.empty << 1 | u8::from(round.queue < 1e-3);
             cubic.on_round(round, cause, cruising);
-            if self.empty.count_ones() >= EMPTY {
+            if self.empty.count_ones() >= MIN_EMPTY_ROUNDS {
                 *self = Self::default();
             }
             return;
         }
-        let (queue, window) = self.past[TREND - 1];
+        let (queue, window) = self.past[TREND_ROUNDS - 1];
         let pressed = round.queue > queue && round.queue > 2e-3 && cruising < 0.98 * window;
         self.pressed = if pressed { self.pressed + 1 } else { 0 };
         self.past.rotate_right(1);
         self.past[0] = (round.queue, cruising);
-        if self.pressed >= PRESSED {
-            // What it had before it was pressed.
-            let window = self.past.iter().fold(cruising, |most, p| most.max(p.1)) / UNIT;
+        if self.pressed >= MIN_PRESSED_ROUNDS {
+            // The window before the competitor arrived.
+            let window = self.past.iter().fold(cruising, |max, p| max.max(p.1)) / UNIT;
             let deaf_until = round.at;
             self.cubic = Some(Cubic { window, w_max: window, epoch: round.at, deaf_until });
             self.empty = 0;
@@ -76,8 +77,8 @@ impl Cubic {
             let target = curve.at(round.at - self.epoch + round.base);
             self.window = target.clamp(self.window, self.window * 1.5);
         }
-        let most = 2.0 * round.delivered * (round.span() + round.queue) / UNIT;
-        self.window = self.window.min(most).max(cruising / UNIT);
+        let max = 2.0 * round.delivered * (round.span() + round.queue) / UNIT;
+        self.window = self.window.min(max).max(cruising / UNIT);
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn a_filled_queue_starts_it_and_an_empty_one_ends_it() {
         let mut compete = Compete::default();
-        // The cruising window moves every other round only.
+        // The cruising window changes only every other round.
         for i in 1..14u32 {
             let window = 1e6 - f64::from(i / 2) * 1e4;
             compete.on_round(&round(f64::from(i), f64::from(i) * 4e-3), Cause::None, window);

@@ -1,26 +1,27 @@
-//! The steady state, after FAST TCP (Wei, Jin, Low, Hegde 2006, equation 5): once a round
-//! w <- w/2 + (w base/(base+q) + a)/2, so that every flow holds `a` bytes in the queue, which
-//! gives equal rates whatever the round trips.
+//! The steady state, after FAST TCP (Wei, Jin, Low, Hegde 2006, equation 5): once per round w <-
+//! w/2 + (w base/(base+q) + a)/2. Every flow then holds `a` bytes in the queue, which gives equal
+//! rates whatever the round trips.
 
 use packtrain_units::Rng;
 
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
-/// A flow aims at holding this much time's worth of the capacity in the queue, in seconds.
+/// Target queue of a flow, in seconds of the capacity.
 const TARGET: f64 = 1e-3;
-/// A window this far above what is delivered would be a burst in waiting.
+/// Maximum ratio of the window to the delivered data; a larger window would cause a burst later.
 const HEADROOM: f64 = 1.15;
-/// The path is taken to carry at most this many times the own rate.
+/// Upper limit of the assumed capacity, in multiples of the own rate.
 const MAX_CAPACITY_OVER_RATE: f64 = 64.0;
-/// Growth of a window that has met no queue for `CALM_ROUNDS`: the path has become faster.
+/// Growth of a window that has had no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
 const CALM_ROUNDS: u32 = 5;
 /// Growth while the queue has only just emptied.
 const CREEP: f64 = 0.03;
-/// The least cut at congestion.
+/// Smallest cut at congestion.
 const CUT: f64 = 0.85;
-/// Every so many rounds a pair of steps up and down tests whether our own rate causes the loss.
+/// Interval in rounds of an experiment that steps the rate up and down to test whether the own rate
+/// causes the loss.
 const EXPERIMENT_EVERY: u32 = 8;
 const STEP: f64 = 0.06;
 
@@ -28,14 +29,14 @@ const STEP: f64 = 0.06;
 #[derive(Debug)]
 pub(super) struct Cruise {
     window: f64,
-    /// Delivered in the last rounds, newest first.
+    /// Delivery rates of the last rounds, newest first.
     recent: [f64; 3],
-    /// Rounds in a row with a nearly empty queue.
+    /// Consecutive rounds with a nearly empty queue.
     calm: u32,
-    /// The window was steered in this round and not in the one before.
+    /// Whether the window was changed in this round and not in the previous one.
     changed: bool,
-    /// It was cut in the round before: what is lost now was sent before the cut.
-    deaf: bool,
+    /// Whether it was cut in the previous round: losses reported now were sent before the cut.
+    cut_last_round: bool,
     /// Queue at the last congestive loss, in seconds.
     queue_at_loss: Option<f64>,
     experiment: Experiment,
@@ -48,32 +49,32 @@ impl Cruise {
             recent: [0.0; 3],
             calm: CALM_ROUNDS,
             changed: false,
-            deaf: false,
+            cut_last_round: false,
             queue_at_loss: None,
             experiment: Experiment::new(rng),
         }
     }
 
-    /// Starts at `rate` bytes a second.
+    /// Starts at `rate` bytes per second.
     pub(super) fn enter(&mut self, rate: f64, round: &Round) {
         self.window = rate * round.span();
         self.recent = [rate; 3];
-        // What the launch overshot is still being reported lost.
-        self.deaf = true;
+        // Losses of the launch's overshoot are still being reported.
+        self.cut_last_round = true;
     }
 
-    /// Goes on, after a competition, with what is delivered.
+    /// Resumes after a competition, with at least the delivered rate.
     pub(super) fn resume(&mut self, round: &Round) {
         self.window = self.window.max(round.delivered * round.span());
         self.calm = 0;
     }
 
-    /// Bytes.
+    /// The window in bytes.
     pub(super) fn window(&self) -> f64 {
         self.window
     }
 
-    /// Factor on the pace, for the experiment.
+    /// Factor on the window, for the experiment.
     pub(super) fn gain(&self) -> f64 {
         self.experiment.gain()
     }
@@ -84,11 +85,11 @@ impl Cruise {
             self.recent = [round.delivered, self.recent[0], self.recent[1]];
         }
         let base = round.span();
-        let was_deaf = std::mem::take(&mut self.deaf);
+        let was_deaf = std::mem::take(&mut self.cut_last_round);
         match cause {
             Cause::Backstop if !was_deaf => {
                 self.window = round.delivered * base;
-                self.deaf = true;
+                self.cut_last_round = true;
             }
             Cause::Congestion if !was_deaf => self.cut(round, base),
             _ if blamed && !was_deaf => self.cut(round, base),
@@ -96,17 +97,17 @@ impl Cruise {
             _ if round.app_limited => self.idle(round, base),
             _ => self.steer(round, base, mtu),
         }
-        self.window = self.window.max(super::LEAST_PACKETS * mtu);
+        self.window = self.window.max(super::MIN_PACKETS * mtu);
     }
 
     fn cut(&mut self, round: &Round, base: f64) {
         self.window = (round.delivered * base).max(CUT * self.window).min(self.window);
         self.queue_at_loss = Some(round.queue.max(1e-4));
         self.calm = 0;
-        self.deaf = true;
+        self.cut_last_round = true;
     }
 
-    /// What was not used proves nothing: the window stays, and shrinks only to what the fastest
+    /// Handles an application-limited round. The window stays, and shrinks only to what the fastest
     /// recent rounds make plausible.
     fn idle(&mut self, round: &Round, base: f64) {
         if round.queue > 2.0 * TARGET {
@@ -117,8 +118,9 @@ impl Cruise {
 
     fn steer(&mut self, round: &Round, base: f64, mtu: f64) {
         let fastest = self.fastest();
-        // Half-way to what the path can: `a` in proportion to the own rate alone would make any
-        // split between flows an equilibrium, and dispersion is not to be trusted blindly.
+        // The geometric mean of the own rate and the path's capacity. With `a` in proportion to the
+        // own rate alone, any split between flows would be an equilibrium; and the dispersion
+        // measurement may be wrong.
         let path =
             round.capacity.unwrap_or(fastest).clamp(fastest, MAX_CAPACITY_OVER_RATE * fastest);
         let capacity = (fastest * path).sqrt();
@@ -129,7 +131,8 @@ impl Cruise {
         let a = (capacity * target).max(2.0 * mtu);
         let calm = round.queue * capacity < a / 4.0;
         self.calm = if calm { self.calm + 1 } else { 0 };
-        // The effect of a change shows only after a round: FAST changes every other one, too.
+        // The effect of a change shows only after a round: FAST also changes the window every other
+        // round.
         self.changed = !self.changed;
         if !self.changed {
             return;
@@ -150,8 +153,8 @@ impl Cruise {
     }
 }
 
-/// Pairs of rounds a little faster and a little slower, in random order: if the faster one only
-/// loses more, the loss is ours (a policer, or a queue too short to see).
+/// Pairs of steps slightly faster and slightly slower, in random order. If the faster step only
+/// loses more, the own rate causes the loss (a policer, or a queue too short to see).
 #[derive(Debug)]
 struct Experiment {
     rng: Rng,
@@ -179,7 +182,7 @@ impl Experiment {
         }
     }
 
-    /// True if the pair just finished blames our rate.
+    /// Returns true if the pair just finished shows that the own rate causes the loss.
     fn on_round(&mut self, round: &Round) -> bool {
         if let Some(step) = self.step()
             && self.round % 2 == 1

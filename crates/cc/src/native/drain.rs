@@ -1,14 +1,14 @@
-//! The base of the delay must be seen now and then: every ten seconds without an empty queue,
-//! one round at three quarters of the rate.
+//! Empties the queue to measure the base delay: after ten seconds without an empty queue, one round
+//! at three quarters of the rate.
 
 use packtrain_units::Time;
 
 use crate::native::signals::Round;
 
-const EVERY: f64 = 10.0;
+const DRAIN_INTERVAL: f64 = 10.0;
 const GAIN: f64 = 0.75;
 
-/// When to drain, and whether it does.
+/// When to drain, and whether a drain is active.
 #[derive(Debug)]
 pub(super) struct Drain {
     drained_at: f64,
@@ -20,17 +20,17 @@ impl Drain {
         Self { drained_at: now.as_nanos() as f64 / 1e9, active: false }
     }
 
-    /// Factor on the pace.
+    /// Factor on the window.
     pub(super) fn gain(&self) -> f64 {
         if self.active { GAIN } else { 1.0 }
     }
 
-    /// `seen_at` is when the queue was last empty, in seconds.
+    /// Ends a round. `seen_at` is when the queue was last empty, in seconds.
     pub(super) fn on_round(&mut self, round: &Round, seen_at: f64) {
         if self.active {
             self.active = false;
             self.drained_at = round.at;
-        } else if round.at - seen_at.max(self.drained_at) > EVERY {
+        } else if round.at - seen_at.max(self.drained_at) > DRAIN_INTERVAL {
             self.active = true;
         }
     }

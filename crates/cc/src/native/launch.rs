@@ -1,19 +1,19 @@
-//! The start: find the capacity in a few round trips instead of doubling from ten packets.
+//! The launch: measures the capacity in a few round trips instead of doubling from ten packets.
 
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
 /// Packets of the first round trip: four trains of sixteen.
 const FIRST_PACKETS: f64 = 64.0;
-/// Shorter round trips than this, in seconds, are taken as this long.
-const SHORTEST: f64 = 2e-3;
+/// Minimum round trip used, in seconds.
+const MIN_RTT: f64 = 2e-3;
 /// Loss above this ends the launch at once.
 const RETREAT_LOSS: f64 = 0.05;
-/// Delivery that grows by less than this has found its limit.
+/// The delivery rate has reached its limit when it grows by less than this factor.
 const GROWTH: f64 = 1.25;
-/// On the word of a measured capacity the rate grows this much in a round at most.
-const LEAP: f64 = 32.0;
-/// Rounds without growth and without a queue, after which the limit is taken to be an end host.
+/// Maximum growth of the rate in one round when the capacity was measured.
+const MAX_LEAP: f64 = 32.0;
+/// Rounds without growth and without a queue, after which an end host counts as the limit.
 const FLAT_ROUNDS_LIMIT: u32 = 3;
 
 /// The launch of one flow.
@@ -22,7 +22,7 @@ pub(super) struct Launch {
     rate: f64,
     rounds: u32,
     delivered: f64,
-    /// Sent in the round before: what is delivered now left then.
+    /// Bytes sent in the previous round: those delivered now were sent then.
     sent_before: f64,
     flat: u32,
     queued: u32,
@@ -30,10 +30,10 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Starts with `FIRST_PACKETS` in a round trip of `rtt` seconds.
+    /// Starts with `FIRST_PACKETS` per round trip of `rtt` seconds.
     pub(super) fn new(mtu: f64, rtt: f64) -> Self {
         Self {
-            rate: FIRST_PACKETS * mtu / rtt.max(SHORTEST),
+            rate: FIRST_PACKETS * mtu / rtt.max(MIN_RTT),
             rounds: 0,
             delivered: 0.0,
             sent_before: 0.0,
@@ -43,7 +43,7 @@ impl Launch {
         }
     }
 
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) fn rate(&self) -> f64 {
         self.rate
     }
@@ -53,7 +53,7 @@ impl Launch {
         (!self.retreating).then(|| overfull(base))
     }
 
-    /// Takes a round; true when the launch is over and `rate` is where to cruise.
+    /// Takes a round; returns true when the launch is over and `rate` is the cruising rate.
     pub(super) fn on_round(&mut self, round: &Round, cause: Cause) -> bool {
         self.rounds += 1;
         if self.retreating {
@@ -67,7 +67,7 @@ impl Launch {
         let overfull = round.queue > overfull(round.base);
         let lossy = round.loss() > RETREAT_LOSS && cause != Cause::Random;
         if overfull || lossy || cause == Cause::Backstop {
-            // The queue that the overshoot filled drains while half the rate is sent.
+            // The queue of the overshoot drains while half the rate is sent.
             self.retreating = true;
             self.rate = self.delivered / 2.0;
             return false;
@@ -77,7 +77,7 @@ impl Launch {
             return true;
         }
         if round.app_limited {
-            // The application, or this host's processor, sends less than it may.
+            // The application, or this host's processor, sends less than allowed.
             self.flat += u32::from(round.sent < 0.7 * round.rate);
             self.rate = self.rate.min(round.sent * 4.0).max(self.rate / 2.0);
             return self.flat > 4 * FLAT_ROUNDS_LIMIT;
@@ -96,7 +96,8 @@ impl Launch {
         }
         let queued = round.queue > round.base / 8.0 + 2e-3;
         let keeps_up = round.delivered >= 0.8 * sent_before.min(round.sent) && !queued;
-        // Trains spread as the narrowest link spreads them: half of that now, most of it next.
+        // Trains are spread by the narrowest link: use half of the measured capacity now, most of
+        // it next.
         let capacity = round.capacity.filter(|c| *c > self.delivered);
         if let Some(capacity) = capacity
             && keeps_up
@@ -106,7 +107,7 @@ impl Launch {
                 return true;
             }
             let next = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
-            self.rate = (capacity * next).min(self.rate * LEAP).max(self.rate);
+            self.rate = (capacity * next).min(self.rate * MAX_LEAP).max(self.rate);
             return false;
         }
         if keeps_up {
@@ -116,7 +117,7 @@ impl Launch {
     }
 }
 
-/// The queue, in seconds, that says stop.
+/// The queue, in seconds, that counts as too long.
 fn overfull(base: f64) -> f64 {
     (base / 4.0).max(5e-3)
 }

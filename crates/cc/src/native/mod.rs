@@ -1,12 +1,12 @@
-//! The controller `native`: launches by measuring, cruises with a small queue of its own, and
-//! cuts only for losses that it has reason to blame on itself.
+//! The controller `native`: launches by measuring the capacity, cruises with a small queue, and
+//! reduces its rate only for losses that it probably caused.
 //!
-//! One file an idea: `launch` finds the capacity, `cruise` keeps a small and equal amount in the
-//! queue, `drain` empties it to see the base again, `compete` holds its own beside flows that
-//! fill the queue, `verdict` says what a round's losses were. `signals` turns feedback into the
-//! numbers of one round.
+//! Files: `launch` measures the capacity; `cruise` keeps a small and equal amount of data in the
+//! queue; `drain` empties the queue to measure the base delay again; `compete` follows CUBIC beside
+//! flows that fill the queue; `verdict` classifies the losses of a round; `signals` turns feedback
+//! into the numbers of one round.
 //!
-//! Units: rates in bytes a second, times in seconds, amounts in bytes, as `f64`.
+//! Units: rates in bytes per second, times in seconds, amounts in bytes, as `f64`.
 
 mod compete;
 mod cruise;
@@ -29,15 +29,15 @@ use crate::pacing::quantum;
 
 /// Packets of a train in the launch.
 const TRAIN: f64 = 16.0;
-/// The least window, in packets.
-const LEAST_PACKETS: f64 = 4.0;
-/// Threads are late by up to this on top of the round trip and the reports: the window covers it.
-const THREADS: f64 = 4e-3;
-/// The pace leads the window by this much, so that the window and not the pace binds.
-const PACE: f64 = 1.02;
-/// After host drops batches are half as large for this many round trips. The pace is the flow's
-/// concern: it is held at what the host takes, whatever the controller.
-const GENTLE_ROUNDS: u32 = 16;
+/// Minimum window, in packets.
+const MIN_PACKETS: f64 = 4.0;
+/// Delay of threads on top of the round trip and the reports, in seconds: the window covers it.
+const THREAD_LATENESS: f64 = 4e-3;
+/// The pace leads the window by this factor, so that the window and not the pace limits.
+const PACE_LEAD: f64 = 1.02;
+/// After host drops, batches are half as large for this many round trips. The pace is reduced by
+/// the flow (the receiver rate cap), for any controller.
+const SMALL_BATCH_ROUNDS: u32 = 16;
 
 /// The controller `native`.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ pub struct Native {
     judge: Judge,
     cruise: Cruise,
     drain: Drain,
-    /// None: it yields to whoever fills the queue.
+    /// None: it yields to flows that fill the queue.
     compete: Option<Compete>,
-    /// Bytes a second in force.
+    /// The rate in force, in bytes per second.
     rate: f64,
-    /// Rounds for which the receiving host is still spared large batches.
-    gentle: u32,
+    /// Rounds left with smaller batches because the receiving host dropped packets.
+    small_batch_rounds: u32,
 }
 
 #[derive(Debug)]
@@ -80,17 +80,17 @@ impl Native {
             cruise: Cruise::new(rng.fork()),
             drain: Drain::new(config.now),
             compete: Some(Compete::default()),
-            gentle: 0,
+            small_batch_rounds: 0,
         }
     }
 
-    /// A controller that never competes: beside flows that fill the queue it goes down to its
-    /// least window, and takes what they leave.
+    /// A controller that never competes: beside flows that fill the queue it falls to its minimum
+    /// window.
     pub fn background(config: &ControllerConfig) -> Self {
         Self { compete: None, ..Self::new(config) }
     }
 
-    /// The window that competing asks for, while it does.
+    /// The window of the competition, during one.
     fn competing(&self) -> Option<f64> {
         self.compete.as_ref().and_then(Compete::window)
     }
@@ -98,7 +98,8 @@ impl Native {
     fn on_round(&mut self, round: &Round) {
         let verdict = self.judge.judge(round);
         let host = verdict == Cause::Host;
-        self.gentle = if host { GENTLE_ROUNDS } else { self.gentle.saturating_sub(1) };
+        self.small_batch_rounds =
+            if host { SMALL_BATCH_ROUNDS } else { self.small_batch_rounds.saturating_sub(1) };
         match &mut self.state {
             State::Launch(launch) => {
                 if launch.on_round(round, verdict) {
@@ -125,20 +126,20 @@ impl Native {
     fn update_rate(&mut self) {
         let rate = match &self.state {
             State::Launch(launch) => launch.rate(),
-            State::Cruise => PACE * self.window() / self.rounds.effective_rtt(),
+            State::Cruise => PACE_LEAD * self.window() / self.rounds.effective_rtt(),
         };
         let capped = self.ceiling.map_or(rate, |c| rate.min(c));
         self.rate = capped.max(self.least_rate());
     }
 
-    /// The window of the steady state, in bytes: the network answers to it, not to the pace.
+    /// The window of the steady state, in bytes. The network reacts to it, not to the pace.
     fn window(&self) -> f64 {
         let window = self.cruise.window().max(self.competing().unwrap_or(0.0));
         window * self.cruise.gain() * self.drain.gain()
     }
 
     fn least_rate(&self) -> f64 {
-        LEAST_PACKETS * self.mtu / (self.rounds.srtt() + lateness(self.rounds.base()))
+        MIN_PACKETS * self.mtu / (self.rounds.srtt() + lateness(self.rounds.base()))
     }
 }
 
@@ -165,7 +166,7 @@ impl CongestionController for Native {
         }
     }
 
-    /// In the launch twice what the rate needs: the pace governs. Then the window itself.
+    /// In the launch twice what the rate needs, because the pace limits; then the window itself.
     fn cwnd(&self) -> ByteCount {
         let window = match &self.state {
             State::Launch(_) => {
@@ -173,7 +174,7 @@ impl CongestionController for Native {
             }
             State::Cruise => self.window(),
         };
-        ByteCount(window.max(2.0 * LEAST_PACKETS * self.mtu) as u64)
+        ByteCount(window.max(2.0 * MIN_PACKETS * self.mtu) as u64)
     }
 
     fn paces_itself(&self) -> bool {
@@ -187,13 +188,13 @@ impl CongestionController for Native {
     fn send_quantum(&self) -> ByteCount {
         let rate = DataRate::from_bps((self.rate * 8.0) as u64);
         let full = quantum(rate, ByteCount(self.mtu as u64));
-        let halved = if self.gentle > 0 { ByteCount(full.get() / 2) } else { full };
-        let least = match &self.state {
-            // Trains long enough to show by their spread how fast the path is.
+        let halved = if self.small_batch_rounds > 0 { ByteCount(full.get() / 2) } else { full };
+        let min_packets = match &self.state {
+            // Trains long enough for their spread to show the path's speed.
             State::Launch(_) => TRAIN,
             State::Cruise => 2.0,
         };
-        halved.max(ByteCount((least * self.mtu) as u64))
+        halved.max(ByteCount((min_packets * self.mtu) as u64))
     }
 
     fn state(&self) -> String {
@@ -203,15 +204,15 @@ impl CongestionController for Native {
             State::Cruise if self.drain.gain() < 1.0 => "drain",
             State::Cruise => "cruise",
         };
-        let host = if self.gentle > 0 { ", the host drops" } else { "" };
+        let host = if self.small_batch_rounds > 0 { ", the host drops" } else { "" };
         format!("{name}{host}, last loss: {}", self.judge.last())
     }
 }
 
-/// How late feedback may be at a round trip of `base` seconds: threads, and the interval of
+/// Maximum delay of feedback at a round trip of `base` seconds: threads, and the interval of
 /// reports, which is a sixteenth of the round trip within limits.
 fn lateness(base: f64) -> f64 {
-    THREADS + (base / 16.0).clamp(5e-4, 1e-2)
+    THREAD_LATENESS + (base / 16.0).clamp(5e-4, 1e-2)
 }
 
 #[cfg(test)]

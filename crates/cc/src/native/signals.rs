@@ -1,49 +1,49 @@
-//! What one round said, from the feedback that came in it.
+//! The measurements of one round, from the feedback in it.
 
 use packtrain_units::Time;
 
 use crate::interface::{Feedback, Sent};
 
-/// A round is at least this long, so that reports and threads, which come in steps of half a
-/// millisecond, do not pass for changes of rate.
-const SHORTEST: f64 = 4e-3;
-/// Reports in a row that must show a queue before it is believed within a round.
-const ALARMS: u32 = 3;
-/// Loss beside a queue, as a share of what arrived, that alarms as a long queue does.
+/// Minimum length of a round. Reports and threads run in steps of half a millisecond, which must
+/// not look like changes of rate.
+const MIN_ROUND: f64 = 4e-3;
+/// Consecutive reports that must show a queue before it ends a round.
+const ALARM_REPORTS: u32 = 3;
+/// Loss beside a queue, as a share of what arrived, that ends a round as a long queue does.
 const ALARM_LOSS: f64 = 0.1;
-/// Queueing below this is the noise of threads and batches, not a queue.
-pub(super) const NOISE: f64 = 3e-4;
+/// A queueing delay below this, in seconds, is noise of threads and batches.
+pub(super) const QUEUE_NOISE: f64 = 3e-4;
 
 /// The sums of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
     /// When it ended, in seconds.
     pub(super) at: f64,
-    /// Bytes a second that arrived.
+    /// Arrival rate, in bytes per second.
     pub(super) delivered: f64,
-    /// Bytes a second that left.
+    /// Sending rate, in bytes per second.
     pub(super) sent: f64,
-    /// The rate that was in force, in bytes a second.
+    /// The rate that was in force, in bytes per second.
     pub(super) rate: f64,
-    /// Least queueing delay, noise taken off, in seconds.
+    /// Minimum queueing delay, without noise, in seconds.
     pub(super) queue: f64,
-    /// Least round trip of ten seconds, in seconds.
+    /// Minimum round trip of ten seconds, in seconds.
     pub(super) base: f64,
-    /// Packets that arrived and packets lost, refused ones and spurious losses not counted.
+    /// Packets that arrived, and packets lost without refused ones and spurious losses.
     pub(super) arrived: f64,
     pub(super) lost: f64,
-    /// Of the lost, those that the receiving host dropped.
+    /// Lost packets that the receiving host dropped.
     pub(super) host: f64,
-    /// Packets that the receiver had no room for.
+    /// Packets refused by the receiver for lack of room.
     pub(super) refused: f64,
-    /// Capacity from dispersion, in bytes a second.
+    /// Capacity from dispersion, in bytes per second.
     pub(super) capacity: Option<f64>,
-    /// The application, not the controller, limited what was sent.
+    /// The application, not the controller, limited the sender.
     pub(super) app_limited: bool,
 }
 
 impl Round {
-    /// The round trip with its lateness, without a queue: what a window is measured against.
+    /// The round trip with its lateness, without a queue: the time base of the window.
     pub(super) fn span(&self) -> f64 {
         self.base + super::lateness(self.base)
     }
@@ -54,8 +54,8 @@ impl Round {
         lost / (self.arrived + self.lost).max(1.0)
     }
 
-    /// Three standard deviations of that share, were it the true one.
-    pub(super) fn doubt(&self) -> f64 {
+    /// Three standard deviations of that share.
+    pub(super) fn loss_uncertainty(&self) -> f64 {
         let n = (self.arrived + self.lost).max(1.0);
         let p = self.loss().max(1.0 / n);
         3.0 * (p * (1.0 - p).max(0.0) / n).sqrt()
@@ -103,8 +103,8 @@ impl Rounds {
         self.sent += sent.bytes.get() as f64;
     }
 
-    /// Takes feedback; the round, if it ended one. `rate` is the rate in force. In the launch a
-    /// round also ends when the queue passes `alarm` seconds, or heavy loss sets in beside a
+    /// Takes feedback; returns the round, if one ended. `rate` is the rate in force. In the launch
+    /// a round also ends when the queue exceeds `alarm` seconds, or when heavy loss occurs beside a
     /// queue, in several reports: by the end of a whole round the overshoot would have doubled.
     pub(super) fn on_feedback(
         &mut self,
@@ -133,15 +133,15 @@ impl Rounds {
             let lossy = seen && lost as f64 > ALARM_LOSS * feedback.acked_packets as f64;
             let alarming = alarm.is_some_and(|alarm| q > alarm || lossy);
             self.alarms = if alarming { self.alarms + 1 } else { 0 };
-            if self.alarms >= ALARMS {
+            if self.alarms >= ALARM_REPORTS {
                 self.least_queue = Some(q);
             }
         }
         self.over |= feedback.round_ended;
         let span = seconds(feedback.now) - seconds(self.started);
-        // The flag may come early in a short round; a flow that stopped still ends its rounds.
-        let complete = self.over && span >= SHORTEST.max(self.base * 0.9);
-        if self.alarms >= ALARMS && span >= SHORTEST {
+        // The flag may be set early in a short round; a stopped flow still ends its rounds.
+        let complete = self.over && span >= MIN_ROUND.max(self.base * 0.9);
+        if self.alarms >= ALARM_REPORTS && span >= MIN_ROUND {
             self.alarms = 0;
             return Some(self.finish(feedback.now, span, rate));
         }
@@ -149,8 +149,8 @@ impl Rounds {
     }
 
     fn finish(&mut self, now: Time, span: f64, rate: f64) -> Round {
-        let queue = self.least_queue.take().unwrap_or(self.queue + NOISE);
-        self.queue = (queue - NOISE).max(0.0);
+        let queue = self.least_queue.take().unwrap_or(self.queue + QUEUE_NOISE);
+        self.queue = (queue - QUEUE_NOISE).max(0.0);
         if self.queue < 5e-4 + self.base / 50.0 {
             self.base_seen_at = seconds(now);
         }
@@ -176,12 +176,12 @@ impl Rounds {
         self.base
     }
 
-    /// When the queue was last seen empty, in seconds.
+    /// When the queue was last empty, in seconds.
     pub(super) fn base_seen_at(&self) -> f64 {
         self.base_seen_at
     }
 
-    /// The round trip that turns a window into a rate: base, lateness and queue.
+    /// The round trip that converts a window to a rate: base, lateness and queue.
     pub(super) fn effective_rtt(&self) -> f64 {
         self.base + super::lateness(self.base) + self.queue
     }

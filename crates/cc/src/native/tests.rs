@@ -5,7 +5,7 @@ use packtrain_units::Time;
 use super::*;
 use crate::interface::{LossRange, RttSample};
 
-/// A bottleneck fed by one flow, a report every millisecond or RTT/16.
+/// A bottleneck with one flow, and a report every millisecond or RTT/16.
 struct Fluid {
     rate: f64,
     rtt: f64,
@@ -15,7 +15,7 @@ struct Fluid {
     now: f64,
     sent: u64,
     steps: u64,
-    /// What is under way: bytes served, bytes lost, the queue then.
+    /// Data in flight: bytes served, bytes lost, the queue at that time.
     pipe: std::collections::VecDeque<(f64, f64, f64)>,
 }
 
@@ -40,7 +40,7 @@ impl Fluid {
         Time::from_nanos((self.now * 1e9) as u64)
     }
 
-    /// Runs for `seconds`; returns goodput in bytes a second and the mean queue in seconds.
+    /// Runs for `seconds`; returns goodput in bytes per second and the mean queue in seconds.
     fn run(&mut self, native: &mut Native, seconds: f64) -> (f64, f64) {
         let step = (self.rtt / 16.0).clamp(5e-4, 1e-2);
         let steps = (seconds / step) as u64;
@@ -215,7 +215,7 @@ fn in_the_background_it_fills_an_empty_link_and_never_competes() {
     fluid.run(&mut native, 4.0);
     let (goodput, queue) = fluid.run(&mut native, 4.0);
     assert!(goodput > 0.9 * fluid.rate && queue < 12e-3, "{goodput} {queue}");
-    // The rest of the queue is somebody else's, and grows: it slows down.
+    // The rest of the queue belongs to another flow, and grows: it slows down.
     let alone = native.pacing_rate();
     for step in 0..400 {
         let standing = 2e-3 * f64::from(step / 4).min(50.0);

@@ -1,34 +1,35 @@
-//! What a round's losses were: the host's, random, or our own doing.
+//! Classifies the losses of a round: host drops, random loss, or congestion.
 
 use crate::native::signals::Round;
 
-/// Host drops must explain this share of the losses.
+/// Share of the losses that host drops must explain.
 const HOST_SHARE: f64 = 0.8;
-/// A host that joins datagrams counts the buffers that it drops, of up to so many each. That they
-/// might explain the losses is believed only while no queue speaks for another cause.
-const JOINED: f64 = 44.0;
-/// Loss this far above what we see when not pushing is congestion.
-const EXCESS: f64 = 0.01;
-/// Loss above this for two rounds is congestion whatever else speaks against it.
+/// A host that coalesces datagrams counts dropped buffers, of up to this many datagrams each. They
+/// are assumed to explain the losses only while no queue indicates another cause.
+const MAX_COALESCED: f64 = 44.0;
+/// Loss is congestion when it exceeds the loss at an empty queue by this share.
+const CONGESTIVE_EXCESS: f64 = 0.01;
+/// Loss above this for two rounds is congestion in any case.
 const BACKSTOP: f64 = 0.2;
-/// A queue in this upper part of the range seen is full.
-const FULL: f64 = 0.8;
-/// The range of the queue fades by this a round, so that an old peak is forgotten.
-const FADE: f64 = 0.999;
+/// The queue is full above this fraction of its observed range.
+const FULL_SHARE: f64 = 0.8;
+/// The observed range of the queue decays by this factor per round, so that an old peak is
+/// forgotten.
+const RANGE_DECAY: f64 = 0.999;
 
 /// The cause of a round's losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// None were lost.
+    /// No losses.
     #[default]
     None,
     /// The receiving host dropped or refused them: no cut.
     Host,
-    /// The path loses them whatever we do: repair only.
+    /// The path loses them at any rate: repair only.
     Random,
-    /// We, or others, filled the queue: cut.
+    /// This flow, or others, filled the queue: cut.
     Congestion,
-    /// Too many to argue: back to what was delivered.
+    /// Very heavy loss: fall to the delivered rate.
     Backstop,
 }
 
@@ -44,13 +45,13 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// Judges rounds, and learns what loss is when we do not push.
+/// Classifies rounds, and learns the loss at an empty queue.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     /// Loss in rounds with an empty queue.
     idle_loss: f64,
     highest_queue: f64,
-    /// The queue a round ago, when what is now known as lost was sent.
+    /// The queue one round ago, when the packets now known as lost were sent.
     queue_before: f64,
     heavy: u32,
     last: Cause,
@@ -63,7 +64,7 @@ impl Judge {
 
     pub(super) fn judge(&mut self, round: &Round) -> Cause {
         let loss = round.loss();
-        self.highest_queue = (self.highest_queue * FADE).max(round.queue);
+        self.highest_queue = (self.highest_queue * RANGE_DECAY).max(round.queue);
         let queue = round.queue.max(std::mem::replace(&mut self.queue_before, round.queue));
         let empty = queue < 2e-4 + round.base / 100.0;
         if empty && round.arrived >= 16.0 && round.host <= 0.0 {
@@ -90,14 +91,14 @@ impl Judge {
         if loss <= 0.0 {
             return Cause::None;
         }
-        // A queue counts as full only where one could be seen at all.
+        // A queue counts as full only where one was visible at all.
         let seen = self.highest_queue > 2e-3_f64.max(round.base / 16.0);
-        let full = seen && queue > FULL * self.highest_queue;
-        if round.host > 0.0 && round.host * JOINED >= HOST_SHARE * round.lost && !full {
+        let full = seen && queue > FULL_SHARE * self.highest_queue;
+        if round.host > 0.0 && round.host * MAX_COALESCED >= HOST_SHARE * round.lost && !full {
             return Cause::Host;
         }
-        let beyond_doubt = loss - self.idle_loss > EXCESS.max(round.doubt());
-        if (full && loss > self.idle_loss + round.doubt()) || (beyond_doubt && !empty) {
+        let beyond_doubt = loss - self.idle_loss > CONGESTIVE_EXCESS.max(round.loss_uncertainty());
+        if (full && loss > self.idle_loss + round.loss_uncertainty()) || (beyond_doubt && !empty) {
             Cause::Congestion
         } else {
             Cause::Random

@@ -23,7 +23,7 @@ fn mathis_law_with_random_loss() {
     path.loss = 1e-3;
     let mut reno = Reno::new(&config(), &Start::default());
     let used = path.run(&mut reno, Duration::from_secs(300));
-    // sqrt(3/2) packets a round trip by the root of the loss.
+    // sqrt(3/2) packets per round trip divided by the root of the loss.
     let mathis = 1.2247 / 1e-3f64.sqrt() * (MSS * 8) as f64 / 0.02 / 1e9;
     assert!((used / mathis - 1.0).abs() < 0.1, "{used} {mathis}");
 }

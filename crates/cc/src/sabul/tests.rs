@@ -34,8 +34,8 @@ fn send(cc: &mut Sabul, now: Time, count: u32) {
     });
 }
 
-/// So many packets up to index `end` arrived, and these were lost.
-fn hear(cc: &mut Sabul, now: Time, arrived: u64, end: u64, lost: &[(u64, u32)]) {
+/// `arrived` packets up to index `end` arrived, and the packets of `lost` were lost.
+fn feedback_of(cc: &mut Sabul, now: Time, arrived: u64, end: u64, lost: &[(u64, u32)]) {
     let range = |&(first, count): &(u64, u32)| LossRange {
         first,
         count,
@@ -73,19 +73,19 @@ fn mbps(cc: &Sabul) -> f64 {
     cc.pacing_rate().unwrap().as_bps() as f64 / 1e6
 }
 
-/// Whether that is the rate, in Mbit/s.
-fn near(cc: &Sabul, rate: f64) -> bool {
+/// Whether the rate is `rate` Mbit/s.
+fn is_rate(cc: &Sabul, rate: f64) -> bool {
     (mbps(cc) - rate).abs() < 1e-3
 }
 
-/// A review in which so many of 500 packets are lost, those before it that do not count aside.
+/// A review in which `lost` of 500 packets are lost, after the packets that do not count.
 fn review(cc: &mut Sabul, now: Time, lost: u32) {
     if cc.epoch > cc.next {
         send(cc, now, (cc.epoch - cc.next) as u32);
     }
     let first = cc.next;
     send(cc, now, 500);
-    hear(cc, now, 500 - u64::from(lost), first + 500, &[(first, lost)]);
+    feedback_of(cc, now, 500 - u64::from(lost), first + 500, &[(first, lost)]);
 }
 
 #[test]
@@ -110,15 +110,15 @@ fn names_make_variants_and_variants_names() {
 fn the_rate_rises_below_half_the_limit_stays_below_it_and_falls_above() {
     let mut cc = sabul("linear");
     review(&mut cc, ms(10), 2);
-    assert!(near(&cc, 100.5), "0.4 %");
+    assert!(is_rate(&cc, 100.5), "0.4 %");
     review(&mut cc, ms(20), 4);
-    assert!(near(&cc, 100.5), "0.8 %");
+    assert!(is_rate(&cc, 100.5), "0.8 %");
     review(&mut cc, ms(30), 50);
-    assert!(near(&cc, 100.5 * (1.0 - 0.095)), "10 %: {}", mbps(&cc));
+    assert!(is_rate(&cc, 100.5 * (1.0 - 0.095)), "10 %: {}", mbps(&cc));
 }
 
-/// What a path of this capacity that is full loses of 500 packets at the rate in force.
-fn fate(cc: &Sabul, capacity: f64) -> u32 {
+/// The losses of a full path of this capacity among 500 packets at the rate in force.
+fn expected_losses(cc: &Sabul, capacity: f64) -> u32 {
     (500.0 * (1.0 - capacity / mbps(cc)).max(0.0)).round() as u32
 }
 
@@ -127,9 +127,9 @@ fn one_fall_leads_below_the_limit_and_there_the_rate_stays() {
     for capacity in [99.0, 95.0, 70.0, 30.0] {
         let mut cc = sabul("linear");
         for i in 0..40 {
-            let lost = fate(&cc, capacity);
+            let lost = expected_losses(&cc, capacity);
             review(&mut cc, ms(100 * i), lost);
-            assert!(i < 4 || fate(&cc, capacity) <= 5, "{capacity}: review {i}");
+            assert!(i < 4 || expected_losses(&cc, capacity) <= 5, "{capacity}: review {i}");
         }
         assert!(mbps(&cc) >= capacity, "{capacity}: {}", mbps(&cc));
     }
@@ -142,27 +142,27 @@ fn the_other_functions_fall_as_they_say() {
     assert_eq!(mbps(&cc), 99.5, "a step is a step");
     let mut cc = sabul("multiplicative");
     review(&mut cc, ms(10), 10);
-    assert!(near(&cc, 100.0 / 1.125));
+    assert!(is_rate(&cc, 100.0 / 1.125));
     let mut cc = sabul("proportional");
     review(&mut cc, ms(10), 100);
-    assert!(near(&cc, 80.0), "what the path carries: {}", mbps(&cc));
+    assert!(is_rate(&cc, 80.0), "what the path carries: {}", mbps(&cc));
 }
 
 #[test]
 fn one_mistake_is_paid_for_once() {
     let mut cc = sabul("step");
     send(&mut cc, ms(0), 5_000);
-    hear(&mut cc, ms(40), 450, 500, &[(10, 50)]);
+    feedback_of(&mut cc, ms(40), 450, 500, &[(10, 50)]);
     assert_eq!(mbps(&cc), 99.5);
     for i in 1..10 {
-        hear(&mut cc, ms(40 + i), 450, 500 * (i + 1), &[(500 * i, 50)]);
+        feedback_of(&mut cc, ms(40 + i), 450, 500 * (i + 1), &[(500 * i, 50)]);
     }
     assert_eq!(mbps(&cc), 99.5, "these left before the rate fell");
     send(&mut cc, ms(60), 1_000);
-    hear(&mut cc, ms(100), 450, 5_500, &[(5_000, 50)]);
+    feedback_of(&mut cc, ms(100), 450, 5_500, &[(5_000, 50)]);
     assert_eq!(mbps(&cc), 99.5, "these meet what the old rate left");
-    hear(&mut cc, ms(101), 450, 6_000, &[(5_500, 50)]);
-    assert!(near(&cc, 99.0025));
+    feedback_of(&mut cc, ms(101), 450, 6_000, &[(5_500, 50)]);
+    assert!(is_rate(&cc, 99.0025));
 }
 
 #[test]
@@ -187,29 +187,29 @@ fn it_rises_once_a_round_trip() {
     let mut cc = sabul("linear");
     send(&mut cc, ms(0), 5_000);
     for i in 1..=10 {
-        hear(&mut cc, ms(40 + i), 500, 500 * i, &[]);
+        feedback_of(&mut cc, ms(40 + i), 500, 500 * i, &[]);
     }
-    assert!(near(&cc, 100.5), "nothing that left since has been heard of");
+    assert!(is_rate(&cc, 100.5), "nothing that left since has been heard of");
     send(&mut cc, ms(60), 500);
-    // Half of what this tells of left before the rate rose.
-    hear(&mut cc, ms(100), 500, 5_250, &[]);
-    assert!(near(&cc, 100.5));
-    hear(&mut cc, ms(101), 250, 5_500, &[]);
-    assert!(near(&cc, 100.5 * 1.005));
+    // Half of these packets were sent before the rate rose.
+    feedback_of(&mut cc, ms(100), 500, 5_250, &[]);
+    assert!(is_rate(&cc, 100.5));
+    feedback_of(&mut cc, ms(101), 250, 5_500, &[]);
+    assert!(is_rate(&cc, 100.5 * 1.005));
 }
 
 #[test]
 fn silence_keeps_or_reduces() {
-    // Twice as if 2 % was lost, 1.5 % above what is aimed at.
+    // Twice as if 2 % was lost, 1.5 % above the target.
     let reduced = 100.0 * (1.0 - 0.015) * (1.0 - 0.015);
     for (words, after) in [("keep", 100.0), ("reduce", reduced)] {
         let mut cc = sabul(words);
-        hear(&mut cc, ms(0), 1, 1, &[]);
+        feedback_of(&mut cc, ms(0), 1, 1, &[]);
         for i in 0..30 {
             send(&mut cc, ms(i * 10), 100);
         }
-        // Silent from 200 ms on: 1,000 packets left since then.
-        assert!(near(&cc, after), "{words}: {}", mbps(&cc));
+        // Silent from 200 ms on: 1,000 packets were sent since then.
+        assert!(is_rate(&cc, after), "{words}: {}", mbps(&cc));
     }
 }
 
@@ -227,7 +227,7 @@ fn an_idle_flow_does_not_rise_and_the_ceiling_holds() {
         retransmission,
         app_limited,
     });
-    hear(&mut cc, ms(2), 500, 500, &[]);
+    feedback_of(&mut cc, ms(2), 500, 500, &[]);
     assert_eq!(mbps(&cc), 100.0);
     let ceiling = Some(DataRate::from_mbps(60));
     let config = ControllerConfig { mtu: MTU, seed: 1, now: ms(0), ceiling, rtt: None };

@@ -1,49 +1,49 @@
-//! What may be chosen: how the rate falls, what silence does, with which rate to begin.
+//! Options: how the rate falls, the effect of silence, the first rate.
 
 use packtrain_units::{DataRate, parse_rate};
 
-/// By this the rate is multiplied where it falls so: UDT's 8/9, SABUL's successor.
+/// The factor of a multiplicative decrease: UDT's 8/9, SABUL's successor.
 pub(super) const FACTOR: f64 = 1.0 / 1.125;
 
-/// How the rate falls when more than 1 % is lost. The paper says "linearly" and wants other
-/// functions tried (section 6).
+/// How the rate falls when more than 1 % is lost. The paper says "linearly" and suggests
+/// experiments with other functions (section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decrease {
-    /// Linearly in the loss: by what it is above 0.5 %.
+    /// Linearly in the loss: by its excess over 0.5 %.
     #[default]
     Linear,
-    /// By a fixed step of 0.5 %, however much is lost.
+    /// By a fixed step of 0.5 %, independent of the loss.
     Step,
     /// By a ninth.
     Multiplicative,
-    /// By the share that was lost: to the rate that arrived, at which a path loses nothing.
+    /// By the lost share: to the rate that arrived, at which a path loses nothing.
     Proportional,
 }
 
-/// What happens to the rate while nothing is heard.
+/// The rate while no feedback arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing: the paper's (section 4). The circuit breaker ends it after a second.
+    /// It stays, as in the paper (section 4). The circuit breaker ends the silence after a second.
     #[default]
     Keep,
     /// It falls every 500 packets (section 6).
     Reduce,
 }
 
-/// One of the algorithms that go by this name.
+/// A variant of the algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
     /// How the rate falls.
     pub decrease: Decrease,
-    /// What silence does.
+    /// The rate in silence.
     pub silence: Silence,
-    /// The first rate; none: 100 Mbit/s.
+    /// The first rate; default 100 Mbit/s.
     pub first: Option<DataRate>,
 }
 
 impl Variant {
-    /// The variant that these words make, joined by `+`: `linear`, `step`,
-    /// `multiplicative` or `proportional`; `keep` or `reduce`; a rate. None if one of them is no such word.
+    /// Parses words joined by `+`: `linear`, `step`, `multiplicative` or `proportional`; `keep` or
+    /// `reduce`; a rate. `None` if a word is unknown.
     pub fn named(words: &str) -> Option<Self> {
         let mut variant = Self::default();
         for word in words.split('+') {
@@ -63,7 +63,7 @@ impl Variant {
         Some(variant)
     }
 
-    /// Its name in the registry, the first rate left out.
+    /// Its name in the registry, without the first rate.
     pub fn name(self) -> &'static str {
         match (self.decrease, self.silence) {
             (Decrease::Linear, Silence::Keep) => "sabul:linear",

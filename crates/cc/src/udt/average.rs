@@ -1,10 +1,10 @@
-//! The one moving average of the paper.
+//! The moving average of the paper.
 
-/// What the past weighs in every moving average (section III.B, under (1)).
+/// Weight of the past in every moving average (section III.B, under (1)).
 pub(super) const ALPHA: f64 = 0.875;
 
-/// An exponentially weighted moving average that starts at its first sample: the paper does not
-/// say where it starts, and from zero it would need forty reports to come within half a per cent.
+/// An exponentially weighted moving average that starts at its first sample. The paper does not
+/// define the start; from zero it would need forty reports to come within half a per cent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Average(Option<f64>);
 

@@ -1,20 +1,20 @@
-//! When the rate is cut, by (7): at the first loss report of an epoch, and again at ever rarer
-//! ones while reports of the same epoch go on. An epoch ends with the packets that were on their
-//! way when it began (`last_dec_seq`).
+//! When formula (7) cuts the rate: at the first loss report of an epoch, and at increasingly rare
+//! further reports of the same epoch. An epoch ends with the packets that were in flight when it
+//! began (`last_dec_seq`).
 
 use packtrain_units::Rng;
 
 use super::average::Average;
 use super::variant::Variant;
 
-/// The factor of (7): the time between packets grows, the rate falls by a ninth.
+/// The factor of (7): the packet interval grows, the rate falls by a ninth.
 pub(super) const CUT: f64 = 1.0 / 1.125;
-/// The first e: later reports cut when dc = 2^e.
+/// The first e: further reports cut when dc = 2^e.
 const FIRST_EXPONENT: u32 = 4;
-/// The agent of 2003 starts its count this far below zero, and with 2^1 for the threshold, so
-/// that the 18th further report cuts; then, counting from zero, the 4th, the 8th and so on.
+/// The agent of 2003 starts its count this far below zero with the threshold 2^1, so that the 18th
+/// further report cuts; then, counting from zero, the 4th, the 8th and so on.
 const NS2_START: i64 = -16;
-/// UDT4 cuts at most so often in an epoch (draft-gg-udt-03 section 6).
+/// Maximum cuts of UDT4 in an epoch (draft-gg-udt-03 section 6).
 const UDT4_CUTS: u32 = 5;
 
 /// A cut of the rate.
@@ -22,31 +22,31 @@ const UDT4_CUTS: u32 = 5;
 pub(super) enum Cut {
     /// It begins an epoch: `last_dec_seq` moved.
     Opening,
-    /// It comes within one.
+    /// It occurs within an epoch.
     Within,
 }
 
-/// Where in an epoch of losses the flow is.
+/// The state of the current loss epoch.
 #[derive(Debug)]
 pub(super) struct Epochs {
     /// One past the highest index sent.
     next: u64,
     /// `last_dec_seq` + 1: losses below belong to the epoch.
     end: u64,
-    /// Section V: whether the first single loss may still be let pass; none: never.
-    pardon: Option<bool>,
+    /// Section V: whether the first single loss may still be ignored; none: never.
+    ignore_single: Option<bool>,
     within: Within,
 }
 
-/// Which later reports of an epoch cut.
+/// Which further reports of an epoch cut.
 #[derive(Debug)]
 enum Within {
     /// III.C: when dc = 2^e.
     Powers { dc: u64, e: u32 },
     /// The agent of 2003.
     Ns2 { further: i64, e: u32 },
-    /// UDT4: every `step`th, a random number about the usual number of reports in an epoch, so
-    /// that flows which lose together do not cut together.
+    /// UDT4: every `step`th, a random number near the mean number of reports per epoch, so that
+    /// flows that lose packets together do not cut together.
     Random { rng: Rng, naks: u64, mean: Average, step: u64, cuts: u32 },
 }
 
@@ -62,7 +62,7 @@ impl Within {
         }
     }
 
-    /// A new epoch begins.
+    /// Begins a new epoch.
     fn restart(&mut self) {
         match self {
             Self::Powers { dc, e } => (*dc, *e) = (1, FIRST_EXPONENT),
@@ -76,7 +76,7 @@ impl Within {
         }
     }
 
-    /// A further report of the epoch: does it cut?
+    /// Whether a further report of the epoch cuts.
     fn is_cut(&mut self) -> bool {
         match self {
             Self::Powers { dc, e } => {
@@ -105,20 +105,20 @@ impl Within {
 
 impl Epochs {
     pub(super) fn new(variant: Variant, seed: u64) -> Self {
-        let pardon = matches!(variant, Variant::Grid | Variant::Ns2).then_some(true);
-        Self { next: 0, end: 0, pardon, within: Within::new(variant, seed) }
+        let ignore_single = matches!(variant, Variant::Grid | Variant::Ns2).then_some(true);
+        Self { next: 0, end: 0, ignore_single, within: Within::new(variant, seed) }
     }
 
-    /// Indices up to this one, exclusive, were sent.
+    /// Indices below `next` were sent.
     pub(super) fn on_sent(&mut self, next: u64) {
         self.next = self.next.max(next);
     }
 
-    /// A NAK that tells of `packets` losses, the last of them below the index `end`.
+    /// A NAK with `packets` losses, the last of them below the index `end`.
     pub(super) fn on_nak(&mut self, packets: u64, end: u64) -> Option<Cut> {
         if end > self.end {
-            if packets == 1 && self.pardon == Some(true) {
-                self.pardon = Some(false);
+            if packets == 1 && self.ignore_single == Some(true) {
+                self.ignore_single = Some(false);
                 return None;
             }
             return Some(self.open());
@@ -132,10 +132,10 @@ impl Epochs {
         Some(Cut::Within)
     }
 
-    /// An epoch begins, for whatever reason.
+    /// Begins an epoch, for any reason.
     pub(super) fn open(&mut self) -> Cut {
         self.end = self.next.max(self.end);
-        self.pardon = self.pardon.map(|_| true);
+        self.ignore_single = self.ignore_single.map(|_| true);
         self.within.restart();
         Cut::Opening
     }

@@ -1,15 +1,14 @@
-//! UDT: Gu and Grossman, "End-to-End Congestion Control for High Performance Data Transfer"
-//! (2003). A rate that a timer raises by what the packet pairs say is free and that losses and a
-//! growing delay cut by a ninth (DAIMD), under a window of what arrives in a round trip.
+//! UDT: Gu and Grossman, "End-to-End Congestion Control for High Performance Data Transfer" (2003).
+//! A timer raises the rate by the capacity that packet pairs show as free; losses and a growing
+//! delay cut it by a ninth (DAIMD). The window is what arrives in a round trip.
 //!
-//! One file an idea: `rate` the formulas of increase, `gate` the loss rate that forbids one,
-//! `decrease` the epochs of losses, `path` what the receiver tells, `window` formula (1), `start`
-//! slow start, `average` the moving average of all of them, `variant` the algorithms that go by
-//! this name. Section numbers are the paper's; `udt4` follows draft-gg-udt-03 where the paper says
-//! otherwise.
+//! Files: `rate` the formulas of the increase, `gate` the loss rate that forbids one, `decrease`
+//! the epochs of losses, `path` the receiver's measurements, `window` formula (1), `start` slow
+//! start, `average` the moving average, `variant` the variants of the algorithm. Section numbers
+//! are the paper's; `udt4` follows draft-gg-udt-03 where the paper differs.
 //!
-//! Units: packets, packets a second and seconds, as `f64`. Rates at the interface count wire bytes
-//! of a datagram; formulas (3) and (4) want the packet with its IP and UDP headers.
+//! Units: packets, packets per second and seconds, as `f64`. Rates at the interface count wire
+//! bytes of a datagram; formulas (3) and (4) need the packet with its IP and UDP headers.
 
 mod average;
 mod decrease;
@@ -38,15 +37,14 @@ pub const SYN: Duration = Duration::from_millis(10);
 const SYN_SECONDS: f64 = 0.01;
 /// Bytes of IPv4 and UDP headers before a datagram's payload.
 const HEADERS: f64 = 28.0;
-/// The slowest rate, in packets a second: far below any use, and not zero.
-const SLOWEST: f64 = 1.0;
-/// The fastest rate and the widest window, in bits a second and bytes: beyond any path, and far
-/// from overflow.
-const FASTEST: f64 = 1e13;
-const WIDEST: f64 = (1u64 << 44) as f64;
-/// The feedback `udt` sends a packet pair every 16 packets by itself (III.C, N1). Under one that
-/// measures capacity by trains, a train of as many is asked for, for one packet in 16, and not
-/// more often than every 100 ms; only while no capacity is known.
+/// Minimum rate, in packets per second: far below any use, and not zero.
+const MIN_RATE: f64 = 1.0;
+/// Maximum rate and window, in bits per second and bytes: beyond any path, and far from overflow.
+const MAX_RATE: f64 = 1e13;
+const MAX_WINDOW_BYTES: f64 = (1u64 << 44) as f64;
+/// The feedback `udt` itself sends a packet pair every 16 packets (III.C, N1). Under a feedback
+/// that measures capacity with trains, a train of as many packets is requested for one packet in
+/// 16, at most every 100 ms, and only while the capacity is unknown.
 const TRAIN: u32 = 16;
 const TRAIN_SPACING: f64 = 0.1;
 
@@ -56,7 +54,7 @@ pub struct Udt {
     variant: Variant,
     /// Wire bytes of a datagram.
     datagram: f64,
-    /// Packets a second.
+    /// Packets per second.
     ceiling: f64,
     slow_start: Option<SlowStart>,
     /// C = 1 / I, after slow start.
@@ -71,10 +69,10 @@ pub struct Udt {
     /// When the SYN ends; none while the flow is idle.
     syn_ends: Option<Time>,
     frozen_until: Option<Time>,
-    /// Whether the application had no more when the last packet left.
+    /// Whether the application had no more data when the last packet was sent.
     app_limited: bool,
     in_flight: ByteCount,
-    /// Timeouts since anything was acknowledged.
+    /// Timeouts since the last acknowledgement.
     silence: u32,
     probe: Option<Time>,
     probed_at: Time,
@@ -88,14 +86,14 @@ impl Udt {
         let ceiling = config.ceiling.map_or(f64::INFINITY, packets);
         let rtt = config.rtt.map(Duration::as_secs_f64).filter(|rtt| *rtt > 0.0);
         let slow_start = SlowStart::new(variant);
-        let mut window = Window::new(variant, WIDEST / datagram, rtt);
+        let mut window = Window::new(variant, MAX_WINDOW_BYTES / datagram, rtt);
         window.set(slow_start.window());
         Self {
             variant,
             datagram,
-            ceiling: ceiling.clamp(SLOWEST, FASTEST / 8.0 / datagram),
+            ceiling: ceiling.clamp(MIN_RATE, MAX_RATE / 8.0 / datagram),
             slow_start: Some(slow_start),
-            rate: SLOWEST,
+            rate: MIN_RATE,
             before_cut: 0.0,
             path: Path::new(variant),
             increase: Increase { variant, mtu: datagram + HEADERS },
@@ -113,12 +111,12 @@ impl Udt {
     }
 
     fn set_rate(&mut self, packets: f64) {
-        self.rate = packets.clamp(SLOWEST, self.ceiling);
+        self.rate = packets.clamp(MIN_RATE, self.ceiling);
     }
 
-    /// Packets a second of a rate that the feedback tells, if it says anything.
+    /// The reported rate in packets per second, if positive.
     fn packets(&self, rate: Option<DataRate>) -> Option<f64> {
-        let packets = (rate?.as_bps() as f64).min(FASTEST) / 8.0 / self.datagram;
+        let packets = (rate?.as_bps() as f64).min(MAX_RATE) / 8.0 / self.datagram;
         (packets > 0.0).then_some(packets)
     }
 
@@ -138,12 +136,12 @@ impl Udt {
         }
     }
 
-    /// Window and capacity follow the receiver's measurements.
+    /// Updates window and capacity from the receiver's measurements.
     ///
-    /// A window that was full on an empty path is itself what limits, and a rate of arrival then
-    /// says no more than the window did. UDT's receiver is not fooled, since it leaves the gaps
-    /// out and tells how fast packets follow each other, which is the rate C; one that tells an
-    /// average would hold the window where it is, or let it shrink for ever.
+    /// A window that was full on an empty path is itself the limit, and the arrival rate then only
+    /// reflects the window. UDT's receiver avoids this: it excludes the gaps and reports the rate
+    /// at which packets follow each other, which is the rate C. With a receiver that reports an
+    /// average, the window would stay where it is, or shrink for ever.
     fn on_measured(&mut self, feedback: &Feedback<'_>) {
         let arrival = self.packets(feedback.arrival_rate);
         let capacity = self.packets(feedback.capacity);
@@ -159,7 +157,7 @@ impl Udt {
         }
     }
 
-    /// Slow start ends, if it was on.
+    /// Ends slow start, if it is active.
     fn leave_slow_start(&mut self) -> bool {
         if self.slow_start.take().is_none() {
             return false;
@@ -170,9 +168,9 @@ impl Udt {
         true
     }
 
-    /// (7), and what goes with it.
+    /// Applies (7) and its side effects.
     fn cut(&mut self, cut: Cut, now: Time, freeze: bool) {
-        // UDT4 remembers the rate at which an epoch began.
+        // UDT4 records the rate at which an epoch began.
         if cut == Cut::Opening || self.variant != Variant::Udt4 {
             self.before_cut = self.rate;
         }
@@ -207,9 +205,9 @@ impl Udt {
         }
     }
 
-    /// Nothing was heard for long (UDT's EXP timer), of which the paper says nothing. The first
-    /// time is as a warning, since everything on its way will go again; from then on whole windows
-    /// went unheard at this rate, and it halves until something is acknowledged.
+    /// No feedback arrived for long (UDT's EXP timer); the paper does not define this. The first
+    /// timeout acts as a warning, because all packets in flight will be sent again. Later ones show
+    /// that whole windows were lost at this rate, which is halved until a packet is acknowledged.
     fn on_silence(&mut self, now: Time) {
         self.silence = self.silence.saturating_add(1);
         if self.leave_slow_start() {
@@ -224,8 +222,8 @@ impl Udt {
         }
     }
 
-    /// A train to measure with, where the feedback has no capacity to tell.
-    fn ask_for_train(&mut self, now: Time) {
+    /// Requests a measuring train, where the feedback reports no capacity.
+    fn request_train(&mut self, now: Time) {
         let spacing = TRAIN_SPACING.max(f64::from(TRAIN * TRAIN) / self.rate);
         let due = now.since(self.probed_at).as_secs_f64() >= spacing;
         if due && self.path.capacity().is_none() && self.slow_start.is_none() {
@@ -283,11 +281,11 @@ impl CongestionController for Udt {
     fn on_timeout(&mut self, now: Time) {
         let Some(end) = self.syn_ends.filter(|end| *end <= now) else { return };
         if self.app_limited && self.in_flight == ByteCount::ZERO {
-            // Idle: no timer runs and nothing grows until a packet leaves.
+            // Idle: no timer runs and nothing grows until a packet is sent.
             self.syn_ends = None;
             return;
         }
-        // Late by more than a SYN, the thread slept: what it missed is not made up for.
+        // If this is more than a SYN late, the thread slept: missed intervals are not made up for.
         let next = end + SYN;
         self.syn_ends = Some(if next > now { next } else { now + SYN });
         let clean = self.gate.is_clean();
@@ -298,7 +296,7 @@ impl CongestionController for Udt {
         let capacity = self.path.presumed_capacity(self.rate, clean);
         let more = self.increase.packets(capacity, self.rate, self.before_cut);
         self.set_rate(raised(self.rate, more));
-        self.ask_for_train(now);
+        self.request_train(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -315,7 +313,7 @@ impl CongestionController for Udt {
 
     fn pacing_rate(&self) -> Option<DataRate> {
         match self.slow_start {
-            Some(_) if self.ceiling * 8.0 * self.datagram >= FASTEST => None,
+            Some(_) if self.ceiling * 8.0 * self.datagram >= MAX_RATE => None,
             Some(_) => Some(self.data_rate(self.ceiling)),
             None => Some(self.data_rate(self.rate)),
         }

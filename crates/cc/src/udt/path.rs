@@ -1,4 +1,4 @@
-//! What the receiver told of the path: B and AS.
+//! The receiver's measurements of the path: B and AS.
 
 use packtrain_units::{Duration, Time};
 
@@ -7,20 +7,21 @@ use super::average::Average;
 use super::variant::Variant;
 use crate::interface::Feedback;
 
-/// A round trip is at its least if it is not longer than that by a 32nd and half a millisecond.
+/// A round trip counts as minimal if it does not exceed the minimum by more than a 32nd and half a
+/// millisecond.
 const EMPTY_SHARE: u64 = 32;
 const EMPTY_SPAN: Duration = Duration::from_micros(500);
 
-/// Packets a second.
+/// Rates in packets per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     variant: Variant,
     /// B, by (6).
     capacity: Average,
-    /// AS: the latest above zero.
+    /// AS: the latest value above zero.
     arrival: Option<f64>,
-    /// The rate at which slow start ended. It stands in for B until one is told: with none at all
-    /// only (2) would hold, and a flow that random loss had cut would not come back.
+    /// The rate at which slow start ended. It replaces B until one is reported: without any, only
+    /// (2) would apply, and a flow cut by random loss would not recover.
     start_rate: f64,
     reported_at: Option<Time>,
     lost_since_report: bool,
@@ -38,13 +39,13 @@ impl Path {
         }
     }
 
-    /// B, if it was told.
+    /// B, if it was reported.
     pub(super) fn capacity(&self) -> Option<f64> {
         self.capacity.get()
     }
 
-    /// B, or what stands in for it: the first rate, or twice the rate `C` while nothing is lost, so
-    /// that a first rate far too low is left behind.
+    /// B, or its replacement: the first rate, or twice the rate `C` while no packet is lost, so
+    /// that a much too low first rate is left.
     pub(super) fn presumed_capacity(&self, rate: f64, is_clean: bool) -> f64 {
         let stand_in = if is_clean { self.start_rate.max(2.0 * rate) } else { self.start_rate };
         self.capacity.get().unwrap_or(stand_in)
@@ -62,8 +63,8 @@ impl Path {
         self.lost_since_report = true;
     }
 
-    /// The receiver's measurements come once a SYN; a feedback that reports more often is heard
-    /// half as often as it may. Says whether this report counts.
+    /// The receiver's measurements arrive once per SYN; reports of a feedback that reports more
+    /// often are used at most every half SYN. Returns whether this report counts.
     pub(super) fn on_report(
         &mut self,
         now: Time,
@@ -85,8 +86,8 @@ impl Path {
         true
     }
 
-    /// Whether nothing was lost or waited since the last report that counted: the round trip is at
-    /// its least.
+    /// Whether no packet was lost or queued since the last report that counted: the round trip is
+    /// minimal.
     pub(super) fn was_empty(&mut self, feedback: &Feedback<'_>) -> bool {
         let lost = std::mem::take(&mut self.lost_since_report);
         let short = feedback

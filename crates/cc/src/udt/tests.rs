@@ -1,4 +1,4 @@
-//! The vectors of the paper, the curves of the variants, and what a hostile peer may say.
+//! The vectors of the paper, the curves of the variants, and feedback of a hostile peer.
 
 mod curves;
 mod law;

@@ -1,19 +1,19 @@
-//! The algorithms that go by the name of UDT.
+//! The variants of UDT.
 
-/// One of them. The feedback `udt` of `packtrain-proto` differs with it too, so both ends of a flow
-/// must mean the same one.
+/// A variant. The feedback `udt` of `packtrain-proto` differs with it too, so both ends of a flow
+/// must use the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Variant {
     /// Gu and Grossman, "End-to-End Congestion Control for High Performance Data Transfer" (2003),
     /// sections III.B to III.E as printed, units and cross references corrected.
     Paper,
-    /// The same with section V's changes for computational grids: formula (3) removed, no decrease
-    /// for the first single loss.
+    /// The same with the changes of section V for computational grids: formula (3) removed, no
+    /// decrease for the first single loss.
     #[default]
     Grid,
-    /// What the author's agent for ns-2 of 2003 did, which departs from the paper.
+    /// The author's agent for ns-2 of 2003, which departs from the paper.
     Ns2,
-    /// What the deployed library, UDT4, does, its defects left out.
+    /// The deployed library, UDT4, without its defects.
     Udt4,
 }
 
@@ -21,7 +21,7 @@ impl Variant {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Paper, Self::Grid, Self::Ns2, Self::Udt4];
 
-    /// Its name behind `udt:`.
+    /// Its name after `udt:`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -36,8 +36,8 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// The variant that a controller's name asks of the feedback: `udt:paper` and so on; `udt` and
-    /// every controller that is not UDT's go with `grid`.
+    /// The variant that a controller's name requires of the feedback: `udt:paper` and so on; `udt`
+    /// and all controllers other than UDT's use `grid`.
     pub fn of_controller(name: &str) -> Self {
         name.strip_prefix("udt:").and_then(Self::named).unwrap_or_default()
     }

@@ -1,15 +1,15 @@
-//! The window of packets that may be on their way unacknowledged: (1).
+//! The window of unacknowledged packets: formula (1).
 
 use super::SYN_SECONDS;
 use super::average::{ALPHA, Average};
 use super::variant::Variant;
 
-/// The window never falls below this (III.D starts there): a flow of a few packets a second still
-/// needs one to be told of.
-const LEAST: f64 = 2.0;
-/// Packets that UDT4 allows beyond the product (draft-gg-udt-03 section 6).
+/// Minimum window (the start in III.D): a flow of a few packets per second still needs a packet in
+/// flight to get feedback.
+const MIN_WINDOW: f64 = 2.0;
+/// Packets that UDT4 adds to the product (draft-gg-udt-03 section 6).
 const UDT4_EXTRA: f64 = 16.0;
-/// The round trip before one was measured: ten SYN (draft-gg-udt-03 section 3).
+/// The assumed round trip before a measurement: ten SYN (draft-gg-udt-03 section 3).
 const FIRST_RTT: f64 = 10.0 * SYN_SECONDS;
 
 /// W, in packets.
@@ -17,7 +17,7 @@ const FIRST_RTT: f64 = 10.0 * SYN_SECONDS;
 pub(super) struct Window {
     variant: Variant,
     packets: f64,
-    most: f64,
+    max: f64,
     /// UDT4 averages the arrival rate instead of the window.
     arrival: Average,
     /// Seconds, smoothed by the feedback.
@@ -25,22 +25,23 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// At most `most` packets; a round trip known beforehand may be given.
-    pub(super) fn new(variant: Variant, most: f64, rtt: Option<f64>) -> Self {
-        Self { variant, packets: LEAST, most, arrival: Average::default(), rtt }
+    /// Creates a window of at most `max` packets; `rtt` is a round trip known beforehand, in
+    /// seconds.
+    pub(super) fn new(variant: Variant, max: f64, rtt: Option<f64>) -> Self {
+        Self { variant, packets: MIN_WINDOW, max, arrival: Average::default(), rtt }
     }
 
     pub(super) fn packets(&self) -> f64 {
         self.packets
     }
 
-    /// Seconds that a packet waits for its acknowledgement.
+    /// Seconds until a packet is acknowledged.
     pub(super) fn wait(&self) -> f64 {
         self.rtt.unwrap_or(FIRST_RTT) + SYN_SECONDS
     }
 
-    /// Seconds in which a whole window passes: the wait, but where the round trip is shorter than
-    /// a SYN, it is the timer that makes the pause and not the path.
+    /// Seconds in which a whole window passes: the wait; but where the round trip is shorter than a
+    /// SYN, the round trip, because then the timer and not the path makes the pause.
     pub(super) fn passage(&self) -> f64 {
         match self.rtt {
             Some(rtt) if rtt < SYN_SECONDS => rtt.max(1e-6),
@@ -52,12 +53,12 @@ impl Window {
         self.rtt = Some(seconds);
     }
 
-    /// Slow start, or its end, says how wide it is.
+    /// Sets the window during or at the end of slow start.
     pub(super) fn set(&mut self, packets: f64) {
-        self.packets = packets.clamp(LEAST, self.most);
+        self.packets = packets.clamp(MIN_WINDOW, self.max);
     }
 
-    /// (1), when an acknowledgement gives an arrival rate above zero.
+    /// Applies (1) for an acknowledgement with an arrival rate above zero.
     pub(super) fn on_arrival(&mut self, rate: f64) {
         let packets = match self.variant {
             Variant::Udt4 => {

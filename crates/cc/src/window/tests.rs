@@ -33,17 +33,17 @@ fn acked(largest: u64, packets: u64) -> Feedback<'static> {
 fn one_cut_a_round_and_no_growth_before_the_next() {
     let mut window = Window::new(&config(), &Start::default());
     sent(&mut window, 0, 10);
-    assert_eq!(window.on_feedback(&acked(0, 1)), Ask::Grow(1.0));
-    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(1)], ..acked(4, 3) }), Ask::Cut);
+    assert_eq!(window.on_feedback(&acked(0, 1)), Action::Grow(1.0));
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(1)], ..acked(4, 3) }), Action::Cut);
     window.cut(0.5);
     assert_eq!((window.cwnd, window.ssthresh), (5.0, 5.0));
-    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(9)], ..acked(8, 1) }), Ask::Hold);
-    assert_eq!(window.on_feedback(&acked(9, 1)), Ask::Hold, "sent before the cut");
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(9)], ..acked(8, 1) }), Action::Hold);
+    assert_eq!(window.on_feedback(&acked(9, 1)), Action::Hold, "sent before the cut");
     sent(&mut window, 10, 5);
-    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(9, 0) }), Ask::Hold);
-    assert_eq!(window.on_feedback(&acked(10, 1)), Ask::Grow(1.0));
-    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(11, 1) }), Ask::Cut);
-    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(12)], ..acked(14, 1) }), Ask::Hold);
+    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(9, 0) }), Action::Hold);
+    assert_eq!(window.on_feedback(&acked(10, 1)), Action::Grow(1.0));
+    assert_eq!(window.on_feedback(&Feedback { ecn_ce: 1, ..acked(11, 1) }), Action::Cut);
+    assert_eq!(window.on_feedback(&Feedback { lost: &[loss(12)], ..acked(14, 1) }), Action::Hold);
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn a_timer_that_runs_out_again_and_again_halves_the_threshold_once() {
     let mut window = Window::new(&config(), &Start::default());
     sent(&mut window, 0, 10);
     let timeout = Feedback { timeout: true, ..silence(Time::ZERO) };
-    assert_eq!(window.on_feedback(&timeout), Ask::Collapse);
+    assert_eq!(window.on_feedback(&timeout), Action::Collapse);
     window.collapse(0.5);
     window.collapse(0.5);
     assert_eq!((window.cwnd, window.ssthresh), (1.0, 5.0));
     sent(&mut window, 10, 1);
-    assert_eq!(window.on_feedback(&acked(10, 1)), Ask::Grow(1.0));
+    assert_eq!(window.on_feedback(&acked(10, 1)), Action::Grow(1.0));
     window.collapse(0.5);
     assert_eq!(window.ssthresh, 2.0);
 }
@@ -66,14 +66,14 @@ fn a_window_that_is_not_used_does_not_grow() {
     let mut window = Window::new(&config(), &Start::default());
     window.cwnd = 1_000.0;
     sent(&mut window, 0, 400);
-    assert_eq!(window.on_feedback(&acked(0, 1)), Ask::Unused);
+    assert_eq!(window.on_feedback(&acked(0, 1)), Action::Unused);
     sent(&mut window, 400, 500);
-    assert_eq!(window.on_feedback(&acked(1, 1)), Ask::Grow(1.0));
+    assert_eq!(window.on_feedback(&acked(1, 1)), Action::Grow(1.0));
     window.ssthresh = 100.0;
     sent(&mut window, 900, 700);
-    assert_eq!(window.on_feedback(&acked(2, 1)), Ask::Unused);
+    assert_eq!(window.on_feedback(&acked(2, 1)), Action::Unused);
     sent(&mut window, 1_600, 750);
-    assert_eq!(window.on_feedback(&acked(3, 1)), Ask::Grow(1.0));
+    assert_eq!(window.on_feedback(&acked(3, 1)), Action::Grow(1.0));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn whole_packets_add_up_and_a_cut_forgets_what_was_added() {
     assert_eq!(window.cwnd, 5.0);
     window.climb(2.0, 5.0);
     assert_eq!(window.cwnd, 6.0);
-    // One is left of the six; with four more it would be wider.
+    // One of the six is left; with four more the window would grow.
     window.climb(4.0, 6.0);
     window.cut(0.5);
     assert_eq!(window.cwnd, 3.0);

@@ -4,23 +4,25 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
-/// What `clean` takes.
+/// Arguments of `clean`.
 #[derive(Args, Debug)]
-#[command(after_help = "Temporaries, journals and locks of transfers that run are never touched, \
-                        and those of other users only with --all-owners. An interrupted transfer \
-                        whose files are removed begins anew. Ends with 23 if something could not \
-                        be removed.")]
+#[command(
+    after_help = "clean keeps the temporary files, journals and locks of running transfers. \
+                       It removes those of other users only with --all-owners. If it removes the \
+                       files of an interrupted transfer, the transfer starts from the beginning. \
+                       Exit code 23: some files could not be removed."
+)]
 pub(crate) struct CleanArgs {
-    /// A directory of this machine; everything below it is looked at, and links are not followed.
+    /// A directory on this machine. clean searches everything below it and follows no links.
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) place: OsString,
     /// List what would be removed; remove nothing.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Remove what belongs to other users too.
+    /// Remove the files of other users too.
     #[arg(long)]
     pub(crate) all_owners: bool,
-    /// Print one JSON object a file and one at the end.
+    /// Print one JSON object per file and one at the end.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -8,17 +8,18 @@ use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
 use packtrain_units::{DataRate, Duration};
 
 use super::keep::KeepArgs;
-use super::settings::nearness;
+use super::settings::precedence;
 use super::values::{self, Via, Words};
 use crate::exit::Exit;
 
-/// How files come about at the target.
+/// How files are written at the target.
 #[derive(Args, Debug)]
 pub(crate) struct WriteArgs {
-    /// Change nothing, say what would be done.
+    /// Change nothing; print what would be done.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// What to keep of: mode, times, owner; all or none. Without the option: mode,times.
+    /// Attributes to preserve: mode, times and owner, separated by commas; all or none. Without a
+    /// list: all. Without the option: mode,times.
     #[arg(
         long,
         value_name = "LIST",
@@ -28,46 +29,54 @@ pub(crate) struct WriteArgs {
         action = ArgAction::Set
     )]
     pub(crate) preserve: Option<String>,
-    /// Write into the target file itself, not into a temporary beside it.
+    /// Write into the target file itself instead of a temporary file in its directory. An
+    /// interrupted copy leaves old and new data mixed in that file.
     #[arg(long)]
     pub(crate) inplace: bool,
 }
 
-/// How the bytes move.
+/// Which transports move the bytes, and how.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportArgs {
-    /// auto (race, keep the best, fall back), native, udt, fobs, sabul, tcp or pipe.
+    /// auto, native, udt, fobs, sabul, tcp or pipe. auto races native (UDP) and tcp, prefers
+    /// native, and falls back when one stalls.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = values::TRANSPORTS)]
     pub(crate) transport: TransportChoice,
-    /// Congestion controller of native (native), udt (udt:grid, udt:paper, udt:ns2-2003, udt:udt4)
-    /// or fobs (fobs:window, fobs:rate; fobs:paper, fobs:blind).
+    /// Congestion controller of a datagram transport: native (of native); udt:grid, udt:paper,
+    /// udt:ns2-2003 or udt:udt4 (of udt); fobs:window, fobs:rate, fobs:paper or fobs:blind (of
+    /// fobs).
     #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
-    /// TCP streams in parallel: auto (measure while they run, and choose) or a number.
+    /// Number of parallel TCP streams, 1 to 64. auto measures while they run and changes the number
+    /// [default: auto].
     #[arg(long, value_name = "auto|N", value_parser = values::streams_or_auto)]
     pub(crate) streams: Option<values::Streams>,
-    /// The kernel's congestion control for TCP, at the sending end, such as cubic or bbr.
+    /// Congestion control of TCP in the kernel of the sending end, such as cubic or bbr [default:
+    /// the kernel's].
     #[arg(long, value_name = "NAME")]
     pub(crate) tcp_cc: Option<String>,
-    /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
+    /// Size of TCP's send and receive buffers at both ends, such as 16MiB. auto leaves them to the
+    /// kernel [default: auto].
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<values::Buffer>,
-    /// Depots to go over, first to last: HOST:PORT[,HOST:PORT...]; auto for the best of
-    /// --depots or none of them, as it turns out; none for the direct way.
+    /// Route over these depots, from first to last: HOST:PORT[,HOST:PORT...], at most 4. auto uses
+    /// one of --depots or the direct path, whichever is faster. none uses the direct path.
     #[arg(long, value_name = "auto|DEPOT,...", default_value = "none", value_parser = values::via)]
     pub(crate) via: Via,
     /// Depots that --via auto chooses from, at most 16.
     #[arg(long, value_name = "DEPOT,...", value_delimiter = ',', value_parser = values::place)]
     pub(crate) depots: Vec<Place>,
-    /// How each depot is reached, first to last: tcp, native or udt; one word for all of them. From
-    /// the last depot to the other end it is always TCP [default: tcp].
+    /// How each depot is reached, from first to last: tcp, native or udt; one word applies to all.
+    /// The connection from the last depot to the other end is always TCP [default: tcp].
     #[arg(long, value_name = "HOW,...", value_parser = values::hop, value_delimiter = ',')]
     pub(crate) hops: Vec<HopTransport>,
-    /// Send no faster than this, such as 500mbit or 60MB/s.
+    /// Highest rate of the transfer, over all transports together, such as 500mbit or 60MB/s
+    /// [default: no limit].
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,
-    /// Give way to other traffic.
+    /// Leave capacity to other traffic: native does not compete with it, and UDP and TCP packets
+    /// are marked as lower effort (RFC 8622).
     #[arg(long)]
     pub(crate) background: bool,
 }
@@ -76,22 +85,23 @@ pub(crate) struct TransportArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Other end")]
 pub(crate) struct RemoteArgs {
-    /// Command to reach user@host:path with, such as 'ssh -p 2222'.
+    /// Command that connects to user@host:path, such as 'ssh -p 2222'.
     #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
     pub(crate) ssh: Words,
-    /// Command to start there, if packtrain is not in its PATH.
+    /// Command that starts packtrain at the other end, if it is not in the PATH there.
     #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
     pub(crate) remote_path: String,
-    /// Put this program there for the time of the transfer if it is not installed: auto or never.
+    /// Whether to send this program to the other end, for the time of the transfer, if it is not
+    /// installed there: auto or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) bootstrap: Bootstrap,
-    /// Ports that the listening end may use, such as 5000-5100.
+    /// TCP and UDP ports that the listening end may use for data, such as 5000-5100 [default: any].
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
-    /// Address of the other end for data, if not the one of the control connection.
+    /// Address of the other end for data, if it differs from that of the control connection.
     #[arg(long, value_name = "ADDR")]
     pub(crate) data_addr: Option<String>,
-    /// How long the other end waits for this one to come back (not in this version).
+    /// How long the other end waits for this end to reconnect (not in this version).
     #[arg(
         long,
         hide = true,
@@ -103,15 +113,16 @@ pub(crate) struct RemoteArgs {
     /// One-time ticket of a server; @FILE reads it from a file.
     #[arg(long, value_name = "T|@FILE")]
     pub(crate) ticket: Option<TicketArg>,
-    /// Trust, and remember, the key of a server never seen before.
+    /// Trust and remember the key of a server that is not known yet.
     #[arg(long)]
     pub(crate) accept_new_host: bool,
-    /// How often to begin again after a temporary failure.
+    /// How many times to try again after a temporary failure. The pause starts at 1 s and doubles
+    /// after each try, up to 32 s.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) retries: u32,
 }
 
-/// A ticket as it was given: its text, or `@` and a file's name. Not shown by `Debug`.
+/// A ticket as given: its text, or `@` and a file name. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct TicketArg(pub(crate) String);
 
@@ -127,56 +138,57 @@ impl std::fmt::Debug for TicketArg {
     }
 }
 
-/// Whether to put the program at the other end.
+/// Whether to send the program to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Bootstrap {
-    /// If it is not there.
+    /// If it is not installed there.
     Auto,
     /// Never.
     Never,
 }
 
-/// Which files.
+/// Which files to transfer.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Which files")]
 pub(crate) struct FilterArgs {
-    /// Leave out what matches; the first rule that matches counts, in the order given.
+    /// Leave out files that match (patterns as in rsync). The first rule that matches decides.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) exclude: Vec<String>,
-    /// Take what matches.
+    /// Transfer files that match, even if a later rule excludes them.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) include: Vec<String>,
-    /// A rule: '+ PATTERN' or '- PATTERN'.
+    /// One rule: '+ PATTERN' includes, '- PATTERN' excludes.
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
-    /// Only the paths named in this file, one a line; - is standard input.
+    /// Transfer only the paths in this file, one a line; - is standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
-    /// The names in that file end with a zero byte.
+    /// The names in the file of --files-from end with a zero byte instead of a newline.
     #[arg(long, requires = "files_from")]
     pub(crate) from0: bool,
 }
 
-/// What is told.
+/// What is printed.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Only errors.
+    /// Print only warnings and errors.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// A line for each file.
+    /// Print a line for each file.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Progress on stderr: auto (a bar on a terminal), bar, json (a line a second) or none.
+    /// How to show progress on stderr: auto (a bar if stderr is a terminal), bar, json (one line a
+    /// second) or none.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) progress: ProgressMode,
-    /// Events as JSON on stdout, one a line, the last one with what came of it.
+    /// Print events as JSON lines on stdout. The last line has the result.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say why things are chosen as they are.
+    /// Print the reasons for choices, such as the transport and the number of streams.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Append the transfer's events here, as JSON lines.
+    /// Append the events of the transfer to this file, as JSON lines.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_file: Option<PathBuf>,
     #[command(flatten)]
@@ -184,7 +196,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Nothing is told but warnings.
+    /// Only warnings are printed.
     pub(crate) fn silent(keep: &KeepArgs) -> Self {
         Self {
             quiet: true,
@@ -197,12 +209,13 @@ impl OutputArgs {
         }
     }
 
-    /// `-q` against `-v`: the nearer to the user counts; side by side they are a mistake.
-    pub(crate) fn settle(&mut self, matches: &ArgMatches) -> Result<(), Exit> {
+    /// Resolves `-q` against `-v`: the one from the source of higher precedence applies. Both from
+    /// the same source are an error.
+    pub(crate) fn resolve_quiet(&mut self, matches: &ArgMatches) -> Result<(), Exit> {
         if !self.quiet || self.verbose == 0 {
             return Ok(());
         }
-        match nearness(matches, "quiet").cmp(&nearness(matches, "verbose")) {
+        match precedence(matches, "quiet").cmp(&precedence(matches, "verbose")) {
             Ordering::Less => self.quiet = false,
             Ordering::Equal => return Err(Exit::usage("-q and -v contradict: leave one out")),
             Ordering::Greater => self.verbose = 0,
@@ -220,6 +233,6 @@ pub(crate) enum ProgressMode {
     Bar,
     /// JSON lines.
     Json,
-    /// Nothing.
+    /// No progress.
     None,
 }

@@ -2,20 +2,21 @@
 
 use clap::{Args, Subcommand};
 
-/// What `config` takes.
+/// Arguments of `config`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
 }
 
-/// What can be done with the configuration.
+/// Subcommands of `config`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print where the files are, what they and the environment set, and the site's ceilings.
+    /// Print where the configuration files are, the values that they and the environment set, and
+    /// the site's ceilings.
     Show {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },

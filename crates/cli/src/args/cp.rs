@@ -6,25 +6,26 @@ use clap::{Args, ValueHint};
 
 use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs, WriteArgs};
 
-/// What `cp` takes.
+/// Arguments of `cp`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "packtrain cp [-r] [OPTIONS] SRC... DST",
     after_help = "A place is a path, user@host:path (over ssh), pt://host:port/path (a server), \
-                  udt4://host:port/name (a stock UDT file server, in clear) or - (standard input \
-                  or output).\n\
-                  SRC/ with a slash copies what is in it, SRC copies the directory itself. The \
-                  same command again goes on where an interrupted one ended."
+                  https://host/path (a web server, source only), s3://bucket/key (an S3 store), \
+                  udt4://host:port/name (a stock UDT file server, source only, unencrypted) or - \
+                  (standard input or output).\n\
+                  SRC/ with a slash copies the contents of a directory, SRC the directory itself. \
+                  The same command resumes an interrupted copy."
 )]
 pub(crate) struct CpArgs {
-    /// What to copy, and last where to.
+    /// One or more sources, then the target.
     #[arg(required = true, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<OsString>,
-    /// Directories with all that is in them.
+    /// Copy directories with everything in them.
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Go on where an earlier run ended (the default); =trust believes its journal without
-    /// reading the data again.
+    /// Resume an interrupted copy; this is the default. =trust uses the chunks that the journal
+    /// lists as durable without reading them again.
     #[arg(
         long,
         value_name = "trust",
@@ -35,28 +36,30 @@ pub(crate) struct CpArgs {
         hide_possible_values = true
     )]
     pub(crate) resume: Option<String>,
-    /// Begin anew and keep nothing for a resume.
+    /// Start from the beginning, and keep nothing for a later resume.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Compare contents, not size and modification time.
+    /// Read both files and compare their contents. Without the option, files with the same size and
+    /// modification time are unchanged.
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// Leave files alone that are newer at the target.
+    /// Skip files that are newer at the target.
     #[arg(long)]
     pub(crate) update: bool,
-    /// Remove at the target what the source does not have, at the end, if nothing failed.
+    /// Remove files at the target that the source does not have. They are removed at the end, and
+    /// only if nothing failed.
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Let --delete act even where a source has no file.
+    /// Let --delete remove files even if a source has no file.
     #[arg(long, requires = "delete")]
     pub(crate) force_delete: bool,
-    /// Remove at most so many names with --delete; if there are more, the rest stays and the exit
-    /// code is 23.
+    /// Remove at most N names with --delete [default: no limit]. If there are more, the others stay
+    /// and the exit code is 23.
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
     #[command(flatten)]
     pub(crate) writing: WriteArgs,
-    /// End with 9 if nothing needed doing.
+    /// Exit with code 9 if nothing had to be copied.
     #[arg(long)]
     pub(crate) error_on_no_transfer: bool,
     #[command(flatten)]

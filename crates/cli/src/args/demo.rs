@@ -6,42 +6,42 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Subcommand, ValueHint};
 
-use super::settings::nearness;
+use super::settings::precedence;
 use super::values::{self, Words};
 use crate::exit::Exit;
 
-/// What `demo` takes.
+/// Arguments of `demo`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
-    /// Compare movers over an emulated path of 1 Gbit/s, 100 ms and 0.01 % loss.
+    /// Compare programs over an emulated path of 1 Gbit/s, 100 ms round-trip time and 0.01 % loss.
     #[arg(long, conflicts_with = "to")]
     pub(crate) wan: bool,
-    /// Seed of the emulated path of --wan.
+    /// Random seed of the emulated path of --wan.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
-    /// Ten seconds on the path to a machine of yours, beside an ssh pipe.
+    /// Send to this machine for five seconds through an ssh pipe and for five seconds with packtrain.
     #[arg(long, value_name = "USER@HOST", value_hint = ValueHint::Hostname)]
     pub(crate) to: Option<String>,
     /// The ssh command of --to, such as 'ssh -p 2222'.
     #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
     pub(crate) ssh: Words,
-    /// Command to start on the other machine of --to, if packtrain is not in its PATH.
+    /// Command that starts packtrain at the other machine of --to, if it is not in the PATH there.
     #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
     pub(crate) remote_path: String,
-    /// The demo's own processes.
+    /// The processes that the demo starts.
     #[command(subcommand)]
     pub(crate) end: Option<DemoEnd>,
 }
 
 impl DemoArgs {
-    /// Options that mean nothing without another are refused on the command line alone: a
-    /// variable may be set for other commands.
+    /// Refuses an option on the command line that has no effect without another. A variable may be
+    /// set for other commands, so it is not refused.
     pub(crate) fn check(&self, matches: &ArgMatches) -> Result<(), Exit> {
         let pairs = [("seed", "wan", self.wan), ("ssh", "to", self.to.is_some())];
         let pairs = pairs.into_iter().chain([("remote_path", "to", self.to.is_some())]);
         for (option, other, there) in pairs {
-            if !there && nearness(matches, option) == 3 {
+            if !there && precedence(matches, option) == 3 {
                 let option = option.replace('_', "-");
                 return Err(Exit::usage(format!("--{option} belongs to --{other}: add --{other}")));
             }
@@ -53,7 +53,7 @@ impl DemoArgs {
 /// Processes that `demo --wan` starts inside its emulation.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoEnd {
-    /// Waits for the far end and times a command.
+    /// Waits for the remote host and measures the time of a command.
     #[command(hide = true)]
     Near(NearArgs),
     /// Sends files over one TCP connection.
@@ -64,33 +64,33 @@ pub(crate) enum DemoEnd {
     PlainReceive(PlainArgs),
 }
 
-/// What the near host runs.
+/// Arguments of the process on the sending host.
 #[derive(Args, Debug)]
 pub(crate) struct NearArgs {
-    /// Until somebody listens here.
+    /// Wait until a process listens at this address.
     #[arg(long)]
     pub(crate) address: SocketAddr,
-    /// Until this file is there.
+    /// Wait until this file exists.
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
-    /// Where the output goes.
+    /// The file for the output.
     #[arg(long)]
     pub(crate) out: PathBuf,
-    /// What is run.
+    /// The command to run.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// One end of the plain mover.
+/// One end of the plain copy over one TCP connection.
 #[derive(Args, Debug)]
 pub(crate) struct PlainArgs {
-    /// The receiver.
+    /// The address of the receiver.
     #[arg(long)]
     pub(crate) address: SocketAddr,
-    /// The kernel's congestion control.
+    /// The congestion control of the kernel.
     #[arg(long)]
     pub(crate) cc: String,
-    /// What is sent, or where it goes.
+    /// The directory to send, or to receive into.
     #[arg(long)]
     pub(crate) dir: PathBuf,
 }

@@ -6,23 +6,23 @@ use clap::{Args, ValueHint};
 
 use super::{KeepArgs, RemoteArgs, TransportArgs};
 
-/// What `diagnose` takes.
+/// Arguments of `diagnose`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "It names the cause, how sure that is (likely, possible, inconclusive), the \
-                  numbers it goes by and what helps. No root and no service is needed: cp keeps \
-                  the evidence in the history."
+    after_help = "The output names the cause, its likelihood (likely, possible, inconclusive), the \
+                  numbers behind it and a remedy. diagnose needs neither root nor a service: cp \
+                  writes the evidence to the history."
 )]
 pub(crate) struct DiagnoseArgs {
-    /// last, the id of a transfer, the process id of a running or finished one, or a host:
-    /// `user@host` or `user@host:directory` is tried with a file that is removed again.
+    /// The transfer: last, its id, or the id of a running or finished process. `user@host` and
+    /// `user@host:directory` measure with a temporary file that diagnose removes.
     #[arg(value_name = "last|ID|PID|user@host", value_hint = ValueHint::Hostname)]
     pub(crate) what: OsString,
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
-    /// Findings, ceilings and the whole evidence as one JSON object.
+    /// Print the findings, the ceilings and all evidence as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -8,104 +8,108 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::values;
 
-/// What `emulate` takes.
+/// Arguments of `emulate`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct EmulateArgs {
-    /// Going into one that runs, instead of starting one.
+    /// Enters a running emulation instead of starting one.
     #[command(subcommand)]
     pub(crate) inside: Option<EmulateCommand>,
-    /// Rate of the path in both directions, such as 1gbit.
+    /// Rate of the path in both directions, such as 1gbit. Required without --topology.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     #[arg(required_unless_present = "topology")]
     pub(crate) rate: Option<DataRate>,
-    /// Round-trip time of the empty path, half of it each way.
+    /// Round-trip time of the empty path, such as 100ms; half of it in each direction. Required
+    /// without --topology.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     #[arg(required_unless_present = "topology")]
     pub(crate) rtt: Option<Duration>,
-    /// Probability that a packet is lost on the way, in each direction.
+    /// Probability that the path loses a packet, in each direction, such as 1e-4 or 0.01%.
     #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
     pub(crate) loss: f64,
-    /// What each queue holds: times the bandwidth-delay product (1bdp), bytes (4MiB) or packets
-    /// (100packets).
+    /// Capacity of the queue in each direction: a multiple of the bandwidth-delay product (1bdp),
+    /// bytes (4MiB) or packets (100packets).
     #[arg(long, value_name = "SIZE", default_value = "1bdp", value_parser = queue)]
     pub(crate) queue: Queue,
-    /// Up to so much extra delay, at random; packets keep their order.
+    /// Maximum random extra delay; packets keep their order [default: none].
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) jitter: Option<Duration>,
-    /// The largest packet, from the IP header on.
+    /// Largest packet in bytes, IP header included.
     #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = mtu)]
     pub(crate) mtu: ByteCount,
-    /// Seed of everything random.
+    /// Random seed. The same seed loses the same packets by number.
     #[arg(long, value_name = "N", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(crate) seed: u64,
-    /// A network of hosts, routers and links, as `packtrain sim` reads it, in place of the path.
+    /// Emulate the hosts, routers and links of this scenario file of `packtrain sim` instead of one
+    /// path.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
-    /// The host on which COMMAND runs [default: near, or the first].
+    /// The host that runs COMMAND [default: near, or the first of the topology].
     #[arg(long, value_name = "HOST")]
     pub(crate) on: Option<String>,
-    /// Run this by a shell on the far host, before COMMAND and no longer than it.
+    /// Shell command to start on the host `far` before COMMAND. It is killed when COMMAND ends.
     #[arg(long, value_name = "COMMAND", value_hint = ValueHint::CommandString)]
     pub(crate) far: Option<String>,
-    /// Run this by a shell on another host, before COMMAND and no longer than it; may be repeated.
+    /// Shell command to start on another host before COMMAND. It is killed when COMMAND ends. May
+    /// be repeated.
     #[arg(long, value_name = "HOST=COMMAND", value_parser = start)]
     pub(crate) start: Vec<(String, String)>,
-    /// Pass every packet by itself: no segmentation offload in the hosts.
+    /// Pass each packet separately: no segmentation offload on the hosts.
     #[arg(long)]
     pub(crate) per_packet: bool,
-    /// How far apart the emulator wakes where there is much to do; 0s: every packet at its own
-    /// time, for much processor time [default: 2 % of the shortest delay, at most 200us].
+    /// Time between two wake-ups of a busy emulator, at most 1ms. 0s delivers each packet at its
+    /// own time and uses much processor time [default: 2 % of the shortest delay, at most 200us].
     #[arg(long, value_name = "TIME", value_parser = tick)]
     pub(crate) tick: Option<Duration>,
-    /// What joins hosts and links.
+    /// Devices that connect hosts and links.
     #[arg(long, value_name = "KIND", value_enum, default_value = "auto")]
     pub(crate) device: Device,
-    /// TCP buffers in the hosts: large enough for the path, or as the system has them.
+    /// TCP buffers on the hosts: large enough for the path, or the system's defaults.
     #[arg(long, value_name = "KIND", value_enum, default_value = "path")]
     pub(crate) buffers: Buffers,
-    /// Keep PREFIX.pcap, PREFIX.arrivals and PREFIX.drops.
+    /// Write PREFIX.pcap, PREFIX.arrivals and PREFIX.drops.
     #[arg(long, value_name = "PREFIX", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
-    /// End with COMMAND's exit code even when the emulator was the bottleneck.
+    /// Exit with COMMAND's exit code even if the emulator was the bottleneck. Without the option
+    /// the exit code is 5 if COMMAND succeeds while the emulator is the bottleneck.
     #[arg(long)]
     pub(crate) best_effort: bool,
-    /// The report as JSON: the last line on stdout.
+    /// Print the report as JSON in the last line on stdout.
     #[arg(long)]
     pub(crate) json: bool,
-    /// What to run, and its arguments.
+    /// The command to run, and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Running emulations.
+/// Commands for running emulations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmulateCommand {
-    /// Run a command on a host of an emulation that runs.
+    /// Run a command on a host of a running emulation.
     Exec(EmulateExecArgs),
 }
 
 /// What `emulate exec` takes.
 #[derive(Args, Debug)]
 pub(crate) struct EmulateExecArgs {
-    /// The host.
+    /// The name of the host.
     #[arg(value_name = "HOST")]
     pub(crate) host: String,
-    /// The process that runs `packtrain emulate`, where there are several.
+    /// Process id of the `packtrain emulate`. Required if several run.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// What to run, and its arguments.
+    /// The command to run, and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// What a queue holds.
+/// Capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Queue {
-    /// So many times rate by round-trip time.
+    /// Multiple of rate times round-trip time.
     Bdp(f64),
     /// Bytes.
     Bytes(ByteCount),
@@ -113,10 +117,10 @@ pub(crate) enum Queue {
     Packets(u64),
 }
 
-/// What joins hosts and links.
+/// Devices that connect hosts and links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Device {
-    /// TUN devices where they can be opened.
+    /// TUN devices if they can be opened, else pairs of Ethernet devices.
     Auto,
     /// TUN devices.
     Tun,
@@ -124,16 +128,16 @@ pub(crate) enum Device {
     Packet,
 }
 
-/// How large TCP's buffers are.
+/// Sizes of the TCP buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Buffers {
     /// Large enough to fill the path.
     Path,
-    /// As the system has them.
+    /// The system's defaults.
     System,
 }
 
-/// Up to a millisecond: later than that is late by the emulator's own measure.
+/// At most 1 ms: the emulator's own measure counts later deliveries as late.
 fn tick(text: &str) -> Result<Duration, String> {
     let tick = values::duration(text)?;
     if tick > Duration::from_millis(1) {
@@ -171,7 +175,7 @@ fn queue(text: &str) -> Result<Queue, String> {
         packtrain_units::parse_bytes(text).map_err(|error| format!("{error}; {}", wrong()))?;
     (bytes.get() >= 1_500)
         .then_some(Queue::Bytes(bytes))
-        .ok_or_else(|| "a queue below a packet passes none: write 1500B or more".to_owned())
+        .ok_or_else(|| "a queue smaller than a packet passes none: write 1500B or more".to_owned())
 }
 
 fn mtu(text: &str) -> Result<ByteCount, String> {

@@ -9,39 +9,41 @@ use super::history::When;
 use super::keep::KeepArgs;
 use super::values;
 
-/// What `forecast` takes.
+/// Arguments of `forecast`.
 #[derive(Args, Debug)]
 #[command(after_help = "Machines have the names that `packtrain history` shows. Measurements are \
-                        the transfers between them that the history has, and those of --perfsonar.")]
+                       the transfers between the two machines in the history, and the results of \
+                       --perfsonar.")]
 pub(crate) struct ForecastArgs {
-    /// The machine that bytes come from.
+    /// The machine that sends.
     #[arg(value_name = "FROM")]
     pub(crate) from: String,
-    /// The machine they go to.
+    /// The machine that receives.
     #[arg(value_name = "TO")]
     pub(crate) to: String,
-    /// FROM is a depot, HOST:PORT, that is asked what it measured of its hop to TO (HOST, or HOST:PORT
-    /// of another depot). With --export, --explain, --since or --perfsonar its measurements take the
-    /// place of the history's.
+    /// FROM is a depot (HOST:PORT): ask it for its measurements of its hop to TO (HOST, or
+    /// HOST:PORT of another depot). With --export, --explain, --since or --perfsonar they replace
+    /// the measurements of the history.
     #[arg(long, conflicts_with = "transport")]
     pub(crate) depot: bool,
-    /// Throughputs from perfSONAR besides: an esmond series or pScheduler results; - for standard
+    /// Use throughputs from perfSONAR too: an esmond series or pScheduler results; - is standard
     /// input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) perfsonar: Vec<PathBuf>,
-    /// Only transfers over this transport.
+    /// Use only transfers over this transport.
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<String>,
-    /// Only transfers begun since: a day (2026-11-22) or so long ago (12h, 7d).
+    /// Use only transfers that began since a day (2026-11-22) or a time ago (12h, 7d).
     #[arg(long, value_name = "WHEN", value_parser = values::when)]
     pub(crate) since: Option<When>,
-    /// Only transfers that moved so much: shorter ones tell more of their start than of the path.
+    /// Use only transfers that moved at least this much. The rate of a shorter transfer depends
+    /// more on its start than on the path.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = values::bytes)]
     pub(crate) at_least: ByteCount,
-    /// Print the measurements as an esmond series, and no forecast.
+    /// Print the measurements as an esmond series instead of a forecast.
     #[arg(long, conflicts_with_all = ["json", "explain"])]
     pub(crate) export: bool,
-    /// Show how wrong each method was.
+    /// Print the mean error of each method.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Print one JSON object.

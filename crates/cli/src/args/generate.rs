@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionArgs {
-    /// The shell to write for.
+    /// The shell.
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// The directory to write packtrain.1, packtrain-cp.1, ... to.
+    /// Directory for the pages packtrain.1, packtrain-cp.1 and so on.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
     /// Write one page in Markdown, commands.md, instead.

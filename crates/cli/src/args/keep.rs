@@ -1,4 +1,4 @@
-//! Where the row of a transfer goes.
+//! Where the history is kept.
 
 use std::ffi::OsString;
 
@@ -14,11 +14,11 @@ use crate::exit::Exit;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "History")]
 pub(crate) struct KeepArgs {
-    /// Where the history is: a file by its whole path, postgresql://user@host/database, or none
+    /// Where the history is kept: an absolute file path, postgresql://user@host/database, or none
     /// [default: $XDG_STATE_HOME/packtrain/history.db].
     #[arg(long, value_name = "PLACE", hide_default_value = true)]
     pub(crate) history: Option<PlaceArg>,
-    /// Rows remembered of this user's transfers at this machine.
+    /// Maximum number of rows of this user's transfers at this machine; older rows are removed.
     #[arg(
         long,
         value_name = "N",
@@ -26,13 +26,13 @@ pub(crate) struct KeepArgs {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) history_rows: u32,
-    /// How long a row is remembered.
+    /// Age after which a row is removed.
     #[arg(long, value_name = "TIME", default_value = "365d", value_parser = values::duration)]
     pub(crate) history_age: Duration,
 }
 
-/// A place as it was written. It may hold a password: read late, so that no message of the parser
-/// quotes it, and not shown by `Debug`.
+/// A place as given. It may hold a password. Therefore it is parsed late, so that no message of
+/// clap quotes it, and `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct PlaceArg(String);
 
@@ -49,7 +49,7 @@ impl std::fmt::Debug for PlaceArg {
 }
 
 impl KeepArgs {
-    /// What they ask for.
+    /// The configuration of the history that the options describe.
     pub(crate) fn keep(&self) -> Result<HistoryConfig, Exit> {
         let place = match self.history.as_ref().map(|place| place.0.as_str()) {
             None | Some("") => HistoryPlace::State,
@@ -65,7 +65,8 @@ fn parse(text: &str) -> Result<Place, Exit> {
     Place::parse(text).map_err(|error| Exit::usage(format!("--history: {error}")))
 }
 
-/// Everybody on this machine can read the command line of a process.
+/// Refuses a password on the command line, because every user of this machine can read the command
+/// line of a process.
 pub(crate) fn refuse_password(line: &[OsString]) -> Result<(), Exit> {
     let words: Vec<&str> = line.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let given = words.iter().enumerate().filter_map(|(at, word)| match *word {
@@ -83,11 +84,11 @@ pub(crate) fn refuse_password(line: &[OsString]) -> Result<(), Exit> {
     Ok(())
 }
 
-/// What stands in `config.toml` or the environment without its password.
+/// A value from `config.toml` or the environment, without its password.
 pub(crate) fn without_password(text: &str) -> String {
     match Place::parse(text) {
         Ok(place) if place.has_password() => format!("{place} (with a password)"),
-        // A URL with a mistake may hold one all the same.
+        // A malformed URL may hold a password too.
         Err(_) if text.contains("://") => "(a URL with a mistake)".to_owned(),
         _ => text.to_owned(),
     }

@@ -2,27 +2,27 @@
 
 use clap::{Args, Subcommand};
 
-/// What `key` takes.
+/// Arguments of `key`.
 #[derive(Args, Debug)]
 pub(crate) struct KeyArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: KeyCommand,
 }
 
-/// What can be done with keys.
+/// Subcommands of `key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Print this user's public key, as a line for another's authorized_keys; make it if there
-    /// is none.
+    /// Print this user's public key as a line for authorized_keys. Creates the key if there is
+    /// none.
     Show {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Forget the key of a server, after it was changed for a known reason.
+    /// Remove the key of a server from the known keys, for example after the server got a new key.
     Forget {
-        /// The server, as pt:// names it.
+        /// The server as in a pt:// address.
         #[arg(value_name = "HOST[:PORT]")]
         server: String,
     },

@@ -1,21 +1,21 @@
-//! Commands whose features belong to later versions: refused, never taken for something else.
+//! Commands of later versions. This version refuses them.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::{Args, Subcommand};
 
-/// Each takes whatever follows it, so that the refusal is the only answer.
+/// Each command accepts any arguments, so that the refusal is the only possible error.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Later {
-    /// Transfers that wait their turn.
+    /// A queue of transfers.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Queue(Rest),
-    /// Who works the queue.
+    /// A process that runs queued transfers.
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Worker(Rest),
 }
 
-/// Anything.
+/// Any arguments.
 #[derive(Args, Debug)]
 pub(crate) struct Rest {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -23,7 +23,7 @@ pub(crate) struct Rest {
 }
 
 impl Later {
-    /// The sentence it is refused with.
+    /// The text of the refusal.
     pub(crate) fn refusal(&self) -> String {
         let (name, instead) = match self {
             Self::Queue(_) => ("queue", "run `cp` from a scheduler you have"),
@@ -33,8 +33,8 @@ impl Later {
     }
 }
 
-/// Commands that must work whatever the configuration says: among them those that shells and
-/// packagers run, and those that are refused.
+/// Whether a command must work without reading the configuration: shells and packagers run some of
+/// these commands.
 pub(crate) fn needs_no_settings(word: &OsStr) -> bool {
     const NAMES: &[&str] =
         &["completions", "man", "demo", "help", "--help", "-h", "--version", "-V"];

@@ -4,41 +4,42 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-/// What `route` takes.
+/// Arguments of `route`.
 #[derive(Args, Debug)]
-#[command(after_help = "FILE is a table of comma-separated values: the first row and the first \
-                        column name the hosts, an entry is the bandwidth in Mbit/s from its row's \
-                        host to its column's, empty where there is none. A last column `host` is \
-                        what the row's host can pass on. Given several times, oldest first, each \
-                        edge is forecast from its series, and its error widens the epsilon.")]
+#[command(after_help = "FILE is a table of comma-separated values. The first row and the first \
+                       column name the hosts. An entry is the bandwidth in Mbit/s from the host of \
+                       its row to the host of its column; it is empty if there is no edge. An \
+                       optional last column `host` is the bandwidth that the host of the row can \
+                       relay. With several tables, oldest first, each edge is forecast from its \
+                       series, and the error of the forecast widens epsilon.")]
 pub(crate) struct RouteArgs {
-    /// Bandwidths between the hosts; - for standard input.
+    /// Bandwidths between the hosts; - is standard input. May be repeated.
     #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) matrix: Vec<PathBuf>,
-    /// The host where sessions begin.
+    /// The host at which sessions begin.
     #[arg(long, value_name = "HOST")]
     pub(crate) from: String,
-    /// Only the path to this host.
+    /// Print only the path to this host.
     #[arg(long, value_name = "HOST")]
     pub(crate) to: Option<String>,
-    /// How much better an edge must be to replace another, 0.1 being 10 %; `auto` takes the errors
-    /// of the forecasts as well. Left out: 0.1, or `auto` with several matrices.
+    /// How much better an edge must be to replace another: 0.1 is 10 %. `auto` adds the errors of
+    /// the forecasts [default: 0.1; with several matrices auto].
     #[arg(long, value_name = "E|auto", value_parser = epsilon, allow_negative_numbers = true)]
     pub(crate) epsilon: Option<EpsilonArg>,
-    /// Print one JSON object a destination.
+    /// Print one JSON object per destination.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the tree for Graphviz.
+    /// Print the tree in the language of Graphviz.
     #[arg(long, conflicts_with = "json")]
     pub(crate) dot: bool,
 }
 
-/// How much better an edge must be.
+/// How much better an edge must be to replace another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EpsilonArg {
-    /// By what the forecasts' errors say.
+    /// Depends on the errors of the forecasts.
     Auto,
-    /// By this part.
+    /// This fraction.
     Fixed(f64),
 }
 

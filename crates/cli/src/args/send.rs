@@ -11,41 +11,43 @@ use packtrain_units::{DataRate, Duration};
 use super::values::{self, Buffer};
 use super::{FilterArgs, OutputArgs, TicketArg, WriteArgs};
 
-/// What `send` takes.
+/// Arguments of `send`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "packtrain send [-r] --via D1[,D2...] [OPTIONS] SRC...\n       packtrain send --via 'D1(D2,D3(D4,D5))' [OPTIONS] SRC...",
-    after_help = "The ticket is what claims it, and a secret: it is printed, or with --ticket in a file of its \
-                  owner's alone. The same command with the same file goes on where an interrupted one \
-                  ended. SRC may be - (standard input)."
+    after_help = "The ticket gives access to the data: keep it secret. It is printed, or with \
+                  --ticket written to a file that only its owner can read. The same command with \
+                  the same file resumes an interrupted send. SRC may be - (standard input)."
 )]
 pub(crate) struct SendArgs {
-    /// What to send.
+    /// Files and directories to send.
     #[arg(required = true, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     pub(crate) sources: Vec<OsString>,
-    /// Directories with all that is in them.
+    /// Send directories with everything in them.
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Depots one behind the other, or a tree of them with one root; wait: or drop: before one of
-    /// a tree says that all wait for it when it is slow, or that it is left.
+    /// Depots in a chain (D1,D2), or a tree with one root (D1(D2,D3)). In a tree, wait: before a
+    /// depot makes all others wait for it when it is slow; drop: drops it.
     #[arg(long, required = true, value_name = "DEPOTS", value_parser = values::plan)]
     pub(crate) via: DepotPlan,
-    /// Write the ticket here; one that is there is gone on with.
+    /// File for the ticket. If the file exists, its session is resumed [default: print the ticket].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ticket: Option<PathBuf>,
-    /// How long depots are to keep it.
+    /// How long depots keep the data.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = values::duration)]
     pub(crate) keep: Duration,
-    /// What standard input is to be called.
+    /// File name for standard input.
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub(crate) name: OsString,
-    /// Send no faster than this, such as 500mbit or 60MB/s.
+    /// Highest rate, such as 500mbit or 60MB/s [default: no limit].
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
     pub(crate) rate: Option<DataRate>,
-    /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
+    /// Size of TCP's send and receive buffers, such as 16MiB. auto leaves them to the kernel
+    /// [default: auto].
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,
-    /// How often to begin again after a temporary failure in which nothing moved.
+    /// How many times to try again after a temporary failure. Only tries in which no byte moved
+    /// count.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) retries: u32,
     #[command(flatten)]
@@ -54,42 +56,43 @@ pub(crate) struct SendArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// What `claim` takes.
+/// Arguments of `claim`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "packtrain claim @FILE|- DST [OPTIONS]",
-    after_help = "A ticket is a secret and never an argument itself: @FILE names the file it is in, - reads it \
-                  from standard input. DST is a path or - (standard output, for one file). The same \
-                  command goes on where an interrupted one ended."
+    after_help = "A ticket is a secret, so it is not accepted as an argument: @FILE names its file, \
+                  - reads it from standard input. DST is a path or - (standard output, for one \
+                  file). The same command resumes an interrupted claim."
 )]
 pub(crate) struct ClaimArgs {
     /// The ticket: @FILE, or - for standard input.
     #[arg(value_name = "TICKET")]
     pub(crate) ticket: TicketArg,
-    /// Where to.
+    /// The target.
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub(crate) dst: OsString,
-    /// The depot to ask first, one of the ticket's [default: the last].
+    /// The depot of the ticket to ask first [default: the last].
     #[arg(long, value_name = "DEPOT")]
     pub(crate) at: Option<Place>,
-    /// How long to wait for what is still on its way to the depots.
+    /// How long to wait for data that is still on its way to the depots.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
     pub(crate) wait: Duration,
-    /// Let the depots forget it once all is here.
+    /// Allow the depots to remove the data after everything is here.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) release: bool,
-    /// Begin anew and keep nothing for a resume.
+    /// Start from the beginning, and keep nothing for a later resume.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Leave files alone that are newer at the target.
+    /// Skip files that are newer at the target.
     #[arg(long)]
     pub(crate) update: bool,
     #[command(flatten)]
     pub(crate) writing: WriteArgs,
-    /// TCP's send and receive buffers, such as 16MiB; auto leaves them to the kernel.
+    /// Size of TCP's send and receive buffers, such as 16MiB. auto leaves them to the kernel
+    /// [default: auto].
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,
-    /// How often to begin again after a temporary failure.
+    /// How many times to try again after a temporary failure.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) retries: u32,
     #[command(flatten)]

@@ -1,7 +1,8 @@
-//! Flag over environment over configuration over default.
+//! Options from the command line, variables, configuration files and defaults, in this order of
+//! precedence.
 //!
-//! Every long option gets a variable `PACKTRAIN_LONG_OPTION` and, if a configuration file has
-//! it, that value as its default: clap then does the rest.
+//! Every long option gets a variable `PACKTRAIN_LONG_OPTION`. If a configuration file sets the
+//! option, that value becomes its default. clap then applies the precedence.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,27 +16,27 @@ use packtrain_identity::config::{ConfigFile, Dirs, Setting};
 
 use crate::exit::Exit;
 
-/// Options that no variable and no file sets: a ticket in a file is `--ticket @FILE`'s business,
-/// what is in clear is asked for by hand, and the others ask for something else than the command's
-/// work.
+/// Options that variables do not set (`NEVER`) and options that files do not set (`NOT_IN_FILES`).
+/// A ticket in a file is given by `--ticket @FILE`. An unencrypted server is started explicitly.
+/// The others request something other than the command's work.
 const NEVER: &[&str] = &["help", "version"];
 const NOT_IN_FILES: &[&str] = &["ticket", "stdio", "udt4"];
 
-/// What the configuration files say.
+/// The content of the configuration files.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    /// Neither files nor variables count.
+    /// Files and variables are ignored.
     ignored: bool,
-    /// The files there are, the site's before the user's.
+    /// The files that exist; the site's file comes before the user's.
     pub(crate) files: Vec<ConfigFile>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A variable.
+    /// A variable of this name.
     Variable(String),
-    /// A file.
+    /// A configuration file.
     File(PathBuf),
 }
 
@@ -49,8 +50,8 @@ impl std::fmt::Display for Origin {
 }
 
 impl Settings {
-    /// Reads the files. What ssh starts at the far end has its caller's options, neither the files
-    /// nor the variables of the account it lands in.
+    /// Reads the files. A process that ssh starts (`--stdio`) has the options of its caller, so the
+    /// files and variables of its own account are ignored.
     pub(crate) fn load(line: &[OsString]) -> Result<Self, Exit> {
         let Ok(dirs) = Dirs::from_env() else { return Ok(Self::default()) };
         if line.iter().any(|word| word == "--stdio") {
@@ -64,7 +65,7 @@ impl Settings {
         Ok(Self { ignored: false, files })
     }
 
-    /// The command with variables and configured defaults.
+    /// Adds variables and configured defaults to the command.
     pub(crate) fn apply(&self, command: Command) -> Result<Command, Exit> {
         self.check(&command)?;
         Ok(command.mut_subcommands(|sub| {
@@ -84,7 +85,7 @@ impl Settings {
         } else {
             arg
         };
-        // A variable that is set to nothing counts as not set.
+        // An empty variable counts as not set.
         let name = variable(&long);
         let set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
         let arg = if set { arg.env(name).hide_env(true) } else { arg };
@@ -100,7 +101,7 @@ impl Settings {
         }
     }
 
-    /// The last file wins, and in a file the command's own table wins.
+    /// The last file wins. Within a file the command's own table wins.
     fn setting(&self, command: &str, long: &str) -> Option<(&Setting, &ConfigFile)> {
         let own = |setting: &&Setting| setting.command.as_deref() == Some(command);
         self.files.iter().rev().find_map(|file| {
@@ -110,7 +111,8 @@ impl Settings {
         })
     }
 
-    /// Every key of every file is an option of some command; a typing mistake is not ignored.
+    /// Checks that every key of every file is an option of some command, so that typing errors are
+    /// reported.
     fn check(&self, command: &Command) -> Result<(), Exit> {
         let known = options(command);
         for file in &self.files {
@@ -145,7 +147,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Where a value that clap refused was written, if not on the command line.
+    /// The source of a value that clap refused, if it is not the command line.
     pub(crate) fn origin_of(&self, error: &clap::Error, line: &[OsString]) -> Option<String> {
         let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
             return None;
@@ -162,7 +164,7 @@ impl Settings {
         self.origin(command, long).map(|origin| origin.to_string())
     }
 
-    /// Where the value of an option comes from that is not on the command line.
+    /// The source of an option that is not on the command line.
     pub(crate) fn origin(&self, command: &str, long: &str) -> Option<Origin> {
         let name = variable(long);
         if std::env::var_os(&name).is_some_and(|value| !value.is_empty()) {
@@ -172,9 +174,9 @@ impl Settings {
     }
 }
 
-/// How near to the user the value of an option was given: 3 on the command line, 2 in the
-/// environment, 1 in a file or as the default, 0 not at all.
-pub(crate) fn nearness(matches: &ArgMatches, id: &str) -> u8 {
+/// Precedence of the source of an option: 3 command line, 2 environment, 1 file or default, 0 not
+/// set.
+pub(crate) fn precedence(matches: &ArgMatches, id: &str) -> u8 {
     match matches.value_source(id) {
         Some(ValueSource::CommandLine) => 3,
         Some(ValueSource::EnvVariable) => 2,
@@ -183,12 +185,12 @@ pub(crate) fn nearness(matches: &ArgMatches, id: &str) -> u8 {
     }
 }
 
-/// `PACKTRAIN_LONG_OPTION` of `long-option`.
+/// `PACKTRAIN_LONG_OPTION` for `long-option`.
 pub(crate) fn variable(long: &str) -> String {
     format!("PACKTRAIN_{}", long.to_uppercase().replace('-', "_"))
 }
 
-/// The long options of each command of the first level, those of its own commands included.
+/// The long options of each command of the first level, with those of its subcommands.
 pub(crate) fn options(command: &Command) -> BTreeMap<String, Vec<String>> {
     let longs = |command: &Command| -> Vec<String> {
         let long = |arg: &Arg| arg.get_long().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Values of options: quantities with units, choices, and the refusals of what is not there yet.
+//! Values of options: quantities with units, choices, and the errors for values of later versions.
 
 use std::ffi::OsStr;
 
@@ -11,21 +11,21 @@ use packtrain_units::{ByteCount, DataRate, Duration, date};
 
 use super::history::When;
 
-/// `500mbit`, `60MB/s`; more than nothing.
+/// Parses a rate above zero, such as `500mbit` or `60MB/s`.
 pub(crate) fn rate(text: &str) -> Result<DataRate, String> {
     let rate = packtrain_units::parse_rate(text).map_err(|error| error.to_string())?;
     if rate == DataRate::ZERO {
-        return Err("a rate of zero moves nothing: leave the option out for no limit".to_owned());
+        return Err("a rate of zero moves no data: leave the option out for no limit".to_owned());
     }
     Ok(rate)
 }
 
-/// `10m`, `250ms`.
+/// Parses a duration, such as `10m` or `250ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     packtrain_units::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// `7d` ago, or a day (`2026-11-22`) or a time of a day (`2026-11-22T08:30`, UTC).
+/// Parses a time ago (`7d`), a day (`2026-11-22`) or a time of a day (`2026-11-22T08:30`, UTC).
 pub(crate) fn when(text: &str) -> Result<When, String> {
     if let Some(at) = date::read(text) {
         return Ok(When::At(at));
@@ -34,26 +34,28 @@ pub(crate) fn when(text: &str) -> Result<When, String> {
     packtrain_units::parse_duration(text).map(When::Ago).map_err(wrong)
 }
 
-/// Seconds, since the option's name says so: `10`, `0.5`, but also `10s`.
+/// Parses seconds above zero. The unit may be missing, since the option's name states it: `10`,
+/// `0.5`, `10s`.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let bare = text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
     let parsed = if bare { duration(&format!("{text}s")) } else { duration(text) }?;
     if parsed.is_zero() {
-        return Err("zero seconds measure nothing: write 1 or more".to_owned());
+        return Err("zero seconds is too short: write 1 or more".to_owned());
     }
     Ok(parsed)
 }
 
-/// Bytes, since the option's name says so: `1000000`, but also `1GiB`.
+/// Parses bytes above zero. The unit may be missing, since the option's name states it: `1000000`,
+/// `1GiB`.
 pub(crate) fn bytes(text: &str) -> Result<ByteCount, String> {
     match text.parse::<u64>() {
-        Ok(0) => Err("zero bytes measure nothing: write 1 or more".to_owned()),
+        Ok(0) => Err("zero bytes is too little: write 1 or more".to_owned()),
         Ok(bytes) => Ok(ByteCount(bytes)),
         Err(_) => packtrain_units::parse_bytes(text).map_err(|error| error.to_string()),
     }
 }
 
-/// `5000-5100`, or one port.
+/// Parses a range of ports (`5000-5100`) or one port.
 pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
@@ -63,16 +65,16 @@ pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     }
 }
 
-/// How many TCP streams.
+/// The number of TCP streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
-    /// As many as turn out to be best.
+    /// Chosen by measurement while the streams run.
     Auto,
-    /// So many.
+    /// A fixed number.
     Fixed(u32),
 }
 
-/// `auto` or a number of streams.
+/// Parses `auto` or a number of streams from 1 to 64.
 pub(crate) fn streams_or_auto(text: &str) -> Result<Streams, String> {
     if text == "auto" {
         return Ok(Streams::Auto);
@@ -80,7 +82,7 @@ pub(crate) fn streams_or_auto(text: &str) -> Result<Streams, String> {
     streams(text).map(Streams::Fixed).map_err(|error| format!("{error}, or auto"))
 }
 
-/// TCP's buffers: `4MiB`, or `auto` for the kernel's own.
+/// Parses a size of TCP's buffers (`4MiB`), or `auto` for the kernel's choice.
 pub(crate) fn buffer(text: &str) -> Result<Buffer, String> {
     if text == "auto" {
         return Ok(Buffer(None));
@@ -92,11 +94,11 @@ pub(crate) fn buffer(text: &str) -> Result<Buffer, String> {
     Ok(Buffer(Some(size)))
 }
 
-/// A size, or the kernel's own.
+/// A size of TCP's buffers; `None` leaves them to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Buffer(pub(crate) Option<ByteCount>);
 
-/// How many streams.
+/// Parses a number of streams from 1 to 64.
 pub(crate) fn streams(text: &str) -> Result<u32, String> {
     text.parse::<u32>()
         .ok()
@@ -104,24 +106,24 @@ pub(crate) fn streams(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write a number from 1 to 64".to_owned())
 }
 
-/// The path of a transfer.
+/// The route of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// Over these depots, first to last; directly over none.
+    /// Over these depots, from first to last; directly if there is none.
     Over(Vec<Place>),
-    /// As turns out to be best.
+    /// Over the best of several depots or directly, chosen by measurement.
     Auto,
 }
 
-/// The most depots of a route.
+/// Maximum number of depots on a route.
 const MAX_DEPOTS: usize = 4;
 
-/// A depot's place.
+/// Parses the address of a depot.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     text.trim().parse::<Place>().map_err(|e| format!("`{text}` is {e}"))
 }
 
-/// `none`, `auto` or depots.
+/// Parses `none`, `auto` or depots.
 pub(crate) fn via(text: &str) -> Result<Via, String> {
     match text {
         "none" => return Ok(Via::Over(Vec::new())),
@@ -137,45 +139,50 @@ pub(crate) fn via(text: &str) -> Result<Via, String> {
     }
 }
 
-/// Depots one behind the other, or a tree.
+/// Parses a chain or a tree of depots.
 pub(crate) fn plan(text: &str) -> Result<DepotPlan, String> {
     text.parse().map_err(|error: PlanError| error.to_string())
 }
 
-/// How a depot is reached.
+/// Parses how a depot is reached.
 pub(crate) fn hop(text: &str) -> Result<HopTransport, String> {
     let one = HopTransport::named(text.trim());
-    one.ok_or_else(|| "a depot is reached by tcp, native or udt".to_owned())
+    one.ok_or_else(|| "a depot can be reached by tcp, native or udt".to_owned())
 }
 
-/// Where a depot connects to.
+/// Parses a destination that a depot may connect to.
 pub(crate) fn allow(text: &str) -> Result<AllowRule, String> {
     text.parse().map_err(|error: AllowError| error.to_string())
 }
 
-/// Where a server connects to: addresses, since whoever keeps a name may change what it means.
+/// Parses an address that a server may connect to. Names are refused, because the owner of a name
+/// can change its address.
 pub(crate) fn addresses(text: &str) -> Result<AllowRule, String> {
     let rule = allow(text)?;
     if rule.is_name() { Err("write an address, not a name".to_owned()) } else { Ok(rule) }
 }
 
-/// A load per core, such as 1.5.
+/// Parses a load per core, such as 1.5.
 pub(crate) fn load(text: &str) -> Result<f64, String> {
     let read = text.parse::<f64>().ok().filter(|load| load.is_finite() && *load > 0.0);
     read.ok_or_else(|| "write a load per core, such as 1.5".to_owned())
 }
 
-/// A size that is not nothing, such as 64MiB.
+/// Parses a size above zero, such as 64MiB.
 pub(crate) fn size(text: &str) -> Result<ByteCount, String> {
     let size = packtrain_units::parse_bytes(text).map_err(|error| error.to_string())?;
-    if size.get() == 0 { Err("zero is no size: leave the option out".to_owned()) } else { Ok(size) }
+    if size.get() == 0 {
+        Err("a size of zero has no effect: leave the option out".to_owned())
+    } else {
+        Ok(size)
+    }
 }
 
-/// Reads a transport of this version, one of those; shells complete their names.
+/// Parses the name of one of these transports. Shells complete the names.
 #[derive(Clone)]
 pub(crate) struct Transports(pub(crate) &'static [TransportChoice]);
 
-/// What `cp` and `verify` move bytes over.
+/// The transports of `cp` and `verify`.
 pub(crate) const TRANSPORTS: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
@@ -186,7 +193,8 @@ pub(crate) const TRANSPORTS: Transports = Transports(&[
     TransportChoice::Pipe,
 ]);
 
-/// What `perf` measures; the pipe is refused with a sentence of its own.
+/// The transports of `perf`. The pipe is accepted here so that `perf` can refuse it with an error
+/// of its own.
 pub(crate) const MEASURED: Transports = Transports(&[
     TransportChoice::Auto,
     TransportChoice::Native,
@@ -225,18 +233,18 @@ fn transport(text: &str, choices: &[TransportChoice]) -> Result<TransportChoice,
     let (last, others) = names.split_last().unwrap_or((&"auto", &[]));
     let all = format!("use {} or {last}", others.join(", "));
     Err(match text {
-        "udt4" => "udt4 is a place here, not a way between two ends of ours: write \
+        "udt4" => "udt4 is a place here, not a transport between two packtrain ends: write \
                    udt4://host:port/name"
             .to_owned(),
         _ => all,
     })
 }
 
-/// A command, split.
+/// A command, split into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) Vec<String>);
 
-/// The words of a command as a shell splits them: blanks, quotes and backslashes, nothing else.
+/// Splits a command as a shell does: blanks, quotes and backslashes, no expansion.
 pub(crate) fn words(text: &str) -> Result<Words, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -6,15 +6,15 @@ use clap::{Args, ValueHint};
 
 use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs};
 
-/// What `verify` takes.
+/// Arguments of `verify`.
 #[derive(Args, Debug)]
-#[command(after_help = "Ends with 0 if everything in SRC is in DST with the same content, with \
-                        13 if not. Places are those of cp.")]
+#[command(after_help = "Exit code 0: everything in SRC is in DST with the same content; 13: \
+                       something differs or is missing. Places are those of cp.")]
 pub(crate) struct VerifyArgs {
-    /// What it should be.
+    /// The reference.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) src: OsString,
-    /// What is compared with it.
+    /// The copy to compare with it.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) dst: OsString,
     #[command(flatten)]

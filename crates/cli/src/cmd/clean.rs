@@ -1,4 +1,4 @@
-//! `clean`: removes what interrupted transfers left.
+//! `clean`: removes the files that interrupted transfers left.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -42,8 +42,8 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Code, Exit> {
         return Err(RequestError::new(FailureKind::TargetMissing, text).into());
     }
     let request = CleanRequest { place, dry_run: args.dry_run, all_owners: args.all_owners };
-    let mut tell = |left: &_| clean::leftover(left, args.dry_run, args.json);
-    let summary = packtrain_client::clean::run(&request, &mut tell)?;
+    let mut print = |left: &_| clean::leftover(left, args.dry_run, args.json);
+    let summary = packtrain_client::clean::run(&request, &mut print)?;
     let code = if summary.failed > 0 { SOME_FAILED } else { Code::DONE };
     clean::summary(&summary, args.dry_run, args.json.then_some(code));
     Ok(code)

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &ConfigArgs, settings: &Settings) -> Result<Code, Exit> 
     Ok(Code::DONE)
 }
 
-/// The environment first, since it wins; then the user's file, then the site's.
+/// All values that are set: from the environment, which wins, then from the user's file, then from
+/// the site's.
 fn values(settings: &Settings) -> Vec<Value> {
     let mut values = Vec::new();
     let mut longs: Vec<String> = args::options(&args::bare()).into_values().flatten().collect();
@@ -52,7 +53,7 @@ fn values(settings: &Settings) -> Vec<Value> {
     for long in longs {
         let name = args::variable(&long);
         if let Some(value) = std::env::var_os(&name) {
-            // A ticket is a secret, and this output is what people paste into reports.
+            // A ticket is a secret, and users paste this output into bug reports.
             let value = match long.as_str() {
                 "ticket" => "(set)".to_owned(),
                 "history" => args::without_password(&value.to_string_lossy()),
@@ -99,7 +100,7 @@ fn print(shown: &Shown) {
         line(&format!("{table}{} = {text}  # {}", value.option, value.origin));
     }
     if shown.settings.is_empty() {
-        line("nothing is set: the defaults hold");
+        line("no option is set: the defaults apply");
     }
     for ceiling in &shown.policy {
         line(&format!("policy: {ceiling}"));

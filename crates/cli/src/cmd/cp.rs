@@ -1,4 +1,4 @@
-//! `cp` and `verify`: run the request, tell what came of it, say how to go on.
+//! `cp` and `verify`: run the request, print its outcome, and print the command that resumes.
 
 use std::ffi::OsString;
 
@@ -10,9 +10,9 @@ use packtrain_units::DataRate;
 
 use super::{explain, request};
 use crate::args::{CpArgs, OutputArgs, VerifyArgs};
-use crate::exit::{Code, Exit, complain, say};
+use crate::exit::{Code, Exit, print_message, print_stderr};
+use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
-use crate::out::teller::Teller;
 use crate::out::{done, quote, shown, summary};
 use crate::signals;
 
@@ -20,8 +20,9 @@ use crate::signals;
 pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
     match request::copy(args, matches) {
         Ok(request) => {
-            let nine = args.error_on_no_transfer;
-            Run { output: &args.output, line, asked: args.transport.rate, nine }.go(request)
+            let error_on_no_transfer = args.error_on_no_transfer;
+            Run { output: &args.output, line, asked: args.transport.rate, error_on_no_transfer }
+                .run(request)
         }
         Err(exit) => failed(exit, args.output.json),
     }
@@ -32,69 +33,69 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString])
     match request::verify(args, matches) {
         Ok(request) => {
             let asked = args.transport.rate;
-            Run { output: &args.output, line, asked, nine: false }.go(request)
+            Run { output: &args.output, line, asked, error_on_no_transfer: false }.run(request)
         }
         Err(exit) => failed(exit, args.output.json),
     }
 }
 
-/// Says why nothing was done.
+/// Prints a failure before the transfer, and returns its exit code.
 pub(super) fn failed(exit: Exit, json: bool) -> Code {
     let error = exit.into_error();
     let code = Code(error.exit_code());
-    complain(&error.text);
+    print_message(&error.text);
     if json {
         done::print(&done::Cp::new(&Outcome::from(error), code, None));
     }
     code
 }
 
-/// A copy of whatever kind, told as it was asked for.
+/// A copy of any kind, with its output options.
 pub(super) struct Run<'a> {
     pub(super) output: &'a OutputArgs,
     pub(super) line: &'a [OsString],
-    /// The rate asked for, before the site's ceiling.
+    /// The requested rate, before the site's ceiling applied.
     pub(super) asked: Option<DataRate>,
     /// `--error-on-no-transfer`.
-    pub(super) nine: bool,
+    pub(super) error_on_no_transfer: bool,
 }
 
 impl Run<'_> {
-    fn go(&self, request: CpRequest) -> Code {
-        self.go_by(request, |request, teller| packtrain_client::cp::run(request, teller))
+    fn run(&self, request: CpRequest) -> Code {
+        self.run_with(request, |request, console| packtrain_client::cp::run(request, console))
     }
 
-    /// Runs `copy`, which does what is asked for.
-    pub(super) fn go_by(
+    /// Runs `copy`, which carries out the request.
+    pub(super) fn run_with(
         &self,
         mut request: CpRequest,
-        copy: impl FnOnce(CpRequest, &Teller) -> Result<Outcome, RequestError>,
+        copy: impl FnOnce(CpRequest, &ConsoleReporter) -> Result<Outcome, RequestError>,
     ) -> Code {
         let work = Work::of(&request.options);
-        let teller = match Teller::new(self.output, work) {
-            Ok(teller) => teller,
+        let console = match ConsoleReporter::new(self.output, work) {
+            Ok(console) => console,
             Err(exit) => return failed(exit, self.output.json),
         };
-        request.options.report_files = teller.wants_files();
-        teller.started(&request.sources, &request.dest.to_string(), direction(&request));
+        request.options.report_files = console.wants_files();
+        console.started(&request.sources, &request.dest.to_string(), direction(&request));
         let stop = request.stop.clone();
         signals::watch(&stop, self.output.quiet);
         let replayable = work == Work::Copy && replayable(&request);
         if self.output.explain {
-            teller.explain(explain::before(&request, self.asked));
+            console.explain(explain::before(&request, self.asked));
         }
-        let result = copy(request, &teller);
-        teller.finish();
+        let result = copy(request, &console);
+        console.finish();
         let outcome = result.unwrap_or_else(Outcome::from);
         if self.output.explain {
-            teller.explain(explain::after(&outcome));
+            console.explain(explain::after(&outcome));
         }
         let code = self.code(&outcome, stop.requested());
         let command = (outcome.resumable && replayable && code != Code::DONE)
             .then(|| quote::command(self.line));
-        self.tell(&outcome, work, &teller, command.as_deref());
+        self.print(&outcome, work, &console, command.as_deref());
         let last = done::Cp::new(&outcome, code, command.as_deref());
-        teller.record(&last);
+        console.record(&last);
         if self.output.json {
             done::print(&last);
         }
@@ -105,39 +106,49 @@ impl Run<'_> {
         let cancelled = outcome.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Cancelled);
         match (outcome.exit_code(), signal) {
             (_, Some(signal)) if cancelled => Code::signal(signal),
-            (0, _) if self.nine && moved_nothing(outcome) => Code(EXIT_NOTHING_MOVED),
+            (0, _) if self.error_on_no_transfer && moved_nothing(outcome) => {
+                Code(EXIT_NOTHING_MOVED)
+            }
             (code, _) => Code(code),
         }
     }
 
-    fn tell(&self, outcome: &Outcome, work: Work, teller: &Teller, command: Option<&str>) {
-        // What differs was the data of `verify` already.
-        let told =
+    fn print(
+        &self,
+        outcome: &Outcome,
+        work: Work,
+        console: &ConsoleReporter,
+        command: Option<&str>,
+    ) {
+        // `verify` has printed the differing files already.
+        let already_printed =
             |failure: &Failure| work == Work::Verify && failure.kind == FailureKind::Integrity;
-        for (path, failure) in outcome.failed.iter().filter(|(_, failure)| !told(failure)) {
-            complain(&format!("{}: {}", shown(path), failure.text));
+        for (path, failure) in
+            outcome.failed.iter().filter(|(_, failure)| !already_printed(failure))
+        {
+            print_message(&format!("{}: {}", shown(path), failure.text));
         }
-        let unsaid = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
-        if unsaid > 0 && !outcome.failed.is_empty() && work != Work::Verify {
-            complain(&format!("and {unsaid} more failed"));
+        let omitted = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
+        if omitted > 0 && !outcome.failed.is_empty() && work != Work::Verify {
+            print_message(&format!("and {omitted} more failed"));
         }
         if outcome.summary.not_owned > 0 {
-            complain(&summary::not_owned(outcome.summary.not_owned));
+            print_message(&summary::not_owned(outcome.summary.not_owned));
         }
         if let Some(failure) = &outcome.failure {
-            complain(&failure.text);
-        } else if teller.wants_summary() && !self.output.json {
-            complain(&summary::sentence(outcome, work));
+            print_message(&failure.text);
+        } else if console.wants_summary() && !self.output.json {
+            print_message(&summary::sentence(outcome, work));
         }
         if let Some(command) = command {
-            say_command(command);
+            print_resume_command(command);
         }
     }
 }
 
-/// Which way the bytes go, as seen from here.
+/// The direction of the bytes as seen from this machine.
 fn direction(request: &CpRequest) -> &'static str {
-    // A claim names no source: depots have it.
+    // A claim has no sources, because the data comes from depots.
     let from = request.sources.is_empty() || request.sources.iter().any(Location::is_remote);
     match (from, request.dest.is_remote()) {
         (false, true) => "out",
@@ -147,14 +158,14 @@ fn direction(request: &CpRequest) -> &'static str {
     }
 }
 
-/// Says how to go on.
-pub(super) fn say_command(command: &str) {
+/// Prints the command that resumes the transfer.
+pub(super) fn print_resume_command(command: &str) {
     let hidden = command.contains(packtrain_service::weburl::REDACTED);
     let hint = if hidden { " (with the secrets put back into the address)" } else { "" };
-    say(&format!("to go on where it ended, run{hint}:\n  {command}"));
+    print_stderr(&format!("to resume, run{hint}:\n  {command}"));
 }
 
-/// Whether the same command can find the same bytes again.
+/// Whether the same command can read the same bytes again.
 fn replayable(request: &CpRequest) -> bool {
     request.options.resume != Resume::Off
         && request.dest != Location::Stdio

@@ -10,7 +10,7 @@ use crate::args::{DemoArgs, DemoEnd};
 use crate::exit::{Code, Exit};
 use crate::signals;
 
-/// The demo that was asked for.
+/// Runs the requested demo.
 pub(super) fn run(args: DemoArgs, matches: &ArgMatches) -> Result<Code, Exit> {
     args.check(matches)?;
     if let Some(end) = args.end {

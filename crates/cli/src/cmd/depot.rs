@@ -5,7 +5,7 @@ use packtrain_service::StopHandle;
 
 use crate::args::DepotArgs;
 use crate::exit::{Code, Exit};
-use crate::out::depot::Station;
+use crate::out::depot::DepotPrinter;
 use crate::signals;
 
 /// `packtrain depot`.
@@ -49,6 +49,6 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch(&stop, true);
-    packtrain_depot::run(request, &Station { json: args.json })?;
+    packtrain_depot::run(request, &DepotPrinter { json: args.json })?;
     Ok(Code::DONE)
 }

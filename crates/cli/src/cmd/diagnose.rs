@@ -8,7 +8,7 @@ use packtrain_service::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Repor
 
 use super::request;
 use crate::args::DiagnoseArgs;
-use crate::exit::{Code, Exit, complain};
+use crate::exit::{Code, Exit, print_message};
 use crate::out::diagnose;
 use crate::signals;
 
@@ -27,26 +27,26 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
     if args.json {
         diagnose::json(&record, &diagnosis);
     } else {
-        diagnose::words(&record, &diagnosis);
+        diagnose::text(&record, &diagnosis);
     }
     Ok(Code::DONE)
 }
 
-/// `user@host`, with or without a directory, as a place.
+/// `user@host`, with or without a directory, as a location.
 fn host(text: &OsStr) -> Option<OsString> {
     let words = text.to_str()?;
     if words.contains("://") || !(words.contains('@') || words.contains(':')) {
         return None;
     }
     let (user, rest) = words.split_once('@').unwrap_or(("", words));
-    // A colon inside the brackets of an address is not that before a path.
+    // A colon inside the brackets of an address does not separate a path.
     let after = rest.rfind(']').map_or(0, |at| at + 1);
     let colon = if rest[after..].contains(':') { "" } else { ":" };
     let at = if user.is_empty() { "" } else { "@" };
     Some(format!("{user}{at}{rest}{colon}").into())
 }
 
-/// Warnings and nothing else: what is found is told at the end.
+/// Prints only warnings; the diagnosis is printed at the end.
 struct Quiet;
 
 impl Reporter for Quiet {
@@ -56,7 +56,7 @@ impl Reporter for Quiet {
 
     fn notice(&self, notice: &Notice) {
         if notice.level == NoticeLevel::Warning {
-            complain(&notice.text);
+            print_message(&notice.text);
         }
     }
 }
@@ -69,7 +69,7 @@ fn which(text: &OsStr) -> Result<Which, Exit> {
     if text == "last" {
         return Ok(Which::Last);
     }
-    // Ids are eight hexadecimal digits; process ids are never so long.
+    // Ids are eight hexadecimal digits; process ids are shorter.
     match text.parse::<u32>() {
         Ok(pid) if text.len() < 8 => Ok(Which::Pid(pid)),
         _ if text.len() <= 8 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit()) => {

@@ -1,6 +1,6 @@
 //! `packtrain emulate`.
 
-mod tell;
+mod print;
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -16,13 +16,13 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use crate::args::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 use crate::exit::{Code, Exit};
 
-/// Ended well but too slow to be believed.
+/// The command succeeded, but the emulator was too slow for a valid result.
 const BOTTLENECK: Code = Code(5);
-/// What shells say when there is no such program, or it cannot be run.
+/// Exit codes of shells: no such program, and a program that cannot be run.
 const NO_PROGRAM: Code = Code(127);
 const NOT_A_PROGRAM: Code = Code(126);
-/// Path buffers of TCP: what is in flight, what waits in the queue, and as much again, since the
-/// kernel counts its own bookkeeping.
+/// TCP buffers hold this multiple of a path's capacity: the data in flight, the data in the queue,
+/// and twice that for the kernel's own bookkeeping.
 const BUFFER_SHARE: u64 = 4;
 
 /// `packtrain emulate`; `line` is the whole command line.
@@ -42,19 +42,19 @@ pub(super) fn run(
     result.map_err(|exit| {
         let error = exit.into_error();
         if json {
-            tell::failed(&error.text, error.exit_code());
+            print::failed(&error.text, error.exit_code());
         }
         Exit::from(error)
     })
 }
 
-/// The process that was started to emulate.
+/// The child process, which emulates.
 fn inner(child: Child, args: &EmulateArgs) -> Result<Code, Exit> {
     child.run(&plan(args)?);
     Ok(Code::DONE)
 }
 
-/// The process that the user started.
+/// The parent process, which the user started.
 fn outer(
     args: &EmulateArgs,
     matches: &ArgMatches,
@@ -65,12 +65,12 @@ fn outer(
         for name in ["rate", "rtt", "loss", "queue", "jitter", "mtu", "seed"] {
             if typed(name) {
                 return Err(Exit::usage(format!(
-                    "--{name} does not go with --topology: write it in the file"
+                    "--{name} does not apply to --topology: write it in the file"
                 )));
             }
         }
     }
-    // Mistakes are told here, before there is another process.
+    // Reports errors here, before the child process starts.
     plan(args)?;
     let own = std::env::current_exe()
         .map_err(|error| fatal(format!("the path of this program: {error}")))?;
@@ -78,11 +78,11 @@ fn outer(
     command.args(line.iter().skip(1));
     let ended = match packtrain_emu::supervise(command, "") {
         Err(EmuError::Start { program, source }) => {
-            crate::exit::complain(&format!("{program}: {source}"));
+            crate::exit::print_message(&format!("{program}: {source}"));
             let missing = source.kind() == std::io::ErrorKind::NotFound;
             let code = if missing { NO_PROGRAM } else { NOT_A_PROGRAM };
             if args.json {
-                tell::failed(&format!("{program}: {source}"), code.0);
+                print::failed(&format!("{program}: {source}"), code.0);
             }
             return Ok(code);
         }
@@ -92,9 +92,9 @@ fn outer(
     let bad = ended.report.bottleneck.is_some() && !args.best_effort;
     let code = if own == Code::DONE && bad { BOTTLENECK } else { own };
     if args.json {
-        tell::json(&ended, code);
+        print::json(&ended, code);
     }
-    tell::people(&ended);
+    print::text(&ended);
     Ok(code)
 }
 
@@ -102,15 +102,15 @@ fn outer(
 fn exec(args: &EmulateExecArgs) -> Result<Code, Exit> {
     let environment = packtrain_emu::enter(&args.host, args.pid).map_err(failed)?;
     let [program, arguments @ ..] = &args.command[..] else {
-        return Err(Exit::usage("there is no command to run"));
+        return Err(Exit::usage("no command was given"));
     };
     let error = Command::new(program).args(arguments).envs(environment).exec();
-    crate::exit::complain(&format!("{}: {error}", program.to_string_lossy()));
+    crate::exit::print_message(&format!("{}: {error}", program.to_string_lossy()));
     let missing = error.kind() == std::io::ErrorKind::NotFound;
     Ok(if missing { NO_PROGRAM } else { NOT_A_PROGRAM })
 }
 
-/// What is to be emulated.
+/// What to emulate.
 fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
     let topology = match &args.topology {
         Some(path) => from_file(path)?,
@@ -122,7 +122,7 @@ fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
     if let Some(far) = &args.far {
         if !named("far") {
             return Err(Exit::usage(
-                "this topology has no host `far`: say which with --start HOST=COMMAND",
+                "this topology has no host `far`: name the host with --start HOST=COMMAND",
             ));
         }
         others.insert(0, ("far".to_owned(), far.clone()));
@@ -135,7 +135,7 @@ fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
         if !named(name) {
             let names: Vec<_> = topology.hosts().map(|h| &topology.nodes[h].name[..]).collect();
             return Err(Exit::usage(format!(
-                "there is no host `{name}`: there are {}",
+                "there is no host `{name}`: the hosts are {}",
                 names.join(", ")
             )));
         }
@@ -161,13 +161,13 @@ fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
 /// Two hosts and one path.
 fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
     let (Some(rate), Some(rtt)) = (args.rate, args.rtt) else {
-        return Err(Exit::usage("say --rate and --rtt, or --topology"));
+        return Err(Exit::usage("give --rate and --rtt, or --topology"));
     };
     let packet = args.mtu.get();
     let limit = match args.queue {
         Queue::Packets(packets) => Limit::Packets(packets),
         Queue::Bytes(bytes) => Limit::Bytes(bytes),
-        // A path without delay has no product; its queue holds a few packets all the same.
+        // Without delay the product is zero, but the queue still holds a few packets.
         Queue::Bdp(times) => {
             let product = rate.bytes_in(rtt).get() as f64 * times;
             Limit::Bytes(ByteCount((product as u64).max(4 * packet)))
@@ -196,7 +196,7 @@ fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
     Ok(Topology::pair(forth, back))
 }
 
-/// What a scenario file says of nodes and links. Every node is a host: routers and depots too.
+/// The nodes and links of a scenario file. Every node becomes a host, also routers and depots.
 fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
     let usage = |error: &dyn std::fmt::Display| Exit::usage(error.to_string());
     let file = ScenarioFile::load(path, &[]).map_err(|error| usage(&error))?;
@@ -213,7 +213,7 @@ fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
     Ok(topology)
 }
 
-/// What TCP's buffers must hold so that no path of this network waits for them.
+/// Size of TCP's buffers at which no path of this network waits for them.
 fn room(topology: &Topology) -> ByteCount {
     let delay = topology.wires.iter().fold(Duration::ZERO, |sum, wire| sum + wire.config.delay);
     let rates = topology.wires.iter().flat_map(|wire| &wire.config.rate.steps);

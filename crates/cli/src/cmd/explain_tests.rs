@@ -9,13 +9,16 @@ fn it_tells_who_and_how_and_how_fast() {
     let told = |line: &str, asked| before(&good(line), asked).join("\n");
     let here = told("a b", None);
     assert!(here.contains("from this machine to this machine"), "{here}");
-    assert!(here.contains("both ends are here") && here.contains("read again"), "{here}");
+    assert!(
+        here.contains("both ends are on this machine") && here.contains("read again"),
+        "{here}"
+    );
     let far = told("--no-resume --rate 1gbit --transport tcp me@a:x pt://b/y", None);
-    assert!(far.contains("from a by `ssh` to the server b, port 7876; the two talk"), "{far}");
-    assert!(far.contains("tcp, as asked for") && far.contains("this site's ceiling"), "{far}");
+    assert!(far.contains("from a by `ssh` to the server b, port 7876; they connect"), "{far}");
+    assert!(far.contains("only tcp, as requested") && far.contains("this site's ceiling"), "{far}");
     assert!(far.contains("resume: off"), "{far}");
     let more = told("--rate 1gbit a h:b", Some(DataRate::from_mbps(2000)));
-    assert!(more.contains("where 2.00 Gbit/s was asked for"), "{more}");
+    assert!(more.contains("below the requested 2.00 Gbit/s"), "{more}");
 }
 
 #[test]
@@ -35,8 +38,8 @@ fn it_tells_what_moved_and_what_was_lost() {
     let told = after(&outcome);
     let want = [
         "native moved 2.0 KiB",
-        "the shortest round trip was 12 ms",
-        "sent again because of host: 1.0 KiB",
+        "shortest round-trip time: 12 ms",
+        "retransmitted after losses at host: 1.0 KiB",
         "losses look like: cpu (receiver's processor 99 % likely); the receiving host counted \
          50 % of them itself",
     ];

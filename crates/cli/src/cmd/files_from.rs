@@ -1,4 +1,4 @@
-//! `--files-from`: a list of paths, one a line, or each ended by a zero byte.
+//! `--files-from`: a list of paths, one a line, or each terminated by a zero byte.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::exit::Exit;
 
-/// The longest list taken.
+/// Maximum size of a list, in bytes.
 const MAX_LIST: u64 = 256 << 20;
 
-/// Reads the list in the file at `path`, `-` being standard input.
+/// Reads the list in the file at `path`; `-` is standard input.
 pub(crate) fn read(path: &Path, zero: bool) -> Result<Vec<Vec<u8>>, Exit> {
     let failed = |error: io::Error| {
         Exit::usage(format!("--files-from {}: {error}: check the name", path.display()))
@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path, zero: bool) -> Result<Vec<Vec<u8>>, Exit> {
     parse(&bytes, zero).map_err(|text| Exit::usage(format!("--files-from: {text}")))
 }
 
-/// All of a file that is at most `most` bytes long; `-` is standard input.
+/// All of a file that has at most `most` bytes; `-` is standard input.
 pub(crate) fn read_some(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
@@ -32,9 +32,9 @@ pub(crate) fn read_some(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As rsync does: empty lines, and lines with `#` or `;` in front, are nothing (but with zero
-/// bytes every name counts); a leading slash or `./` is below the source all the same; `..` is
-/// refused.
+/// Parses a list as rsync does. Empty lines and lines that begin with `#` or `;` are ignored; with
+/// zero bytes every name counts. A leading slash or `./` is ignored: all paths are below the
+/// source. `..` is refused.
 fn parse(bytes: &[u8], zero: bool) -> Result<Vec<Vec<u8>>, String> {
     let mut paths = Vec::new();
     for line in bytes.split(|&c| c == if zero { 0 } else { b'\n' }) {

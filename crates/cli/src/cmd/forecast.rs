@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use packtrain_client::forecast::{
-    Asked, Measurement, from_history, known_paths, measured_by_depot, of_depot, outlook, perfsonar,
+    Measurement, PathQuery, depot_forecasts, depot_measurements, from_history, known_paths,
+    path_forecast, perfsonar,
 };
 use packtrain_os::clock;
 use packtrain_service::history::HistoryError;
@@ -11,13 +12,13 @@ use packtrain_service::{FailureKind, HistoryConfig, Place, RequestError};
 
 use super::input::Input;
 use crate::args::{ForecastArgs, When};
-use crate::exit::{Code, Exit, say};
+use crate::exit::{Code, Exit, print_stderr};
 use crate::out;
 
-/// Largest archive.
+/// Maximum size of an archive, in bytes.
 const LARGEST: u64 = 64 << 20;
-/// Pairs of machines that a mistyped name is answered with.
-const NAMED: usize = 5;
+/// Number of pairs of machines that the error for an unknown name lists.
+const MAX_NAMED_PAIRS: usize = 5;
 
 /// `packtrain forecast`.
 pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
@@ -26,7 +27,7 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
         return ask(args);
     }
     let keep = args.keep.keep()?;
-    let asked = Asked {
+    let asked = PathQuery {
         from: args.from.clone(),
         to: args.to.clone(),
         transport: args.transport.clone(),
@@ -37,7 +38,7 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
         least: args.at_least,
     };
     let mut measurements = if args.depot {
-        let mut found = measured_by_depot(&depot(args)?, &args.to)?;
+        let mut found = depot_measurements(&depot(args)?, &args.to)?;
         found.retain(|one| asked.since.is_none_or(|since| one.at >= since));
         found
     } else {
@@ -47,22 +48,27 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
         measurements.extend(archive(path, &asked)?);
     }
     measurements.sort_by_key(|one| one.at);
-    let Some(outlook) = outlook(&measurements) else {
+    let Some(path_forecast) = path_forecast(&measurements) else {
         return Err(if args.depot { unmeasured(args) } else { nothing(&keep, args)? });
     };
     if args.export {
         out::json_line(&perfsonar::write(&measurements));
     } else if args.json {
-        out::json_line(&out::forecast::Event::new(&args.from, &args.to, &outlook, args.explain));
+        out::json_line(&out::forecast::Event::new(
+            &args.from,
+            &args.to,
+            &path_forecast,
+            args.explain,
+        ));
     } else {
-        out::line(&out::forecast::words(&args.from, &args.to, &outlook, args.explain));
+        out::line(&out::forecast::text(&args.from, &args.to, &path_forecast, args.explain));
     }
     Ok(Code::DONE)
 }
 
-/// What a depot says of one of its hops.
+/// Prints the measurements of a depot's hop.
 fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
-    let found = of_depot(&depot(args)?, &args.to)?;
+    let found = depot_forecasts(&depot(args)?, &args.to)?;
     for series in &found {
         if args.json {
             out::json_line(&out::forecast::Hop::new(&args.from, series));
@@ -73,7 +79,7 @@ fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
     if found.is_empty() { Err(unmeasured(args)) } else { Ok(Code::DONE) }
 }
 
-/// The depot that is asked.
+/// The depot to ask.
 fn depot(args: &ForecastArgs) -> Result<Place, Exit> {
     let no = |error| Exit::usage(format!("--depot: {} is {error}", out::clean(&args.from)));
     args.from.parse().map_err(no)
@@ -81,7 +87,7 @@ fn depot(args: &ForecastArgs) -> Result<Place, Exit> {
 
 fn unmeasured(args: &ForecastArgs) -> Exit {
     let (from, to) = (out::clean(&args.from), out::clean(&args.to));
-    let text = format!("{from} has measured nothing towards {to} yet");
+    let text = format!("{from} has no measurement of its hop to {to} yet");
     RequestError::new(FailureKind::SourceMissing, text).into()
 }
 
@@ -89,12 +95,12 @@ fn unreadable(error: &HistoryError) -> Exit {
     RequestError::new(FailureKind::Fatal, error.to_string()).into()
 }
 
-/// There is no measurement of the path: what there is instead.
+/// The error if no measurement of the path exists; it lists the pairs that have some.
 fn nothing(keep: &HistoryConfig, args: &ForecastArgs) -> Result<Exit, Exit> {
     let known = known_paths(keep).map_err(|error| unreadable(&error))?;
     let some: Vec<String> = known
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_PAIRS)
         .map(|(from, to, count)| out::clean(&format!("{from} -> {to} ({count})")))
         .collect();
     let instead = if some.is_empty() {
@@ -103,21 +109,21 @@ fn nothing(keep: &HistoryConfig, args: &ForecastArgs) -> Result<Exit, Exit> {
         format!("it has {}", some.join(", "))
     };
     let text = format!(
-        "the history has no transfer from {} to {} that counts; {instead}. Move something there, \
-         or give measurements by --perfsonar FILE",
+        "the history has no usable transfer from {} to {}; {instead}. Copy something there, \
+         or give measurements with --perfsonar FILE",
         out::clean(&args.from),
         out::clean(&args.to)
     );
     Ok(RequestError::new(FailureKind::SourceMissing, text).into())
 }
 
-fn archive(path: &Path, asked: &Asked) -> Result<Vec<Measurement>, Exit> {
+fn archive(path: &Path, asked: &PathQuery) -> Result<Vec<Measurement>, Exit> {
     let input = Input(path);
     let text = input.text(LARGEST)?;
     let found =
         perfsonar::read(&text, &asked.from, &asked.to).map_err(|error| input.refused(&error))?;
     if found.of_others + found.failed > 0 {
-        say(&format!(
+        print_stderr(&format!(
             "{}: {} results between other machines and {} failed ones left out",
             input.name(),
             found.of_others,

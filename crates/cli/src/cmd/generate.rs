@@ -1,4 +1,4 @@
-//! `completions` and `man`, from the definitions that read the command line.
+//! `completions` and `man`, generated from the definitions that parse the command line.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Code, Exit> {
         RequestError::new(FailureKind::TargetRefused, format!("{}: {error}", args.out.display()))
     };
     std::fs::create_dir_all(&args.out).map_err(failed)?;
-    // Pages say what the command does here, not what it does in somebody's environment.
+    // Pages show the definitions, not the values of this environment.
     let command = args::bare().mut_subcommands(|sub| sub.disable_help_subcommand(true));
     if args.markdown {
         std::fs::write(args.out.join("commands.md"), reference(command)).map_err(failed)?;
@@ -31,7 +31,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
-/// All commands and options as a page in Markdown.
+/// All commands and options as a page of Markdown.
 fn reference(mut command: clap::Command) -> String {
     command.build();
     let mut page = String::from(
@@ -49,7 +49,7 @@ fn reference(mut command: clap::Command) -> String {
     page
 }
 
-/// What there is to say of one command.
+/// The section of one command.
 fn section(page: &mut String, name: &str, command: &clap::Command) {
     let line = |page: &mut String, text: &str| {
         page.push_str(text);

@@ -1,15 +1,15 @@
-//! `history`: what became of transfers.
+//! `history`: lists transfers.
 
 use packtrain_os::clock;
 use packtrain_service::history::{Row, Wanted, find};
 use packtrain_service::{FailureKind, RequestError};
 
 use crate::args::{Export, HistoryArgs, When};
-use crate::exit::{Code, Exit, say};
+use crate::exit::{Code, Exit, print_stderr};
 use crate::out::history;
 
-/// Rows of a list, unless the user says otherwise.
-const LISTED: u32 = 20;
+/// Default number of rows of a list.
+const DEFAULT_ROWS: u32 = 20;
 
 /// `packtrain history`.
 pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
         None if args.id.is_some() => rows.iter().for_each(history::whole),
         None if rows.is_empty() => {
             let place = keep.place().map_or_else(|| "none".to_owned(), |place| place.to_string());
-            say(&format!("no transfer to show: the history is {place}"));
+            print_stderr(&format!("no transfer to show: the history is {place}"));
         }
         None => history::list(&rows),
     }
@@ -45,7 +45,7 @@ fn wanted(args: &HistoryArgs, export: bool) -> Result<Wanted, Exit> {
         Some(0) => None,
         Some(n) => Some(n),
         None if export || id.is_some() => None,
-        None => Some(LISTED),
+        None => Some(DEFAULT_ROWS),
     };
     let since = args.since.map(|when| match when {
         When::At(at) => at,
@@ -62,7 +62,7 @@ fn wanted(args: &HistoryArgs, export: bool) -> Result<Wanted, Exit> {
     })
 }
 
-/// The beginning of an id means one transfer.
+/// Checks that the beginning of an id identifies one transfer.
 fn only(id: &str, rows: &[Row]) -> Result<(), Exit> {
     let exact = |row: &&Row| row.id == id.to_ascii_lowercase();
     if rows.is_empty() {

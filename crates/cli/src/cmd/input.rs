@@ -1,4 +1,4 @@
-//! Files that a command reads whole or in a stream.
+//! Files that a command reads, whole or as a stream.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -10,12 +10,12 @@ use packtrain_service::{FailureKind, RequestError};
 use crate::exit::Exit;
 use crate::out;
 
-/// A file to read, `-` for standard input. Every failure names it.
+/// A file to read; `-` is standard input. Every error names it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input<'a>(pub(super) &'a Path);
 
 impl Input<'_> {
-    /// Opened.
+    /// Opens the file.
     pub(super) fn open(self) -> Result<Box<dyn Read + Send>, Exit> {
         if self.0 == Path::new("-") {
             return Ok(Box::new(io::stdin()));
@@ -24,7 +24,7 @@ impl Input<'_> {
         Ok(Box::new(file))
     }
 
-    /// All of its bytes, of which there may be `most`.
+    /// All bytes of the file, at most `most`.
     pub(super) fn bytes(self, most: u64) -> Result<Vec<u8>, Exit> {
         let mut bytes = Vec::new();
         self.open()?
@@ -37,23 +37,23 @@ impl Input<'_> {
         Ok(bytes)
     }
 
-    /// All of its text, of at most `most` bytes.
+    /// All text of the file, at most `most` bytes.
     pub(super) fn text(self, most: u64) -> Result<String, Exit> {
         String::from_utf8(self.bytes(most)?)
             .map_err(|error| self.refused(&format_args!("it is not UTF-8: {}", error.utf8_error())))
     }
 
-    /// What it holds is not what was asked for.
+    /// An error because the content is malformed.
     pub(super) fn refused(self, error: &dyn Display) -> Exit {
         self.failed(FailureKind::Usage, error)
     }
 
-    /// Something went wrong with it.
+    /// An error of this kind.
     pub(super) fn failed(self, kind: FailureKind, error: &dyn Display) -> Exit {
         Exit::from(RequestError::new(kind, out::clean(&format!("{}: {error}", self.name()))))
     }
 
-    /// Its name, fit for a terminal.
+    /// The file's name, escaped for a terminal.
     pub(super) fn name(self) -> String {
         use std::os::unix::ffi::OsStrExt as _;
         out::shown(self.0.as_os_str().as_bytes()).to_string()

@@ -7,7 +7,7 @@ use packtrain_service::{FailureKind, RequestError};
 use serde::Serialize;
 
 use crate::args::{KeyArgs, KeyCommand};
-use crate::exit::{Code, Exit, complain, say};
+use crate::exit::{Code, Exit, print_message, print_stderr};
 use crate::out::{json_line, line};
 
 #[derive(Serialize)]
@@ -31,9 +31,9 @@ fn show(json: bool) -> Result<Code, Exit> {
         let path = key.path.display().to_string();
         json_line(&Shown { path, public: &key.public, fingerprint: &key.fingerprint });
     } else {
-        // The line alone on stdout, so that it can be appended to a file as it is.
+        // Only the line goes to stdout, so that users can append it to a file.
         line(&key.public);
-        say(&format!("fingerprint {}\nkept in {}", key.fingerprint, key.path.display()));
+        print_stderr(&format!("fingerprint {}\nkept in {}", key.fingerprint, key.path.display()));
     }
     Ok(Code::DONE)
 }
@@ -52,6 +52,6 @@ fn forget(server: &str) -> Result<Code, Exit> {
             format!("no key of {host}, port {port}, is known: see {}", hosts.path().display());
         return Err(RequestError::new(FailureKind::SourceMissing, text).into());
     }
-    complain(&format!("forgot the key of {host}, port {port}"));
+    print_message(&format!("removed the key of {host}, port {port}"));
     Ok(Code::DONE)
 }

@@ -13,7 +13,7 @@ use crate::args::{LossArgs, LossClassifyArgs, LossCommand};
 use crate::exit::{Code, Exit};
 use crate::out;
 
-/// Largest model file.
+/// Maximum size of a model file, in bytes.
 const LARGEST_MODEL: u64 = 64 << 20;
 
 /// `packtrain loss`.
@@ -41,7 +41,7 @@ fn classify(args: &LossClassifyArgs) -> Result<Code, Exit> {
         } else {
             out::line(&out::loss::verdict(&found.place, &verdict));
         }
-        if out::lost().is_some() {
+        if out::stdout_error().is_some() {
             break;
         }
     }

@@ -6,9 +6,9 @@ use packtrain_service::{
 };
 
 use super::request;
-use crate::args::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs, nearness};
+use crate::args::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs, precedence};
 use crate::exit::{Code, Exit};
-use crate::out::perf::{Station, tell};
+use crate::out::perf::{ServicePrinter, print_outcome};
 use crate::signals;
 
 /// `packtrain perf`.
@@ -35,25 +35,27 @@ fn server(args: PerfServerArgs, matches: &ArgMatches) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
-    let station = Station { json: args.json, client: false };
+    let printer = ServicePrinter { json: args.json, client: false };
     match request.transport {
-        TransportChoice::Udt4 => packtrain_udt4_service::perf_server(&request, &station)?,
-        _ => packtrain_server::perf(request, &station)?,
+        TransportChoice::Udt4 => packtrain_udt4_service::perf_server(&request, &printer)?,
+        _ => packtrain_server::perf(request, &printer)?,
     }
     Ok(Code::DONE)
 }
 
-/// What a server is told must mean something to it.
+/// Refuses options that have no effect on the server.
 fn check_server(args: &PerfServerArgs, matches: &ArgMatches) -> Result<(), Exit> {
     let own = matches.subcommand().map(|(_, own)| own);
-    // What a file says is meant for others too.
-    let given = |id: &str| own.is_some_and(|own| nearness(own, id) > 1);
+    // A value from a file may be meant for other commands.
+    let given = |id: &str| own.is_some_and(|own| precedence(own, id) > 1);
     let clear = args.transport == TransportChoice::Udt4;
     if !clear && given("transport") && args.transport != TransportChoice::Auto {
         return Err(Exit::usage("the client chooses: give --transport to perf client"));
     }
     if !clear && given("cc") {
-        return Err(Exit::usage("--cc is about udt4 here; the client chooses: give it there"));
+        return Err(Exit::usage(
+            "--cc applies to udt4 here; otherwise the client chooses: give it to perf client",
+        ));
     }
     let keys = [
         ("ticket_file", "--ticket-file"),
@@ -61,7 +63,8 @@ fn check_server(args: &PerfServerArgs, matches: &ArgMatches) -> Result<(), Exit>
         ("ports", "--ports"),
     ];
     if let Some((_, name)) = keys.into_iter().find(|(id, _)| clear && given(id)) {
-        let text = format!("{name} means nothing to udt4, which anybody may use: leave it out");
+        let text =
+            format!("{name} does not apply to udt4, which is open to every client: leave it out");
         return Err(Exit::usage(text));
     }
     if clear {
@@ -75,10 +78,10 @@ fn client(args: PerfClientArgs) -> Code {
     let outcome = match client_request(args, stop.clone()) {
         Ok(request) => {
             signals::watch(&stop, false);
-            let station = Station { json, client: true };
+            let printer = ServicePrinter { json, client: true };
             let outcome = match request.transport {
-                TransportChoice::Udt4 => packtrain_udt4_service::perf_client(request, &station),
-                _ => packtrain_perf::client(request, &station),
+                TransportChoice::Udt4 => packtrain_udt4_service::perf_client(request, &printer),
+                _ => packtrain_perf::client(request, &printer),
             };
             outcome.unwrap_or_else(PerfOutcome::from)
         }
@@ -89,7 +92,7 @@ fn client(args: PerfClientArgs) -> Code {
         Some(signal) if cancelled => Code::signal(signal),
         _ => Code(outcome.exit_code()),
     };
-    tell(&outcome, code, json);
+    print_outcome(&outcome, code, json);
     code
 }
 
@@ -100,15 +103,13 @@ fn client_request(args: PerfClientArgs, stop: StopHandle) -> Result<PerfClientRe
         ));
     }
     if args.cc.is_some() && args.transport == TransportChoice::Tcp {
-        return Err(Exit::usage(
-            "--cc is about native and udt; the kernel chooses for tcp: leave one out",
-        ));
+        return Err(Exit::usage("--cc applies to datagram transports, not to tcp: leave one out"));
     }
     let kernel = [(args.tcp_cc.is_some(), "tcp-cc"), (args.tcp_buffer.is_some(), "tcp-buffer")];
     if let Some((_, option)) = kernel.into_iter().find(|(given, _)| *given)
         && args.transport != TransportChoice::Tcp
     {
-        let text = format!("--{option} is about TCP: add --transport tcp, or leave it out");
+        let text = format!("--{option} applies to TCP: add --transport tcp, or leave it out");
         return Err(Exit::usage(text));
     }
     if args.transport == TransportChoice::Udt4 && (args.ticket.is_some() || args.accept_new_host) {

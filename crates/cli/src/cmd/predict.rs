@@ -12,25 +12,25 @@ use packtrain_service::{FailureKind, RequestError};
 
 use super::input::Input;
 use crate::args::PredictArgs;
-use crate::exit::{Code, Exit, say};
+use crate::exit::{Code, Exit, print_stderr};
 use crate::out;
 
-/// Largest file of measurements.
+/// Maximum size of a file of measurements, in bytes.
 const LARGEST_FILE: u64 = 64 << 20;
-/// Measurements taken from the history, the newest.
-const MAX_REMEMBERED: usize = 200;
+/// Maximum number of measurements from the history; the newest are used.
+const MAX_HISTORY_SAMPLES: usize = 200;
 
 /// `packtrain predict`.
 pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
     let input = Input(&args.from);
     let of_history = args.from == Path::new("history");
     if !of_history && args.to.is_some() {
-        return Err(Exit::usage("--to is about --from history: leave it out"));
+        return Err(Exit::usage("--to applies to --from history: leave it out"));
     }
     if let Some(path) = &args.plot {
         plot::check_name(path).map_err(|error| Exit::usage(error.to_string()))?;
     }
-    let samples = if of_history { remembered(args)? } else { read(input)? };
+    let samples = if of_history { from_history(args)? } else { read(input)? };
     let options = Options { max_streams: args.max() };
     let failed = |error: streams::NoSamples| input.refused(&error);
     let prediction = streams::predict(&samples, options).map_err(failed)?;
@@ -49,8 +49,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
-/// What was measured between two machines with how many streams, as the history has it.
-fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
+/// The measurements of the history between two machines.
+fn from_history(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
     let keep = args.keep.keep()?;
     let missing = |text: String| Exit::from(RequestError::new(FailureKind::SourceMissing, text));
     let unreadable = |error: HistoryError| RequestError::new(FailureKind::Fatal, error.to_string());
@@ -64,14 +64,14 @@ fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
             let row = newest.ok_or_else(|| {
                 missing(
                     "the history has no measurement of TCP streams: copy something with \
-                     --transport tcp, or name a machine by --to"
+                     --transport tcp, or name a machine with --to"
                         .to_owned(),
                 )
             })?;
             (row.from_host, row.to_host)
         }
     };
-    let found = history::stream_samples(&keep, &from, &to, MAX_REMEMBERED);
+    let found = history::stream_samples(&keep, &from, &to, MAX_HISTORY_SAMPLES);
     let samples = found.into_iter().filter_map(|sample| {
         let streams = NonZeroU32::new(sample.streams)?;
         Some(Sample { streams, throughput: sample.throughput })
@@ -85,13 +85,13 @@ fn remembered(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
         );
         return Err(missing(text));
     }
-    say(&format!("{} measurements from {path}", samples.len()));
+    print_stderr(&format!("{} measurements from {path}", samples.len()));
     Ok(samples)
 }
 
 /// The measurements in a file; `-` is standard input.
 fn read(input: Input<'_>) -> Result<Vec<Sample>, Exit> {
-    // What is not UTF-8 is no number, and the line with it is named.
+    // Text that is not UTF-8 is not a number; the error names its line.
     let bytes = input.bytes(LARGEST_FILE)?;
     streams::samples_from_csv(&String::from_utf8_lossy(&bytes))
         .map_err(|error| input.refused(&error))

@@ -1,4 +1,4 @@
-//! From the arguments of `cp` and `verify` to a request, the site's ceilings applied.
+//! Converts the arguments of `cp` and `verify` to a request, with the site's ceilings applied.
 
 use std::ffi::OsString;
 
@@ -15,13 +15,13 @@ use packtrain_units::{DataRate, Duration};
 use super::{files_from, stores};
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, Streams, TicketArg,
-    TransportArgs, VerifyArgs, Via, WriteArgs, nearness,
+    TransportArgs, VerifyArgs, Via, WriteArgs, precedence,
 };
 use crate::exit::Exit;
 
 /// The default of `--linger`.
 const LINGER: Duration = Duration::from_secs(600);
-/// A ticket file holds one line.
+/// Maximum size of a ticket file, in bytes. It holds one line.
 const MAX_TICKET: u64 = 4096;
 
 /// The request that `cp` makes.
@@ -51,7 +51,7 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     Ok(request)
 }
 
-/// Options with what is asked of the files at the target.
+/// Adds the options of how files are written.
 pub(super) fn writing(args: &WriteArgs, options: Options) -> Result<Options, Exit> {
     let (mode, times, owner) = preserve(args.preserve.as_deref())?;
     Ok(Options {
@@ -64,7 +64,7 @@ pub(super) fn writing(args: &WriteArgs, options: Options) -> Result<Options, Exi
     })
 }
 
-/// Refuses what a pipe cannot do.
+/// Refuses options that a pipe does not support.
 pub(super) fn check_pipes(
     sources: &[Location],
     dest: &Location,
@@ -76,7 +76,7 @@ pub(super) fn check_pipes(
     }
     let piped = *dest == Location::Stdio || sources.contains(&Location::Stdio);
     if writing.dry_run && piped {
-        return Err(Exit::usage("--dry-run has nothing to say about a pipe: leave it out"));
+        return Err(Exit::usage("--dry-run does not apply to a pipe: leave it out"));
     }
     Ok(())
 }
@@ -95,13 +95,13 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpReques
     let (transport, remote) = (&args.transport, &args.remote);
     let request = request(sources, &args.dst, options, transport, remote, &args.output)?;
     if request.dest == Location::Stdio || request.sources.contains(&Location::Stdio) {
-        return Err(Exit::usage("verify compares files, not pipes: name both of them"));
+        return Err(Exit::usage("verify compares files, not pipes: name two files"));
     }
     check_meaning(&request, matches)?;
     Ok(request)
 }
 
-/// The request that `diagnose` makes of a host.
+/// The request that `diagnose` makes to a host.
 pub(crate) fn probe(
     place: &OsString,
     transport: &TransportArgs,
@@ -109,7 +109,7 @@ pub(crate) fn probe(
     keep: &KeepArgs,
 ) -> Result<CpRequest, Exit> {
     let output = OutputArgs::silent(keep);
-    // What is copied is made later.
+    // The source file is created later.
     let source = OsString::from("./probe");
     request(&[source], place, Options::default(), transport, remote, &output)
 }
@@ -173,7 +173,7 @@ fn request(
     })
 }
 
-/// What the site's policy has to say about a choice.
+/// Checks a choice against the site's policy.
 pub(crate) fn allow(policy: &Policy, transport: TransportChoice, new: bool) -> Result<(), Exit> {
     let refused = |e: packtrain_identity::config::PolicyError| {
         RequestError::new(packtrain_service::FailureKind::NotAuthorised, e.to_string())
@@ -183,7 +183,7 @@ pub(crate) fn allow(policy: &Policy, transport: TransportChoice, new: bool) -> R
     Ok(())
 }
 
-/// Reads a ticket from its text or, with `@`, from a file.
+/// Reads a ticket from its text, or from a file if the text begins with `@`.
 pub(crate) fn ticket(arg: &TicketArg) -> Result<Ticket, Exit> {
     let text = match arg.0.strip_prefix('@') {
         Some(path) => files_from::read_some(path.as_ref(), MAX_TICKET)
@@ -196,17 +196,19 @@ pub(crate) fn ticket(arg: &TicketArg) -> Result<Ticket, Exit> {
     text.parse().map_err(|error| Exit::usage(format!("--ticket: {error}")))
 }
 
-/// A file of a stock UDT server is its bytes and nothing else: what the protocol does not have
-/// cannot be asked for.
+/// Refuses what a stock UDT server does not support: its protocol has only the size and the bytes
+/// of one file.
 fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), Exit> {
     if request.options.verify {
-        return Err(Exit::usage("verify needs an end of ours at both places, not udt4://"));
+        return Err(Exit::usage("verify needs packtrain at both places, not udt4://"));
     }
     if request.sources.len() > 1 {
         return Err(Exit::usage("udt4:// is read one file at a time: name one source"));
     }
     if !matches!(request.dest, Location::Local(_) | Location::Stdio) {
-        return Err(Exit::usage("from udt4:// a file comes to this machine: name a path or -"));
+        return Err(Exit::usage(
+            "from udt4:// a file can only come to this machine: name a path or -",
+        ));
     }
     const NOT: &[&str] = &[
         "recursive",
@@ -241,13 +243,13 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
     match first_given(NOT, given) {
         None => Ok(()),
         Some(option) => Err(Exit::usage(format!(
-            "{option} does not go with udt4://, whose protocol has one file's size and bytes and \
-             no more: leave it out"
+            "{option} does not apply to udt4://, whose protocol has only the size and bytes of one \
+             file: leave it out"
         ))),
     }
 }
 
-/// The first of these options that was given, as it is written.
+/// The first of these options on the command line, in the user's spelling.
 pub(super) fn first_given(ids: &[&str], given: &dyn Fn(&str) -> bool) -> Option<String> {
     let id = ids.iter().find(|id| given(id))?;
     Some(format!("--{}", id.replace('_', "-")))
@@ -258,7 +260,7 @@ fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
         return Err(Exit::usage("nothing to copy: write SRC... DST"));
     };
     if matches!(dest, Location::Udt4 { .. }) {
-        return Err(Exit::usage("udt4:// can only be read: its protocol takes no files"));
+        return Err(Exit::usage("udt4:// can only be read: its protocol has no uploads"));
     }
     if let Some(other) = sources.iter().find(|source| !first.same_end(source)) {
         return Err(Exit::usage(format!(
@@ -266,21 +268,19 @@ fn check_places(sources: &[Location], dest: &Location) -> Result<(), Exit> {
         )));
     }
     if sources.len() > 1 && (sources.contains(&Location::Stdio) || *dest == Location::Stdio) {
-        return Err(Exit::usage("a pipe holds one file: copy one at a time"));
+        return Err(Exit::usage("a pipe carries one file: copy one at a time"));
     }
     if *first == Location::Stdio && *dest == Location::Stdio {
-        return Err(Exit::usage("from standard input to standard output is what cat does"));
+        return Err(Exit::usage("standard input to standard output: use cat"));
     }
     Ok(())
 }
 
-/// How each depot is reached: one word for each of them, or one for all.
+/// How each depot is reached: one word per depot, or one word for all.
 fn hops(words: &[HopTransport], depots: usize) -> Result<Vec<HopTransport>, Exit> {
     match words {
         [] => Ok(Vec::new()),
-        _ if depots == 0 => {
-            Err(Exit::usage("--hops says how depots are reached: name them by --via"))
-        }
+        _ if depots == 0 => Err(Exit::usage("--hops applies to depots: name them by --via")),
         [one] => Ok(vec![*one; depots]),
         many if many.len() == depots => Ok(many.to_vec()),
         many => Err(Exit::usage(format!(
@@ -290,16 +290,16 @@ fn hops(words: &[HopTransport], depots: usize) -> Result<Vec<HopTransport>, Exit
     }
 }
 
-/// Options given by hand that would do nothing are mistakes; those of later versions are refused
-/// wherever they come from.
+/// Refuses options on the command line that have no effect. Options of later versions are refused
+/// from every source.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
-    if nearness(matches, "linger") > 1 || request.linger != LINGER {
+    if precedence(matches, "linger") > 1 || request.linger != LINGER {
         return Err(Exit::usage(
-            "--linger is not in this version: the other end keeps its journal, and the same \
-             command goes on from there",
+            "--linger is not in this version: the other end keeps its journal, so the same \
+             command resumes from there",
         ));
     }
-    let given = |id: &str| nearness(matches, id) == 3;
+    let given = |id: &str| precedence(matches, id) == 3;
     if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {
         return check_udt4(request, &given);
     }
@@ -312,37 +312,39 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     for id in ["streams", "tcp_cc", "tcp_buffer"] {
         if given(id) && not_tcp {
             let (option, name) = (id.replace('_', "-"), transport.name());
-            let text = format!("--{option} is about TCP, not {name}: leave one out");
+            let text = format!("--{option} applies to TCP, not to {name}: leave one out");
             return Err(Exit::usage(text));
         }
     }
     if !request.via.is_empty() && not_tcp {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "the ends of a path over depots speak TCP, whatever --hops says of the way between: \
+            "the ends of a path over depots use TCP, whatever --hops says of the hops between: \
              leave out --transport {name} or --via"
         )));
     }
     if given("cc") && matches!(transport, TransportChoice::Tcp | TransportChoice::Pipe) {
         let name = transport.name();
         return Err(Exit::usage(format!(
-            "--cc is about native, udt, fobs and sabul; for tcp there is --tcp-cc, the kernel's: \
+            "--cc applies to native, udt, fobs and sabul; tcp has --tcp-cc, the kernel's: \
              {name} takes no --cc"
         )));
     }
     use TransportChoice::{Fobs, Sabul, Udt};
     if given("background") && matches!(transport, Udt | Fobs | Sabul) {
-        return Err(Exit::usage("--background needs native's controller: leave one out"));
+        return Err(Exit::usage("--background needs the controller of native: leave one out"));
     }
     let mut places = request.sources.iter().chain([&request.dest]);
     if given("ticket") && !places.any(|place| matches!(place, Location::Server { .. })) {
-        return Err(Exit::usage("--ticket opens a server: write its place as pt://host:port/path"));
+        return Err(Exit::usage(
+            "--ticket is for a server: write its place as pt://host:port/path",
+        ));
     }
     Ok(())
 }
 
-/// Depots are chosen where there is something to choose. What stands in a file or the environment
-/// is for those transfers that it fits.
+/// Checks the options of depots. Values from a file or the environment apply only to the transfers
+/// that they fit.
 fn check_depots(
     request: &CpRequest,
     via: Option<&Via>,
@@ -351,7 +353,7 @@ fn check_depots(
     let auto = via == Some(&Via::Auto);
     if given("depots") && !auto {
         return Err(Exit::usage(
-            "--depots are what --via auto chooses from: add it, or leave them out",
+            "--via auto chooses from --depots: add --via auto, or leave --depots out",
         ));
     }
     if !given("via") || !auto {
@@ -359,8 +361,12 @@ fn check_depots(
     }
     let far = |place: &Location| place.is_remote();
     let text = match (request.sources.iter().any(far), far(&request.dest)) {
-        (false, false) => "--via is about the way to another machine: both places are here",
-        (true, true) => "--via needs one of the two places here: run the command at one of them",
+        (false, false) => {
+            "--via applies to transfers to another machine: both places are on this one"
+        }
+        (true, true) => {
+            "--via needs one of the two places on this machine: run the command at one of them"
+        }
         _ if request.depots.is_empty() => {
             "--via auto has no depots to choose from: name them with --depots, or once for all in \
              config.toml: depots = [\"depot.example.org:7879\"]"
@@ -378,11 +384,11 @@ fn check_depots(
     Err(Exit::usage(text))
 }
 
-/// `--resume` against `--no-resume`: command line over environment over configuration, and on
-/// the same level the later one.
+/// Resolves `--resume` against `--no-resume`: command line over environment over configuration; on
+/// the same level the later one applies.
 fn resume(args: &CpArgs, matches: &ArgMatches) -> Resume {
     let weight = |id: &str| {
-        (nearness(matches, id), matches.indices_of(id).and_then(Iterator::last).unwrap_or(0))
+        (precedence(matches, id), matches.indices_of(id).and_then(Iterator::last).unwrap_or(0))
     };
     let off = if args.no_resume { weight("no_resume") } else { (0, 0) };
     let on = if args.resume.is_some() { weight("resume") } else { (0, 0) };
@@ -393,7 +399,7 @@ fn resume(args: &CpArgs, matches: &ArgMatches) -> Resume {
     }
 }
 
-/// Mode, times, owner.
+/// Which of mode, times and owner to preserve.
 fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
     let Some(list) = list else { return Ok((true, true, false)) };
     let (mut mode, mut times, mut owner) = (false, false, false);
@@ -419,7 +425,7 @@ fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
     Ok((mode, times, owner))
 }
 
-/// The rules in the order in which they were given, and the list of files.
+/// The filter rules in the order given, and the list of files.
 pub(super) fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Options, Exit> {
     let mut rules: Vec<(usize, String)> = Vec::new();
     let mut add = |id: &str, values: Vec<String>| {
@@ -442,7 +448,7 @@ pub(super) fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Op
     })
 }
 
-/// A rule in rsync's spelling, as `+ PATTERN` or `- PATTERN`.
+/// Parses a rule in rsync's syntax: `+ PATTERN` or `- PATTERN`.
 fn rule(text: &str) -> Result<String, Exit> {
     let text = text.trim_start();
     let (word, pattern) = text.split_once([' ', '_']).unwrap_or((text, ""));

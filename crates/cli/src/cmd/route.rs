@@ -12,7 +12,7 @@ use crate::args::{EpsilonArg, RouteArgs};
 use crate::exit::{Code, Exit};
 use crate::out;
 
-/// Largest table.
+/// Maximum size of a table, in bytes.
 const LARGEST: u64 = 1 << 30;
 
 /// `packtrain route`.
@@ -50,7 +50,8 @@ pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
-/// One table of forecasts from tables of measurements, oldest first. Hosts are those of the newest.
+/// One table of forecasts from tables of measurements, oldest first. The hosts are those of the
+/// newest table.
 fn forecast(tables: &[Matrix]) -> Matrix {
     let newest = &tables[tables.len() - 1];
     let mut made = newest.clone();
@@ -60,7 +61,7 @@ fn forecast(tables: &[Matrix]) -> Matrix {
         .collect();
     for from in newest.hosts() {
         for to in newest.hosts() {
-            // An edge that is no longer there is not forecast back.
+            // An edge that the newest table lacks is not forecast.
             if from == to || !newest.edge(from, to).is_finite() {
                 continue;
             }
@@ -70,7 +71,7 @@ fn forecast(tables: &[Matrix]) -> Matrix {
                 let (Some(from), Some(to)) = (place(from), place(to)) else { continue };
                 let edge = table.edge(from, to);
                 if edge.is_finite() {
-                    // Bandwidths that were read are numbers, so there is nothing to refuse.
+                    // Parsed bandwidths are finite numbers, so `learn` cannot refuse them.
                     let _ = battery.learn(edge.bandwidth().as_bps() as f64);
                 }
             }

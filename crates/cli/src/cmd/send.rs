@@ -14,16 +14,17 @@ use packtrain_service::{
 };
 use packtrain_units::Duration;
 
-use super::cp::{Run, failed, say_command};
+use super::cp::{Run, failed, print_resume_command};
 use super::{files_from, request};
 use crate::args::{ClaimArgs, SendArgs, TicketArg};
-use crate::exit::{Code, Exit, complain};
+use crate::exit::{Code, Exit, print_message};
+use crate::out::console::ConsoleReporter;
 use crate::out::summary::{self, Work};
-use crate::out::teller::Teller;
-use crate::out::{deposit as told, done, line as print_line, quote, shown};
+use crate::out::{deposit as print_deposit, done, line as print_line, quote, shown};
 use crate::signals;
 
-/// A ticket's file holds one line: at most 32 depots with names of 253 bytes.
+/// Maximum size of a ticket file, in bytes. It holds one line with at most 32 depots, whose names
+/// have up to 253 bytes.
 const MAX_TICKET: u64 = 32 << 10;
 
 /// `packtrain send`.
@@ -38,7 +39,7 @@ pub(crate) fn send(args: &SendArgs, matches: &ArgMatches, line: &[OsString]) -> 
 fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
     let piped = args.sources.iter().any(|source| source == "-");
     if piped && args.sources.len() > 1 {
-        return Err(Exit::usage("standard input can only be the one source"));
+        return Err(Exit::usage("standard input must be the only source"));
     }
     for source in &args.sources {
         let place = Location::parse(source).map_err(|e| Exit::usage(e.to_string()))?;
@@ -70,13 +71,13 @@ fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
 }
 
 fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code, Exit> {
-    let teller = Teller::new(&args.output, Work::Copy)?;
+    let console = ConsoleReporter::new(&args.output, Work::Copy)?;
     signals::watch(&request.stop, args.output.quiet);
     let sources: Vec<Location> =
         request.sources.iter().map(|path| Location::Local(path.clone())).collect();
-    teller.started(&sources, &format!("depots {}", request.plan), "out");
-    let sent = deposit::send(&request, &teller);
-    teller.finish();
+    console.started(&sources, &format!("depots {}", request.plan), "out");
+    let sent = deposit::send(&request, &console);
+    console.finish();
     let Sent { outcome, ticket } = sent?;
     let cancelled = outcome.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Cancelled);
     let code = match request.stop.requested() {
@@ -84,34 +85,39 @@ fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code,
         _ => Code(outcome.exit_code()),
     };
     for (path, failure) in &outcome.failed {
-        complain(&format!("{}: {}", shown(path), failure.text));
+        print_message(&format!("{}: {}", shown(path), failure.text));
     }
     let command = outcome.resumable.then(|| quote::command(line));
     match &outcome.failure {
-        Some(failure) => complain(&failure.text),
-        None => give(args, &ticket, &outcome, &teller),
+        Some(failure) => print_message(&failure.text),
+        None => print_ticket(args, &ticket, &outcome, &console),
     }
     if let Some(command) = &command {
-        say_command(command);
+        print_resume_command(command);
     }
     let last = done::Cp::new(&outcome, code, command.as_deref());
-    teller.record(&last);
+    console.record(&last);
     if args.output.json {
         done::print(&last);
     }
     Ok(code)
 }
 
-/// Hands the ticket over.
-fn give(args: &SendArgs, ticket: &ClaimTicket, outcome: &Outcome, teller: &Teller) {
+/// Prints the ticket, or the name of its file.
+fn print_ticket(
+    args: &SendArgs,
+    ticket: &ClaimTicket,
+    outcome: &Outcome,
+    console: &ConsoleReporter,
+) {
     let text = args.ticket.is_none().then(|| ticket.to_text());
     if args.output.json {
-        told::ticket(ticket, text.as_deref());
+        print_deposit::ticket(ticket, text.as_deref());
     } else if let Some(text) = text {
         print_line(&text);
     }
-    if teller.wants_summary() && !args.output.json {
-        complain(&summary::sentence(outcome, Work::Copy));
+    if console.wants_summary() && !args.output.json {
+        print_message(&summary::sentence(outcome, Work::Copy));
     }
 }
 
@@ -119,10 +125,10 @@ fn give(args: &SendArgs, ticket: &ClaimTicket, outcome: &Outcome, teller: &Telle
 pub(crate) fn claim(args: &ClaimArgs, line: &[OsString]) -> Code {
     match claiming(args) {
         Ok(request) => {
-            let run = Run { output: &args.output, line, asked: None, nine: false };
+            let run = Run { output: &args.output, line, asked: None, error_on_no_transfer: false };
             let copy = request.copy.clone();
-            run.go_by(copy, |copy, teller| {
-                deposit::claim(&ClaimRequest { copy, ..request }, teller)
+            run.run_with(copy, |copy, console| {
+                deposit::claim(&ClaimRequest { copy, ..request }, console)
             })
         }
         Err(exit) => failed(exit, args.output.json),
@@ -177,7 +183,7 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
     Ok(ClaimRequest { ticket, at, wait, release, buffers, copy })
 }
 
-/// Reads a ticket from where it is; its text is not shown, whatever is wrong with it.
+/// Reads a ticket from its file or standard input. Errors never show its text.
 fn ticket(arg: &TicketArg) -> Result<ClaimTicket, Exit> {
     let failed = |name: &str, error: std::io::Error| {
         Exit::Failed(RequestError::new(FailureKind::Usage, format!("the ticket {name}: {error}")))
@@ -194,7 +200,7 @@ fn ticket(arg: &TicketArg) -> Result<ClaimTicket, Exit> {
         }
         None => {
             return Err(Exit::usage(
-                "a ticket is a secret and others see a command's arguments: write @FILE, or - for \
+                "a ticket is a secret, and other users can see a command's arguments: write @FILE, or - for \
                  standard input",
             ));
         }

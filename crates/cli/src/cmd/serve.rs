@@ -6,14 +6,14 @@ use packtrain_udt4_service::Udt4ServeRequest;
 
 use crate::args::ServeArgs;
 use crate::exit::{Code, Exit};
-use crate::out::perf::Station;
+use crate::out::perf::ServicePrinter;
 use crate::signals;
 
 /// `packtrain serve`.
 pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
     let stop = StopHandle::new();
     if args.stdio {
-        // The caller hears of the end over the pipe; words on stderr would only disturb it.
+        // The caller gets the result over the pipe; text on stderr would disturb its output.
         signals::watch(&stop, true);
         packtrain_server::stdio(stop.clone())?;
         return Ok(stop.requested().map_or(Code::DONE, Code::signal));
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
         stop: stop.clone(),
     };
     signals::watch_server(&stop);
-    packtrain_server::run(request, &Station { json: args.json, client: false })?;
-    // A server that ends because it was asked to has done what it is for.
+    packtrain_server::run(request, &ServicePrinter { json: args.json, client: false })?;
+    // A server that ends on request succeeds.
     Ok(Code::DONE)
 }
 
@@ -66,6 +66,6 @@ fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Ex
         stop: stop.clone(),
     };
     signals::watch(&stop, false);
-    packtrain_udt4_service::serve(request, &Station { json: args.json, client: false })?;
+    packtrain_udt4_service::serve(request, &ServicePrinter { json: args.json, client: false })?;
     Ok(Code::DONE)
 }

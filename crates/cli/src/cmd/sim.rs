@@ -13,7 +13,7 @@ use crate::args::{SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimReproduceAr
 use crate::exit::{Code, Exit};
 use crate::out::sim;
 
-/// Numbers that are not what they should be.
+/// Some numbers are outside their tolerance.
 const DIFFERS: Code = Code(13);
 
 /// `packtrain sim`.
@@ -34,17 +34,17 @@ pub(super) fn run(args: SimArgs) -> Code {
     })
 }
 
-/// A scenario or an experiment that is wrong.
+/// An error in a scenario or an experiment.
 fn usage(error: impl std::fmt::Display) -> Exit {
     Exit::usage(error.to_string())
 }
 
-/// A file that cannot be written.
+/// An error of an output file.
 fn unwritable(error: impl std::fmt::Display) -> Exit {
     Exit::from(RequestError::new(FailureKind::Fatal, error.to_string()))
 }
 
-/// As many threads as asked for, or as there are cores.
+/// The number of threads: as requested, or one per core.
 fn jobs(asked: Option<u32>) -> usize {
     asked.map_or_else(
         || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -82,13 +82,13 @@ fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
 fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
     let runs = experiment.scenarios.iter().map(|(_, file)| file.runs()).sum();
     let bar = sim::bar(runs, &experiment.name);
-    let mut told = |row: &packtrain_sim::results::RunRow| {
+    let mut finished = |row: &packtrain_sim::results::RunRow| {
         if args.json {
             sim::row(row);
         }
         bar.inc(1);
     };
-    let result = packtrain_reproduce::reproduce(experiment, jobs(args.jobs), &mut told);
+    let result = packtrain_reproduce::reproduce(experiment, jobs(args.jobs), &mut finished);
     bar.finish_and_clear();
     let result = result.map_err(|error: ExperimentError| usage(error))?;
     if let Some(path) = &args.plot {
@@ -120,7 +120,7 @@ fn bench(args: &SimBenchArgs) -> Result<Code, Exit> {
         let known: Vec<_> = bench::CASES.iter().map(|case| case.name).collect();
         return Err(usage(format!("no case is called `{wanted}`: known are {}", known.join(", "))));
     }
-    // The only clock that the command has is that of its progress bars.
+    // This hidden progress bar is the command's clock.
     let bar = indicatif::ProgressBar::hidden();
     let clock = || Duration::from(bar.elapsed());
     let mut all = Vec::new();
@@ -135,7 +135,7 @@ fn bench(args: &SimBenchArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
-/// Whether a plot can be written under this name; asked before the work is done.
+/// Checks the name of a plot file before the work starts.
 fn plot_name(path: Option<&std::path::Path>) -> Result<(), Exit> {
     path.map_or(Ok(()), |path| plot::check_name(path).map_err(usage))
 }

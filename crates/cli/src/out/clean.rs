@@ -1,10 +1,10 @@
-//! What `clean` prints.
+//! The output of `clean`.
 
-use packtrain_client::clean::{CleanSummary, Leftover, LeftoverFate, LeftoverKind};
+use packtrain_client::clean::{CleanSummary, Leftover, LeftoverKind, LeftoverStatus};
 use serde::Serialize;
 
 use super::{clean, json_line, line, shown};
-use crate::exit::{Code, complain, say};
+use crate::exit::{Code, print_message, print_stderr};
 
 #[derive(Serialize)]
 struct LeftoverEvent<'a> {
@@ -32,12 +32,12 @@ struct DoneEvent {
     failed: u64,
 }
 
-/// A path on one line.
+/// A path, escaped, on one line.
 pub(crate) fn path(path: &[u8]) -> String {
     shown(path).replace('\n', "\\n")
 }
 
-/// One file.
+/// Prints one file.
 pub(crate) fn leftover(left: &Leftover, dry_run: bool, json: bool) {
     let kind = match left.kind {
         LeftoverKind::Temporary => "temporary",
@@ -45,12 +45,12 @@ pub(crate) fn leftover(left: &Leftover, dry_run: bool, json: bool) {
         LeftoverKind::Lock => "lock",
         LeftoverKind::Output => "output",
     };
-    let (result, detail, uid) = match &left.fate {
-        LeftoverFate::Removed if dry_run => ("would_remove", None, None),
-        LeftoverFate::Removed => ("removed", None, None),
-        LeftoverFate::InUse { who } => ("in_use", Some(who.as_str()), None),
-        LeftoverFate::Foreign { uid } => ("foreign", None, Some(*uid)),
-        LeftoverFate::Failed { why } => ("failed", Some(why.as_str()), None),
+    let (result, detail, uid) = match &left.status {
+        LeftoverStatus::Removed if dry_run => ("would_remove", None, None),
+        LeftoverStatus::Removed => ("removed", None, None),
+        LeftoverStatus::InUse { who } => ("in_use", Some(who.as_str()), None),
+        LeftoverStatus::Foreign { uid } => ("foreign", None, Some(*uid)),
+        LeftoverStatus::Failed { why } => ("failed", Some(why.as_str()), None),
     };
     let path = path(&left.path);
     if json {
@@ -59,16 +59,16 @@ pub(crate) fn leftover(left: &Leftover, dry_run: bool, json: bool) {
         return;
     }
     let what = format!("{kind:<9}  {:>10}  {path}", left.bytes.to_string());
-    match &left.fate {
-        LeftoverFate::Removed if dry_run => line(&format!("would remove  {what}")),
-        LeftoverFate::Removed => line(&format!("removed  {what}")),
-        LeftoverFate::InUse { who } => line(&format!("in use   {what}  by {}", clean(who))),
-        LeftoverFate::Foreign { uid } => line(&format!("not ours {what}  of user {uid}")),
-        LeftoverFate::Failed { why } => complain(&format!("{path}: {}", clean(why))),
+    match &left.status {
+        LeftoverStatus::Removed if dry_run => line(&format!("would remove  {what}")),
+        LeftoverStatus::Removed => line(&format!("removed  {what}")),
+        LeftoverStatus::InUse { who } => line(&format!("in use   {what}  by {}", clean(who))),
+        LeftoverStatus::Foreign { uid } => line(&format!("not ours {what}  of user {uid}")),
+        LeftoverStatus::Failed { why } => print_message(&format!("{path}: {}", clean(why))),
     }
 }
 
-/// The end.
+/// Prints the summary.
 pub(crate) fn summary(summary: &CleanSummary, dry_run: bool, json: Option<Code>) {
     let CleanSummary { removed, bytes, in_use, foreign, failed } = *summary;
     if let Some(code) = json {
@@ -86,7 +86,7 @@ pub(crate) fn summary(summary: &CleanSummary, dry_run: bool, json: Option<Code>)
         return;
     }
     if *summary == CleanSummary::default() {
-        return say("nothing left by interrupted transfers");
+        return print_stderr("nothing left by interrupted transfers");
     }
     let files = |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{n} files") };
     let verb = if dry_run { "would be removed" } else { "removed" };
@@ -96,5 +96,5 @@ pub(crate) fn summary(summary: &CleanSummary, dry_run: bool, json: Option<Code>)
             text.push_str(&format!("; {} {what}", files(n)));
         }
     }
-    say(&text);
+    print_stderr(&text);
 }

@@ -1,4 +1,4 @@
-//! What `send` tells beside the rest.
+//! The output of `send` that other commands do not have.
 
 use packtrain_client::store_forward::ClaimTicket;
 use serde::Serialize;
@@ -16,7 +16,7 @@ struct Ticket<'a> {
     ticket: Option<&'a str>,
 }
 
-/// The ticket: its text only where it is in no file.
+/// Prints the ticket event. It contains the ticket's text only if the ticket is in no file.
 pub(crate) fn ticket(ticket: &ClaimTicket, text: Option<&str>) {
     json_line(&Ticket {
         event: "ticket",

@@ -1,18 +1,18 @@
-//! What `depot` tells.
+//! The output of `depot`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use packtrain_depot::{DepotKept, DepotReporter, DepotSession, DepotStats, SpoolStats};
+use packtrain_depot::{DepotReporter, DepotSession, DepotSpoolEvent, DepotStats, SpoolStats};
 use packtrain_service::{Notice, NoticeLevel};
 use serde::Serialize;
 
 use super::done::seconds;
 use super::event_line;
-use crate::exit::complain;
+use crate::exit::print_message;
 
 /// A reporter for `depot`.
-pub(crate) struct Station {
+pub(crate) struct DepotPrinter {
     /// JSON on stdout instead of text on stderr.
     pub(crate) json: bool,
 }
@@ -60,7 +60,7 @@ struct Stats<'a> {
     spool: Option<Spool>,
 }
 
-/// Of sessions that are kept.
+/// Counters of kept sessions.
 #[derive(Serialize)]
 struct Spool {
     sessions: u64,
@@ -96,7 +96,7 @@ impl Spool {
 struct Kept<'a> {
     event: &'static str,
     what: &'a str,
-    /// Where the bytes went, as seen from the depot; none if they went nowhere.
+    /// The direction of the bytes as seen from the depot; none if no byte moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     direction: Option<&'static str>,
     session: &'a str,
@@ -112,7 +112,7 @@ struct Noticed<'a> {
     text: &'a str,
 }
 
-impl DepotReporter for Station {
+impl DepotReporter for DepotPrinter {
     fn listening(&self, address: SocketAddr, metrics: Option<SocketAddr>) {
         let metrics = metrics.map(|address| address.to_string());
         if self.json {
@@ -121,7 +121,7 @@ impl DepotReporter for Station {
             return;
         }
         let figures = metrics.map(|at| format!(", figures at http://{at}/")).unwrap_or_default();
-        complain(&format!("listening on {address}{figures}"));
+        print_message(&format!("listening on {address}{figures}"));
     }
 
     fn session(&self, session: &DepotSession) {
@@ -152,11 +152,11 @@ impl DepotReporter for Station {
             _ => format!("{peer} to {to}: {there} there, {back} back in {elapsed}"),
         };
         let text = match session.fell_back {
-            (true, _) => format!("{text}; no datagram came from there, TCP carried it"),
-            (_, true) => format!("{text}; no datagram got there, TCP carried it"),
+            (true, _) => format!("{text}; no datagram arrived from there, TCP was used"),
+            (_, true) => format!("{text}; no datagram arrived there, TCP was used"),
             _ => text,
         };
-        complain(&text);
+        print_message(&text);
     }
 
     fn stats(&self, stats: &DepotStats) {
@@ -168,7 +168,7 @@ impl DepotReporter for Station {
             sessions: stats.sessions,
             accepted: stats.accepted,
             refused: &stats.refused,
-            strangers: stats.strangers,
+            strangers: stats.unauthenticated,
             bytes_there: stats.bytes.0.get(),
             bytes_back: stats.bytes.1.get(),
             rate_bps: stats.rate.as_bps(),
@@ -179,8 +179,8 @@ impl DepotReporter for Station {
         });
     }
 
-    fn kept(&self, kept: &DepotKept) {
-        let DepotKept { what, session, key, bytes, place } = kept;
+    fn kept(&self, kept: &DepotSpoolEvent) {
+        let DepotSpoolEvent { what, session, key, bytes, place } = kept;
         if self.json {
             let bytes = bytes.get();
             let direction = match *what {
@@ -192,7 +192,7 @@ impl DepotReporter for Station {
             return;
         }
         let to = if place.is_empty() { String::new() } else { format!(" to {place}") };
-        complain(&format!("session {session} of {key}: {what}{to}, {bytes}"));
+        print_message(&format!("session {session} of {key}: {what}{to}, {bytes}"));
     }
 
     fn notice(&self, notice: &Notice) {
@@ -200,7 +200,7 @@ impl DepotReporter for Station {
             event_line(&Noticed { event: "notice", text: &notice.text });
         }
         if !self.json || notice.level == NoticeLevel::Warning {
-            complain(&notice.text);
+            print_message(&notice.text);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What `diagnose` says.
+//! The output of `diagnose`.
 
 use packtrain_diagnose::Diagnosis;
 use packtrain_service::evidence::Record;
 use serde::Serialize;
 
 use super::summary::time;
-use super::{clean, json_line, line as say};
+use super::{clean, json_line, line as print_line};
 
 /// The object of `--json`.
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct Whole<'a> {
     pid: u32,
     over: bool,
     what: &'a str,
-    /// The surest cause.
+    /// The most likely cause.
     cause: &'static str,
     sure: f64,
     how_sure: &'static str,
@@ -24,7 +24,7 @@ struct Whole<'a> {
     evidence: &'a packtrain_service::evidence::Evidence,
 }
 
-/// One line of JSON.
+/// Prints one JSON line.
 pub(crate) fn json(record: &Record, diagnosis: &Diagnosis) {
     let first = diagnosis.first();
     let whole = Whole {
@@ -42,8 +42,8 @@ pub(crate) fn json(record: &Record, diagnosis: &Diagnosis) {
     json_line(&whole);
 }
 
-/// The same for people.
-pub(crate) fn words(record: &Record, diagnosis: &Diagnosis) {
+/// Prints text.
+pub(crate) fn text(record: &Record, diagnosis: &Diagnosis) {
     let evidence = &record.evidence;
     let mut text = String::new();
     let mut line = |words: String| {
@@ -51,7 +51,7 @@ pub(crate) fn words(record: &Record, diagnosis: &Diagnosis) {
         text.push('\n');
     };
     if !evidence.probed {
-        let state = if record.over { "over" } else { "running, or ended without a word" };
+        let state = if record.over { "finished" } else { "running, or ended without a report" };
         let (id, pid) = (&record.id, record.pid);
         line(format!("transfer {id} (process {pid}, {state}): {}", record.what));
         let rate = packtrain_units::DataRate::from_bytes_over(evidence.bytes, evidence.elapsed);
@@ -64,11 +64,11 @@ pub(crate) fn words(record: &Record, diagnosis: &Diagnosis) {
         for fact in &finding.evidence {
             line(format!("    {}: {}", fact.what, fact.value));
         }
-        line(format!("  what helps: {}", finding.remedy));
+        line(format!("  remedy: {}", finding.remedy));
     }
     if !diagnosis.ceilings.is_empty() {
         line(String::new());
-        line("what each stage could do:".to_owned());
+        line("highest rate of each stage:".to_owned());
     }
     for ceiling in &diagnosis.ceilings {
         let lowest = if Some(ceiling.stage) == diagnosis.lowest { "  <- the lowest" } else { "" };
@@ -77,5 +77,5 @@ pub(crate) fn words(record: &Record, diagnosis: &Diagnosis) {
         let name = ceiling.stage.name();
         line(format!("  {name:<8}{rate:>14}  ({}){lowest}", ceiling.by));
     }
-    say(text.trim_end());
+    print_line(text.trim_end());
 }

@@ -17,7 +17,7 @@ pub(crate) fn print(event: &impl Serialize) {
     json_line(event);
 }
 
-/// What came of `cp` or `verify`. Every field is there, also after a failure.
+/// The outcome of `cp` or `verify`. Every field is present, also after a failure.
 #[derive(Serialize)]
 pub(crate) struct Cp<'a> {
     event: &'static str,
@@ -44,7 +44,7 @@ pub(crate) struct Cp<'a> {
     rtt_ms: Option<f64>,
     streams: Option<Streams<'a>>,
     verdict: Option<&'a str>,
-    /// What `packtrain diagnose` knows it by.
+    /// The id for `packtrain diagnose`.
     id: &'a str,
     resumable: bool,
     resume_command: Option<&'a str>,
@@ -52,7 +52,7 @@ pub(crate) struct Cp<'a> {
     failed_files: Vec<FailedFile<'a>>,
 }
 
-/// What came of `perf client`.
+/// The outcome of `perf client`.
 #[derive(Serialize)]
 pub(crate) struct Perf<'a> {
     event: &'static str,
@@ -69,7 +69,7 @@ pub(crate) struct Perf<'a> {
     error: Option<Cause<'a>>,
 }
 
-/// Why packets were lost: nothing at all if none was.
+/// The causes of packet losses; empty if no packet was lost.
 #[derive(Serialize)]
 struct Losses<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ struct Losses<'a> {
     p_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_share: Option<f64>,
-    /// Lost bytes by who was seen to lose them.
+    /// Lost bytes by the place that lost them.
     #[serde(flatten)]
     bytes: BTreeMap<&'a str, u64>,
 }
@@ -96,7 +96,7 @@ struct CpuOfOne {
     percent: f64,
 }
 
-/// A failure for programs.
+/// A failure.
 #[derive(Serialize)]
 pub(crate) struct Cause<'a> {
     kind: &'static str,
@@ -106,7 +106,7 @@ pub(crate) struct Cause<'a> {
 #[derive(Serialize)]
 struct FailedFile<'a> {
     path: String,
-    /// The name's bytes, where `path` cannot say them.
+    /// The exact bytes of a name that is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
     #[serde(flatten)]
@@ -182,7 +182,7 @@ impl CpuOfOne {
 }
 
 impl<'a> Cause<'a> {
-    /// `failure` for programs.
+    /// Converts a failure.
     pub(crate) fn new(failure: &'a Failure) -> Self {
         Self { kind: kind(failure.kind), text: &failure.text }
     }
@@ -205,7 +205,7 @@ pub(crate) fn millis(span: Duration) -> f64 {
     rounded(span.as_secs_f64() * 1e3, 1e3)
 }
 
-/// The word for a kind of failure.
+/// The name of a kind of failure.
 pub(crate) const fn kind(kind: FailureKind) -> &'static str {
     failure_word(kind)
 }

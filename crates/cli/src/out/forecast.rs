@@ -1,25 +1,25 @@
-//! What `forecast` tells.
+//! The output of `forecast`.
 
 use std::fmt::Write as _;
 
-use packtrain_client::forecast::{HopSeries, Outlook, Sensor};
+use packtrain_client::forecast::{HopSeries, PathForecast, Sensor};
 use packtrain_units::{DataRate, date};
 use serde::Serialize;
 
-/// The forecast for programs.
+/// The forecast as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event<'a> {
     event: &'static str,
     from: &'a str,
     to: &'a str,
     throughput_mbps: f64,
-    /// Four measurements in five are expected between them.
+    /// The range that four of five measurements are expected in.
     interval_mbps: [f64; 2],
-    /// One standard deviation of the errors so far, as a part of what was measured.
+    /// One standard deviation of the errors so far, as a fraction of the measured value.
     relative_error: f64,
     rtt_ms: Option<f64>,
     measurements: u64,
-    /// When the newest one was made, since 1970.
+    /// Time of the newest measurement, in microseconds since 1970.
     newest_us: u64,
     method: String,
     selector: String,
@@ -27,7 +27,7 @@ pub(crate) struct Event<'a> {
     methods: Option<Vec<MethodError<'a>>>,
 }
 
-/// What a depot expects of a hop, for programs.
+/// A depot's forecast of a hop, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Hop<'a> {
     event: &'static str,
@@ -35,20 +35,20 @@ pub(crate) struct Hop<'a> {
     to: String,
     sensor: &'static str,
     throughput_mbps: f64,
-    /// Four measurements in five are expected between them.
+    /// The range that four of five measurements are expected in.
     interval_mbps: [f64; 2],
     relative_error: f64,
     /// Of one stream.
     stream_mbps: f64,
     rtt_ms: Option<f64>,
-    /// Part of the bytes that was sent again.
+    /// Fraction of the bytes that was retransmitted.
     lost: f64,
     measurements: u32,
     age_seconds: f64,
 }
 
 impl<'a> Hop<'a> {
-    /// Of a depot's hop.
+    /// From the series of a depot's hop.
     pub(crate) fn new(from: &'a str, series: &HopSeries) -> Self {
         let rate = |rate: DataRate| mbps(rate.as_bps() as f64);
         Self {
@@ -68,7 +68,7 @@ impl<'a> Hop<'a> {
     }
 }
 
-/// Port 1 stands for any.
+/// The remote host of the hop. Port 1 means any port.
 fn to(series: &HopSeries) -> String {
     if series.to.port == 1 { series.to.host.to_string() } else { series.to.to_string() }
 }
@@ -80,7 +80,7 @@ fn sensor(series: &HopSeries) -> &'static str {
     }
 }
 
-/// The same for people.
+/// The forecast of a hop as text.
 pub(crate) fn hop(from: &str, series: &HopSeries) -> String {
     let rtt = series
         .min_rtt
@@ -101,11 +101,11 @@ pub(crate) fn hop(from: &str, series: &HopSeries) -> String {
     )
 }
 
-/// How wrong a method was.
+/// The error of a method.
 #[derive(Debug, Serialize)]
 struct MethodError<'a> {
     method: &'a str,
-    /// Nothing as long as there was one measurement only.
+    /// None after only one measurement.
     mean_error_mbps: Option<f64>,
 }
 
@@ -114,10 +114,15 @@ fn mbps(bits: f64) -> f64 {
 }
 
 impl<'a> Event<'a> {
-    /// Of a path.
-    pub(crate) fn new(from: &'a str, to: &'a str, outlook: &'a Outlook, explain: bool) -> Self {
-        let throughput = &outlook.throughput;
-        let methods = outlook.methods.iter().map(|(method, error)| MethodError {
+    /// From the forecast of a path.
+    pub(crate) fn new(
+        from: &'a str,
+        to: &'a str,
+        path_forecast: &'a PathForecast,
+        explain: bool,
+    ) -> Self {
+        let throughput = &path_forecast.throughput;
+        let methods = path_forecast.methods.iter().map(|(method, error)| MethodError {
             method,
             mean_error_mbps: error.is_finite().then(|| mbps(*error)),
         });
@@ -128,9 +133,9 @@ impl<'a> Event<'a> {
             throughput_mbps: mbps(throughput.value),
             interval_mbps: [mbps(throughput.interval.0), mbps(throughput.interval.1)],
             relative_error: throughput.relative_error,
-            rtt_ms: outlook.rtt.map(|rtt| rtt.value * 1e3),
+            rtt_ms: path_forecast.rtt.map(|rtt| rtt.value * 1e3),
             measurements: throughput.measurements,
-            newest_us: outlook.newest.at.as_micros(),
+            newest_us: path_forecast.newest.at.as_micros(),
             method: throughput.method.to_string(),
             selector: throughput.selector.to_string(),
             methods: explain.then(|| methods.collect()),
@@ -138,9 +143,9 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The forecast for people.
-pub(crate) fn words(from: &str, to: &str, outlook: &Outlook, explain: bool) -> String {
-    let throughput = &outlook.throughput;
+/// The forecast as text.
+pub(crate) fn text(from: &str, to: &str, path_forecast: &PathForecast, explain: bool) -> String {
+    let throughput = &path_forecast.throughput;
     let rate = |bits: f64| DataRate::from_bps(bits.round() as u64).to_string();
     let mut text = format!(
         "{} -> {}: {} (four times in five between {} and {})",
@@ -150,7 +155,7 @@ pub(crate) fn words(from: &str, to: &str, outlook: &Outlook, explain: bool) -> S
         rate(throughput.interval.0),
         rate(throughput.interval.1)
     );
-    if let Some(rtt) = outlook.rtt {
+    if let Some(rtt) = path_forecast.rtt {
         let _ = write!(text, ", round trip {:.1} ms", rtt.value * 1e3);
     }
     let _ = write!(
@@ -158,13 +163,13 @@ pub(crate) fn words(from: &str, to: &str, outlook: &Outlook, explain: bool) -> S
         "\nfrom {} measurement{}, the newest {} of {} UTC; by {}, chosen by {}",
         throughput.measurements,
         if throughput.measurements == 1 { "" } else { "s" },
-        outlook.newest.rate,
-        date::time(outlook.newest.at),
+        path_forecast.newest.rate,
+        date::time(path_forecast.newest.at),
         throughput.method,
         throughput.selector
     );
     if explain {
-        for (method, error) in &outlook.methods {
+        for (method, error) in &path_forecast.methods {
             let error = if error.is_finite() { rate(*error) } else { "-".to_owned() };
             let _ = write!(text, "\n{method:>24}  mean error {error:>14}");
         }

@@ -1,4 +1,4 @@
-//! What `history` prints.
+//! The output of `history`.
 
 use packtrain_service::history::{Point, Row, Value, column_names, values};
 use packtrain_units::{ByteCount, DataRate, date};
@@ -7,10 +7,10 @@ use serde_json::{Map, Number, Value as Json};
 use super::summary::time;
 use super::{clean, json_line, line};
 
-/// Columns whose text is JSON already.
+/// Columns that contain JSON.
 const NESTED: &[&str] = &["transports", "series", "stream_samples", "tcp_info"];
 
-/// A line a transfer, the newest first.
+/// Prints one line per transfer, the newest first.
 pub(crate) fn list(rows: &[Row]) {
     let mut table = vec![
         ["id", "began (UTC)", "what", "over", "bytes", "rate", "time", "ended", "from -> to"]
@@ -44,7 +44,7 @@ fn cells(row: &Row) -> [String; 9] {
     ]
 }
 
-/// A place as it was written; the machine where none was.
+/// A location as given, or the machine if the row has no location.
 fn end<'a>(place: &'a str, host: &'a str) -> &'a str {
     if place.is_empty() { host } else { place }
 }
@@ -57,55 +57,55 @@ fn one_line(text: &str) -> String {
     clean(text)
 }
 
-/// All that is known of one transfer.
+/// Prints all columns of one transfer.
 pub(crate) fn whole(row: &Row) {
-    let say = |name: &str, text: String| {
+    let cell_line = |name: &str, text: String| {
         if !text.is_empty() {
             line(&format!("{name:<14} {}", one_line(&text)));
         }
     };
     let count = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
     let share = |x: Option<f64>| x.map(|x| format!("{:.0} %", x * 100.0)).unwrap_or_default();
-    say("id", row.id.clone());
-    say("what", format!("{} ({}, {})", row.kind.word(), row.side.word(), row.role.word()));
-    say("began", format!("{} UTC", date::time(row.began)));
-    say("ended", row.ended.word().to_owned());
-    say("error", row.error.clone().unwrap_or_default());
-    say("exit code", row.exit_code.map(|code| code.to_string()).unwrap_or_default());
-    say("from", format!("{}  ({})", row.source, row.from_host));
-    say("to", format!("{}  ({})", row.target, row.to_host));
-    say("peer", row.peer.clone());
-    say("at", format!("{} for {}, process {}", row.host, row.login, row.pid));
-    say("transport", row.transport.clone());
+    cell_line("id", row.id.clone());
+    cell_line("what", format!("{} ({}, {})", row.kind.word(), row.side.word(), row.role.word()));
+    cell_line("began", format!("{} UTC", date::time(row.began)));
+    cell_line("ended", row.ended.word().to_owned());
+    cell_line("error", row.error.clone().unwrap_or_default());
+    cell_line("exit code", row.exit_code.map(|code| code.to_string()).unwrap_or_default());
+    cell_line("from", format!("{}  ({})", row.source, row.from_host));
+    cell_line("to", format!("{}  ({})", row.target, row.to_host));
+    cell_line("peer", row.peer.clone());
+    cell_line("at", format!("{} for {}, process {}", row.host, row.login, row.pid));
+    cell_line("transport", row.transport.clone());
     for one in &row.transports {
-        say("", format!("{}: {}", one.transport, one.bytes));
+        cell_line("", format!("{}: {}", one.transport, one.bytes));
     }
-    say("controller", row.controller.clone());
-    say("streams", row.streams.map(|n| n.to_string()).unwrap_or_default());
-    say("object", row.bytes.to_string());
-    say("moved", format!("{} in {}", row.bytes_moved, time(row.elapsed)));
-    say("files", format!("{} moved, {} failed", row.files, row.failed_files));
-    say("throughput", rate(row.throughput));
-    say("over time", curve(&row.series));
-    say("sent again", some(row.retransmitted));
-    say("least RTT", row.rtt.map(time).unwrap_or_default());
-    say("last RTT", row.srtt.map(time).unwrap_or_default());
-    say("packets sent", count(row.packets_sent));
-    say("packets lost", count(row.packets_lost));
-    say("host drops", count(row.host_drops));
-    say("loss cause", row.loss_cause.clone().unwrap_or_default());
-    say("held by", row.held_by.clone().unwrap_or_default());
-    say("verdict", row.verdict.clone().unwrap_or_default());
-    say("TCP control", row.tcp_cc.clone().unwrap_or_default());
-    say("TCP_INFO", row.tcp_info.clone().unwrap_or_default());
+    cell_line("controller", row.controller.clone());
+    cell_line("streams", row.streams.map(|n| n.to_string()).unwrap_or_default());
+    cell_line("object", row.bytes.to_string());
+    cell_line("moved", format!("{} in {}", row.bytes_moved, time(row.elapsed)));
+    cell_line("files", format!("{} moved, {} failed", row.files, row.failed_files));
+    cell_line("throughput", rate(row.throughput));
+    cell_line("over time", curve(&row.series));
+    cell_line("sent again", some(row.retransmitted));
+    cell_line("least RTT", row.rtt.map(time).unwrap_or_default());
+    cell_line("last RTT", row.srtt.map(time).unwrap_or_default());
+    cell_line("packets sent", count(row.packets_sent));
+    cell_line("packets lost", count(row.packets_lost));
+    cell_line("host drops", count(row.host_drops));
+    cell_line("loss cause", row.loss_cause.clone().unwrap_or_default());
+    cell_line("held by", row.held_by.clone().unwrap_or_default());
+    cell_line("verdict", row.verdict.clone().unwrap_or_default());
+    cell_line("TCP control", row.tcp_cc.clone().unwrap_or_default());
+    cell_line("TCP_INFO", row.tcp_info.clone().unwrap_or_default());
     for sample in &row.stream_samples {
-        say("measured", format!("{} streams: {}", sample.streams, sample.throughput));
+        cell_line("measured", format!("{} streams: {}", sample.streams, sample.throughput));
     }
-    say("load", row.load.map(|load| format!("{load:.2}")).unwrap_or_default());
-    say("source busy", share(row.source_busy));
-    say("target busy", share(row.target_busy));
+    cell_line("load", row.load.map(|load| format!("{load:.2}")).unwrap_or_default());
+    cell_line("source busy", share(row.source_busy));
+    cell_line("target busy", share(row.target_busy));
     if row.evidence.is_some() {
-        say("more", format!("packtrain diagnose {}", row.id));
+        cell_line("more", format!("packtrain diagnose {}", row.id));
     }
 }
 
@@ -113,7 +113,7 @@ fn some(bytes: ByteCount) -> String {
     if bytes == ByteCount::ZERO { String::new() } else { bytes.to_string() }
 }
 
-/// Throughput over time as a line of bars, and what its highest means.
+/// Throughput over time as a line of bars, with the value of the highest bar.
 fn curve(points: &[Point]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let Some(best) = points.iter().map(|point| point.rate).max().filter(|r| *r > DataRate::ZERO)
@@ -128,7 +128,7 @@ fn curve(points: &[Point]) -> String {
     format!("{bars} at most {best}")
 }
 
-/// An object a line, its fields named as columns are.
+/// Prints one JSON object a line, with the columns as fields.
 pub(crate) fn json_lines(rows: &[Row]) {
     for row in rows {
         let fields = values(row).map(|(name, value)| (name.to_owned(), json(name, value)));
@@ -149,7 +149,7 @@ fn json(name: &str, value: Value) -> Json {
     }
 }
 
-/// A header and a line a row (RFC 4180, but lines end as they do here).
+/// Prints a header and one line per row (RFC 4180, but with newlines as line ends).
 pub(crate) fn csv(rows: &[Row]) {
     line(&column_names().collect::<Vec<_>>().join(","));
     for row in rows {

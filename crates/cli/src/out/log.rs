@@ -1,4 +1,4 @@
-//! `--log-file`: the transfer's events as JSON lines, whatever the screen shows.
+//! `--log-file`: the events of a transfer as JSON lines, independent of the terminal output.
 
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
@@ -10,26 +10,26 @@ use serde::Serialize;
 
 use super::Stamped;
 
-/// A file that events are appended to.
+/// A file to which events are appended.
 pub(crate) struct Log {
     file: Mutex<File>,
     direction: OnceLock<&'static str>,
 }
 
 impl Log {
-    /// Opens the file at `path`, made if it is not there.
+    /// Opens the file at `path`, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { file: Mutex::new(file), direction: OnceLock::new() })
     }
 
-    /// Which way the bytes of this transfer go; every event says it from now on.
-    pub(crate) fn goes(&self, direction: &'static str) {
+    /// Sets the direction of the transfer, which every later event contains.
+    pub(crate) fn set_direction(&self, direction: &'static str) {
         let _ = self.direction.set(direction);
     }
 
-    /// Appends an event. A log that cannot be written (its disk may be full) must not end the
-    /// transfer that it tells of.
+    /// Appends an event. A write error, such as a full disk, must not end the transfer, so it is
+    /// ignored.
     pub(crate) fn event(&self, event: &impl Serialize) {
         let event = Stamped::of(self.direction.get().copied(), event);
         let Ok(mut line) = serde_json::to_vec(&event) else { return };
@@ -49,7 +49,7 @@ mod tests {
         for n in [1, 2] {
             let log = Log::open(&path).expect("the directory can be written");
             log.event(&serde_json::json!({ "n": n }));
-            log.goes("out");
+            log.set_direction("out");
             log.event(&serde_json::json!({ "n": n + 10 }));
         }
         let text = std::fs::read_to_string(&path).expect("it is there");

@@ -1,4 +1,4 @@
-//! What `loss` tells people.
+//! The text output of `loss`.
 
 use packtrain_loss::{Basis, Cause, Verdict};
 
@@ -40,10 +40,10 @@ fn plain(cause: Cause, verdict: &Verdict) -> String {
         ),
         (Cause::Link, _) => format!("errors of the link ({})", sure(all.link)),
         (Cause::Inconclusive, Basis::Unlike) => {
-            "inconclusive, the signature is like nothing the model was fitted to".to_owned()
+            "inconclusive, the signature differs from all that the model was fitted to".to_owned()
         }
         (Cause::Inconclusive, Basis::WindowLength) => {
-            "inconclusive, the model knows no windows of about this length (see --window)"
+            "inconclusive, the model was not fitted to windows of about this length (see --window)"
                 .to_owned()
         }
         (Cause::Inconclusive, _) => format!(

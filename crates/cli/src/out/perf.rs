@@ -1,4 +1,4 @@
-//! What `perf` and `serve` tell.
+//! The output of `perf` and `serve`.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::done::{self, millis, seconds};
 use super::summary::{self, Work};
 use super::{event_line, line};
-use crate::exit::{Code, complain};
+use crate::exit::{Code, print_message};
 
 /// A reporter for `perf` and `serve`.
-pub(crate) struct Station {
+pub(crate) struct ServicePrinter {
     /// JSON on stdout instead of text.
     pub(crate) json: bool,
-    /// This is the client: a finished test is told by the command itself.
+    /// This is the client: the command itself prints finished tests.
     pub(crate) client: bool,
 }
 
@@ -48,7 +48,7 @@ struct Interval {
 struct Finished<'a> {
     event: &'static str,
     peer: &'a str,
-    /// What was served; a measurement has none.
+    /// The served path; a measurement has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,14 +67,14 @@ struct Noticed<'a> {
     text: &'a str,
 }
 
-impl Station {
+impl ServicePrinter {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         if self.json {
             let address = address.to_string();
             event_line(&Listening { event: "listening", address, fingerprint });
         } else {
             let key = fingerprint.map(|print| format!(", host key {print}")).unwrap_or_default();
-            complain(&format!("listening on {address}{key}"));
+            print_message(&format!("listening on {address}{key}"));
         }
     }
 
@@ -83,12 +83,12 @@ impl Station {
             event_line(&Noticed { event: "notice", text: &notice.text });
         }
         if !self.json || notice.level == NoticeLevel::Warning {
-            complain(&notice.text);
+            print_message(&notice.text);
         }
     }
 }
 
-impl ServeReporter for Station {
+impl ServeReporter for ServicePrinter {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.listening(address, fingerprint);
     }
@@ -104,7 +104,7 @@ impl ServeReporter for Station {
                 Direction::In => "to",
                 Direction::Out => "from",
             };
-            complain(&format!("{peer} {way} {path}: {text}"));
+            print_message(&format!("{peer} {way} {path}: {text}"));
             return;
         }
         event_line(&Finished {
@@ -126,7 +126,7 @@ impl ServeReporter for Station {
     }
 }
 
-impl PerfReporter for Station {
+impl PerfReporter for ServicePrinter {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.listening(address, fingerprint);
     }
@@ -183,10 +183,10 @@ impl PerfReporter for Station {
     }
 }
 
-/// Tells the client's user what came of a test.
-pub(crate) fn tell(outcome: &PerfOutcome, code: Code, json: bool) {
+/// Prints the result of a test at the client.
+pub(crate) fn print_outcome(outcome: &PerfOutcome, code: Code, json: bool) {
     if let Some(failure) = &outcome.failure {
-        complain(&failure.text);
+        print_message(&failure.text);
     }
     if json {
         done::print(&done::Perf::new(outcome, code));

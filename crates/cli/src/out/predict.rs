@@ -1,4 +1,4 @@
-//! What `predict` tells: lines of JSON, or a table and a sentence.
+//! The output of `predict`: JSON lines, or a table and a sentence.
 
 use std::num::NonZeroU32;
 
@@ -6,10 +6,10 @@ use packtrain_plan::streams::{Answer, ModelFit, Prediction, Sample};
 use packtrain_units::DataRate;
 use serde_json::{Map, Value, json};
 
-/// A curve has a point for each number of streams up to this one, and for each power of two.
-const EACH_UP_TO: u32 = 64;
+/// A curve has one point per number of streams up to this one, and one per power of two above it.
+const EXACT_UP_TO: u32 = 64;
 
-/// A line a model, and last the answer.
+/// Prints one line per model, and the answer last.
 pub(crate) fn json(prediction: &Prediction, at: Option<NonZeroU32>, max: NonZeroU32) {
     for model in &prediction.models {
         super::json_line(&model_json(model, max));
@@ -53,12 +53,12 @@ fn model_json(model: &ModelFit, max: NonZeroU32) -> Value {
 }
 
 fn curve(max: NonZeroU32, at: impl Fn(NonZeroU32) -> Option<DataRate>) -> Vec<(NonZeroU32, f64)> {
-    let shown = |n: &u32| *n <= EACH_UP_TO || n.is_power_of_two() || *n == max.get();
+    let shown = |n: &u32| *n <= EXACT_UP_TO || n.is_power_of_two() || *n == max.get();
     let numbers = (1..=max.get()).filter(shown).filter_map(NonZeroU32::new);
     numbers.filter_map(|n| Some((n, mbps(at(n)?)))).collect()
 }
 
-/// A table of the models, and what to do.
+/// Prints a table of the models and the answer.
 pub(crate) fn text(prediction: &Prediction, at: Option<NonZeroU32>, samples: &[Sample]) {
     super::line(&format!("{:<21} {:>7} {:>15}  {}", "model", "optimum", "throughput", "fitted to"));
     for model in &prediction.models {

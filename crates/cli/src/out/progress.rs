@@ -1,4 +1,4 @@
-//! One bar for the whole transfer.
+//! Progress of the whole transfer.
 
 use parking_lot::Mutex;
 use std::io::{IsTerminal as _, Write as _};
@@ -12,21 +12,21 @@ use super::clean;
 use super::done::seconds;
 use super::ticker::Ticker;
 use crate::args::ProgressMode;
-use crate::exit::say;
+use crate::exit::print_stderr;
 
-/// Where progress goes.
+/// How progress is shown.
 pub(crate) enum Progress {
-    /// A bar on a terminal, and the most bytes it has shown, if it has shown any.
+    /// A bar on a terminal, and the most bytes that it has shown.
     Bar(ProgressBar, Mutex<Option<ByteCount>>),
-    /// A bar was asked for where no terminal is: a line that overwrites itself.
+    /// A bar without a terminal: a line that overwrites itself.
     Plain,
     /// JSON lines.
     Json(Ticker),
-    /// Nowhere.
+    /// No progress.
     None,
 }
 
-/// A snapshot for programs.
+/// A snapshot as JSON.
 #[derive(Serialize)]
 pub(crate) struct Line<'a> {
     event: &'static str,
@@ -41,11 +41,11 @@ pub(crate) struct Line<'a> {
 }
 
 impl Progress {
-    /// What `mode` means here.
+    /// The progress display for `mode` on this stderr.
     pub(crate) fn new(mode: ProgressMode, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         match mode {
-            ProgressMode::Json => Self::Json(Ticker::new(say)),
+            ProgressMode::Json => Self::Json(Ticker::new(print_stderr)),
             ProgressMode::Bar if !terminal => Self::Plain,
             ProgressMode::Bar => Self::bar(),
             ProgressMode::Auto if terminal && !quiet => Self::bar(),
@@ -55,18 +55,18 @@ impl Progress {
 
     fn bar() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // One part, so that all of it is of one moment.
+        // The template has one part, so that all its values are of the same moment.
         let style = ProgressStyle::with_template("{wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         Self::Bar(bar, Mutex::new(None))
     }
 
-    /// Whether a person watches: then a summary ends the show.
+    /// Whether a bar is shown; then a summary follows.
     pub(crate) const fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(..) | Self::Plain)
     }
 
-    /// Shows how far it is.
+    /// Shows a snapshot.
     pub(crate) fn show(&self, snapshot: &ProgressSnapshot) {
         match self {
             Self::Bar(bar, known) => draw(bar, known, snapshot),
@@ -74,13 +74,13 @@ impl Progress {
                 let _ = write!(std::io::stderr().lock(), "\r{}\x1b[K", sentence(snapshot));
             }
             Self::Json(ticker) => {
-                ticker.tell(serde_json::to_string(&Line::new(snapshot)).unwrap_or_default());
+                ticker.set(serde_json::to_string(&Line::new(snapshot)).unwrap_or_default());
             }
             Self::None => {}
         }
     }
 
-    /// What is shown next may be less than what was shown.
+    /// Lets the next snapshot show fewer bytes than the last one.
     pub(crate) fn restart(&self) {
         if let Self::Bar(_, most) = self
             && let Some(most) = most.lock().as_mut()
@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// Says something without tearing the bar.
+    /// Prints other output without corrupting the bar.
     pub(crate) fn around(&self, speak: impl FnOnce()) {
         match self {
             Self::Bar(bar, drawn) if drawn.lock().is_some() => {
@@ -103,7 +103,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         match self {
             Self::Bar(bar, _) => bar.finish_and_clear(),
@@ -133,7 +133,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Two ends of a transfer may know differently much of it: the bar goes forward only.
+/// Draws the bar. Snapshots can come from both ends of a transfer, whose counts differ, so the bar
+/// only moves forward.
 fn draw(bar: &ProgressBar, most: &Mutex<Option<ByteCount>>, snapshot: &ProgressSnapshot) {
     let mut most = most.lock();
     let done = most.map_or(snapshot.bytes_done, |most| most.max(snapshot.bytes_done));

@@ -1,16 +1,16 @@
-//! A command line as a shell reads it back.
+//! Quotes a command line for a shell.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use packtrain_service::weburl::redact;
 
-/// How tickets of servers and of kept sessions begin.
-const TICKETS: [&str; 2] = ["pt1-", "pc1-"];
+/// Prefixes of tickets: of servers and of kept sessions.
+const TICKET_PREFIXES: [&str; 2] = ["pt1-", "pc1-"];
 
-/// The words joined so that a POSIX shell splits them into the same words. Bytes that a
-/// terminal cannot show stand as `$'\NNN'`, which bash, zsh, ksh and newer shells know. Tickets and
-/// the secrets of web addresses are left out: the command may be kept in a log.
+/// Joins the words so that a POSIX shell splits them into the same words. Bytes that a terminal
+/// cannot show become `$'\NNN'`, which bash, zsh, ksh and newer shells support. Tickets and the
+/// secrets of web addresses are replaced, because the command may be kept in a log.
 pub(crate) fn command(words: &[OsString]) -> String {
     let shown = |word: &OsString| match word.to_str().and_then(without_secret) {
         Some(text) => one(OsStr::new(&text)),
@@ -19,7 +19,7 @@ pub(crate) fn command(words: &[OsString]) -> String {
     words.iter().map(shown).collect::<Vec<_>>().join(" ")
 }
 
-/// The word, or the value of an option, without the secret in it; none if it holds none.
+/// The word, or the value of an option, without its secret; `None` if it has none.
 fn without_secret(word: &str) -> Option<String> {
     let (option, value) = match word.split_once('=') {
         Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
@@ -27,7 +27,7 @@ fn without_secret(word: &str) -> Option<String> {
     };
     let shown = if value.starts_with("https://") || value.starts_with("http://") {
         redact(value)
-    } else if TICKETS.iter().any(|prefix| value.starts_with(prefix)) {
+    } else if TICKET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
         "[ticket]".to_owned()
     } else {
         return None;
@@ -53,7 +53,8 @@ fn escaped(bytes: &[u8]) -> String {
         match byte {
             b'\'' | b'\\' => text.extend(['\\', char::from(byte)]),
             b' '..=b'~' => text.push(char::from(byte)),
-            // Three octal digits end by themselves; \x would swallow letters that follow.
+            // An octal escape has a fixed length of three digits; `\x` would take following
+            // letters.
             _ => text.push_str(&format!("\\{byte:03o}")),
         }
     }

@@ -1,24 +1,24 @@
-//! What `route` tells: paths, for people, for programs and for Graphviz.
+//! The output of `route`: paths as text, as JSON and for Graphviz.
 
 use std::fmt::Write as _;
 
 use packtrain_plan::route::{Cost, HostId, Matrix, Tree};
 use serde::Serialize;
 
-/// One destination, for programs.
+/// One destination, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Line<'a> {
     destination: &'a str,
-    /// The host before it; nothing if there is no way.
+    /// The host before the destination; none if there is no path.
     parent: Option<&'a str>,
-    /// Of the worst edge, in seconds a megabit.
+    /// Cost of the worst edge, in seconds per megabit.
     cost: Option<f64>,
     next_hop: Option<&'a str>,
     path: Vec<&'a str>,
 }
 
 impl<'a> Line<'a> {
-    /// How `to` is reached.
+    /// The path to `to`.
     pub(crate) fn new(matrix: &'a Matrix, tree: &Tree, to: HostId) -> Self {
         let named = |host: HostId| matrix.name(host);
         let cost = tree.cost(to);
@@ -32,7 +32,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A line a destination: how fast, over what, and how fast directly.
+/// One line per destination: its bandwidth, the path, and the direct bandwidth.
 pub(crate) fn table(matrix: &Matrix, tree: &Tree, shown: &[HostId]) -> String {
     let name = |host: HostId| super::clean(matrix.name(host));
     let wide = shown.iter().map(|&host| name(host).chars().count()).max().unwrap_or(0).max(11);
@@ -56,7 +56,7 @@ fn rate(cost: Cost) -> String {
     if cost.is_finite() { cost.bandwidth().to_string() } else { "-".to_owned() }
 }
 
-/// The tree for Graphviz: edges of paths to `shown`, with their bandwidths.
+/// The tree for Graphviz: the edges of the paths to `shown`, with their bandwidths.
 pub(crate) fn dot(matrix: &Matrix, tree: &Tree, shown: &[HostId]) -> String {
     let quoted = |host: HostId| {
         let name = super::clean(matrix.name(host));

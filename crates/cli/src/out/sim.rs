@@ -1,4 +1,4 @@
-//! What `sim` tells.
+//! The output of `sim`.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packtrain_reproduce::signatures::Family;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{clean, json_line, line};
 use crate::args::SimReproduceArgs;
-use crate::exit::{complain, say};
+use crate::exit::{print_message, print_stderr};
 
 #[derive(Serialize)]
 struct Done<'a> {
@@ -53,7 +53,7 @@ struct BenchDone<'a> {
     cases: &'a [Bench],
 }
 
-/// A bar on a terminal's stderr, nothing elsewhere.
+/// A progress bar if stderr is a terminal.
 pub(crate) fn bar(length: u64, name: &str) -> ProgressBar {
     let bar =
         ProgressBar::with_draw_target(Some(length.max(1)), ProgressDrawTarget::stderr_with_hz(5));
@@ -64,27 +64,27 @@ pub(crate) fn bar(length: u64, name: &str) -> ProgressBar {
     bar
 }
 
-/// One JSON object.
+/// Prints one JSON object.
 pub(crate) fn row(row: &impl Serialize) {
     json_line(row);
 }
 
-/// The last line of a single run.
+/// Prints the last line of a single run.
 pub(crate) fn done(row: &RunRow) {
     json_line(&Done { row, ok: true });
 }
 
-/// The last line of a sweep.
+/// Prints the last line of a sweep.
 pub(crate) fn sweep_done(runs: usize, trace_hash: &str, flows: &[FlowRow]) {
     json_line(&SweepDone { event: "done", ok: true, runs, trace_hash, flows });
 }
 
-/// The last line of what did not happen.
+/// Prints the last line of a failed command.
 pub(crate) fn failed(error: &str, exit_code: u8) {
     json_line(&Failed { event: "done", ok: false, exit_code, error });
 }
 
-/// A run for people.
+/// Prints a run as text.
 pub(crate) fn table(title: &str, run: &RunRow) {
     line(&format!(
         "{}  ({} s, seed {}, trace {})\n",
@@ -131,13 +131,13 @@ fn flow_cells(flow: &FlowRow) -> String {
     text
 }
 
-/// What the lines of a sweep tell.
+/// Prints the axes of a sweep.
 pub(crate) fn sweep_heading(file: &ScenarioFile) {
     let axes: Vec<_> = file.axes().map(clean).collect();
     line(&format!("{} runs over {}", file.runs(), axes.join(" and ")));
 }
 
-/// A run of a sweep for people.
+/// Prints a run of a sweep as text.
 pub(crate) fn sweep_row(run: &RunRow) {
     let settings: Vec<_> = run.settings.iter().map(|s| clean(&s.value)).collect();
     for flow in &run.flows {
@@ -146,7 +146,7 @@ pub(crate) fn sweep_row(run: &RunRow) {
     }
 }
 
-/// An experiment that there is.
+/// Prints an experiment of the list.
 pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
     let (name, title, quick) = (&experiment.name, &experiment.title, experiment.quick);
     if json {
@@ -157,10 +157,10 @@ pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
     }
 }
 
-/// What came of an experiment.
+/// Prints the result of an experiment.
 pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimReproduceArgs) {
     if !changed.is_empty() && args.out.is_none() {
-        complain(&format!(
+        print_message(&format!(
             "{}: {} of {} numbers are not those of expected.csv, such as {}",
             result.name,
             changed.len(),
@@ -189,7 +189,7 @@ pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimRepr
     line(&format!("{good} of {} within tolerance\n", result.rows.len()));
 }
 
-/// A case of the bench.
+/// Prints a case of the benchmark.
 pub(crate) fn benched(title: &str, bench: &Bench, json: bool) {
     if json {
         json_line(bench);
@@ -205,22 +205,22 @@ pub(crate) fn benched(title: &str, bench: &Bench, json: bool) {
     ));
 }
 
-/// The last line of the bench.
+/// Prints the last line of the benchmark.
 pub(crate) fn bench_done(cases: &[Bench]) {
     json_line(&BenchDone { event: "done", ok: true, cases });
 }
 
-/// A model of loss.
+/// Prints a loss model.
 pub(crate) fn family(family: &Family) {
     let split = if family.trains { "trained" } else { "unseen" };
     line(&format!("{:15} {:8} {split:8} {}", family.name, family.cause, family.about));
 }
 
-/// How many signatures were made.
+/// Prints the number of generated signatures.
 pub(crate) fn generated(made: u64, missing: u64, packets: u32) {
     let mut text = format!("{made} windows of {packets} packets");
     if missing > 0 {
-        text += &format!("; {missing} were given up: no draw lost what was wanted");
+        text += &format!("; {missing} were not generated: no draw had the required losses");
     }
-    say(&text);
+    print_stderr(&text);
 }

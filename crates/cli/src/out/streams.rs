@@ -1,6 +1,6 @@
-//! TCP streams for programs: part of the last line of `--json`.
+//! TCP streams as part of the last line of `--json`.
 
-use packtrain_service::{StreamEnd, StreamReport, StreamsMoment, StreamsReport, WayReport};
+use packtrain_service::{PathReport, StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 use packtrain_units::DataRate;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(crate) struct Streams<'a> {
     each: Vec<Each>,
     over_time: Vec<Moment>,
     reasons: &'a [String],
-    /// Where there was a choice.
+    /// Present only if there were several candidate paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ways: Vec<OneWay<'a>>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -59,7 +59,7 @@ struct Moment {
 }
 
 impl<'a> Streams<'a> {
-    /// What is told of them.
+    /// Converts a report.
     pub(crate) fn new(report: &'a StreamsReport) -> Self {
         Self {
             asked: report.asked,
@@ -79,7 +79,7 @@ impl<'a> Streams<'a> {
 }
 
 impl<'a> OneWay<'a> {
-    fn new(way: &'a WayReport) -> Self {
+    fn new(way: &'a PathReport) -> Self {
         Self {
             way: &way.way,
             bytes: way.bytes.get(),

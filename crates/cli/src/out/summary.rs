@@ -1,4 +1,4 @@
-//! The line for people at the end.
+//! The last line for people.
 
 use packtrain_service::{Options, Outcome};
 use packtrain_units::{ByteCount, Duration};
@@ -6,19 +6,19 @@ use packtrain_units::{ByteCount, Duration};
 use super::clean;
 use super::progress::clock;
 
-/// What the command was run for.
+/// The purpose of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// To move files.
+    /// Move files.
     Copy,
-    /// To hear what would move.
+    /// List what would move.
     DryRun,
-    /// To hear what differs.
+    /// List what differs.
     Verify,
 }
 
 impl Work {
-    /// The work that `options` ask for.
+    /// The purpose that `options` describe.
     pub(crate) const fn of(options: &Options) -> Self {
         match (options.verify, options.dry_run) {
             (true, _) => Self::Verify,
@@ -28,7 +28,7 @@ impl Work {
     }
 }
 
-/// What moved, how long it took, at what rate and over what; then only what is worth a word.
+/// Amount, time, rate and transports; then resumed, repeated and failed parts if there are any.
 pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     let summary = &outcome.summary;
     let took = time(outcome.elapsed);
@@ -72,7 +72,7 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     parts.join("; ")
 }
 
-/// What became of owners that could not be set.
+/// The message about owners that could not be set.
 pub(crate) fn not_owned(entries: u64) -> String {
     let entries = count(entries, "entry", "entries");
     format!(
@@ -81,7 +81,7 @@ pub(crate) fn not_owned(entries: u64) -> String {
     )
 }
 
-/// Every transport that moved something, most first.
+/// Every transport that moved data, most first.
 fn over(outcome: &Outcome) -> String {
     let names: Vec<&str> = outcome
         .shares

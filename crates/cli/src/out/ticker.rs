@@ -8,20 +8,20 @@ use std::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Prints the newest of what it is given.
+/// Prints the newest line once a second.
 pub(crate) struct Ticker {
     newest: Arc<Mutex<Option<String>>>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Ticker {
-    /// A ticker that prints with `print`. Without threads it prints nothing.
+    /// A ticker that prints with `print`. If no thread can be started, it prints nothing.
     pub(crate) fn new(print: impl Fn(&str) + Send + 'static) -> Self {
         let newest = Arc::new(Mutex::new(None));
         let (wake, waked) = mpsc::channel();
         let held = Arc::clone(&newest);
         let tick = move || {
-            // The first line comes with the first wake, later ones with time.
+            // The first line is printed at the first wake-up, later ones after a time.
             let mut over = waked.recv().is_err();
             loop {
                 let line: Option<String> = take(&held);
@@ -38,15 +38,15 @@ impl Ticker {
         Self { newest, thread: Mutex::new(thread.ok().map(|thread| (wake, thread))) }
     }
 
-    /// This is the newest line.
-    pub(crate) fn tell(&self, line: String) {
+    /// Sets the newest line.
+    pub(crate) fn set(&self, line: String) {
         *self.newest.lock() = Some(line);
         if let Some((wake, _)) = &*self.thread.lock() {
             let _ = wake.send(());
         }
     }
 
-    /// Prints what is left and ends.
+    /// Prints the last line and ends.
     pub(crate) fn finish(&self) {
         let thread = self.thread.lock().take();
         if let Some((wake, thread)) = thread {
@@ -56,7 +56,7 @@ impl Ticker {
     }
 }
 
-/// Waits a second, in slices so that an end is noticed soon; true if no more will come.
+/// Waits a second, in slices so that the end is noticed soon. Returns true at the end.
 fn ended(waked: &Receiver<()>) -> bool {
     const SLICES: u32 = 20;
     for _ in 0..SLICES {
@@ -87,10 +87,10 @@ mod tests {
             let _ = out.send(line.to_owned());
         });
         for n in 0..1000 {
-            ticker.tell(n.to_string());
+            ticker.set(n.to_string());
         }
         ticker.finish();
-        ticker.tell("too late".to_owned());
+        ticker.set("too late".to_owned());
         ticker.finish();
         let lines: Vec<String> = printed.iter().collect();
         assert_eq!(lines.last().map(String::as_str), Some("999"));

@@ -1,5 +1,4 @@
-//! What programs tell of what they moved: events, last lines and rows of the history agree with each
-//! other and with what happened.
+//! Events, last JSON lines and rows of the history agree with each other and with the files.
 
 use std::fs;
 
@@ -12,7 +11,7 @@ use crate::server_access::wait_until;
 use crate::spool::{Depot, sending};
 use crate::tree::{self, MIB};
 
-/// The events `finished` of a server that is asked to stop.
+/// The `finished` events of a server, after it was asked to stop.
 fn finished(server: Running) -> Vec<Value> {
     send("TERM", server.pid());
     let ended = server.wait();
@@ -73,14 +72,14 @@ fn a_server_tells_what_each_transfer_did() {
     }
 }
 
-/// The time as events have it, to the second.
+/// The time in the format of events, to the second.
 fn utc_now(rig: &Rig) -> String {
     let mut date = std::process::Command::new("date");
     let ended = rig.ok(date.args(["-u", "+%Y-%m-%dT%H:%M:%S"]));
     String::from_utf8_lossy(&ended.stdout).trim().to_owned()
 }
 
-/// The bytes of both ends and of the history are those of the file, by the transport that moved them.
+/// Both ends and the history report the bytes of the file and the transport that moved them.
 #[test]
 fn both_ends_of_a_transfer_by_auto_tell_the_same_sums() {
     let rig = Rig::local();
@@ -129,7 +128,7 @@ fn a_refused_send_moved_nothing_and_leaves_one_row() {
     assert_eq!(depot.stored(), 0);
 }
 
-/// A client is killed in the middle of a file: it says no goodbye.
+/// A client is killed during a file, so it sends no Goodbye.
 #[test]
 fn a_udt4_client_that_vanishes_is_told_of() {
     let rig = Rig::local();

@@ -1,5 +1,4 @@
-//! `cp --via auto`: nothing is lost by a choice, whichever way it goes and whatever becomes of the
-//! depot.
+//! `cp --via auto`: no choice of a path loses data, whatever happens to the depot.
 
 use std::fs;
 
@@ -36,7 +35,7 @@ fn a_short_transfer_is_direct_and_a_depot_that_is_not_there_is_no_matter() {
     assert_eq!(ways.as_array().map(Vec::len), Some(3), "{ways}");
     assert!(ways[0]["bytes"].as_u64() >= Some(8 * MIB), "{ways}");
     assert!(passed_on(there).0 < MIB, "it went by the depot");
-    // The other way round the server chooses, and the depots are asked from here.
+    // In the other direction the server chooses the path, and this end asks the depots.
     let mut get = rig.cp();
     get.args(["--ticket", &ticket(&rig), "--json", "--via", "auto", "--transport", "tcp"]);
     get.args(["--depots", &format!("{nobody},{nobody_either}")]);
@@ -67,14 +66,14 @@ rate = "100mbit"
 rtt = "10ms"
 "#;
 
-/// How the far end is reached: a stand-in for ssh, which starts it on its host.
+/// A stand-in for ssh, which starts the remote end on its host.
 const SSH: &str = r#"#!/bin/sh
 if [ "$1" = -G ]; then echo hostname $PACKTRAIN_HOST_FAR; exit; fi
 shift
 exec nsenter -t $(cat DIR/far) -n -- sh -c "XDG_STATE_HOME=DIR/fs $*"
 "#;
 
-/// Where the bytes go, and how the far end is reached.
+/// The target of the copy, and how the remote end is reached.
 #[derive(Clone, Copy, Default)]
 struct Copied {
     fetch: bool,
@@ -82,7 +81,7 @@ struct Copied {
 }
 
 impl Copied {
-    /// What `cp` is told of the far end, and the two places.
+    /// The options of `cp` for the remote end, and both locations.
     fn words(self, dir: &str, program: &str) -> String {
         let (place, reach) = if self.ssh {
             let reach = format!("-e 'sh {dir}/ssh' --remote-path {program}");
@@ -96,7 +95,8 @@ impl Copied {
         format!("{reach} {from} {to}")
     }
 
-    /// Rows as twelve earlier transfers over each of `$depots` have left them: nine times faster.
+    /// Writes twelve rows of earlier transfers over each of `$depots`, nine times as fast as the
+    /// direct path.
     fn rows(self, dir: &str) -> String {
         let there = if self.ssh { "far" } else { "$PACKTRAIN_HOST_FAR" };
         let (role, ends) = if self.fetch {
@@ -117,9 +117,9 @@ impl Copied {
         )
     }
 
-    /// Runs a copy between hosts of `topology` to its end, four streams, choosing of `$depots`,
-    /// which `script` sets. `starts` are run on hosts before it, `after` once it runs. What it told
-    /// at the end; none if there are no namespaces here.
+    /// Runs a copy between hosts of `topology`, with four streams and the depots of `$depots`,
+    /// which `script` sets. `starts` run on hosts before it, `after` runs once it runs. Returns the
+    /// last JSON line; `None` if this machine has no namespaces.
     fn run(
         self,
         topology: &str,
@@ -181,8 +181,7 @@ impl Copied {
     }
 }
 
-/// A transfer from here, or to here, that history sends over a depot at once, which then meets
-/// `signal`.
+/// The history makes this transfer use a depot at once. The depot then gets `signal`.
 fn the_depot_meets(signal: &str, copied: Copied) {
     let mid = "echo $$ > DIR/pid; exec DEPOT --listen 0.0.0.0:7879".to_owned();
     let after = format!("sleep 2; kill -{signal} $(cat DIR/pid)");
@@ -191,15 +190,15 @@ fn the_depot_meets(signal: &str, copied: Copied) {
         return;
     };
     let bytes = |n: usize| streams["ways"][n]["bytes"].as_u64();
-    // On a busy machine the far end of ssh may be there only after the depot has met it.
+    // On a slow machine the remote end of ssh may start only after the depot got its signal.
     assert!(bytes(0) > Some(MIB) && (copied.ssh || bytes(1) > Some(MIB)), "{streams}");
     let reasons = streams["way_reasons"].to_string();
     let left = ["going on: direct", "direct again"].iter().any(|text| reasons.contains(text));
     assert!(reasons.contains("taken") && left, "{reasons}");
 }
 
-/// Depots that history praises: one is busy, one has had enough of this user, one does not answer,
-/// one has become a hundred times slower than the direct way.
+/// The history prefers four depots: one is at its limit, one refuses this user's key for its bytes,
+/// one does not answer, one is now a hundred times slower than the direct path.
 #[test]
 fn depots_that_refuse_are_silent_or_creep_cost_next_to_nothing() {
     const SLOW: &str =
@@ -260,7 +259,7 @@ fn a_depot_frozen_in_the_middle_is_left_for_the_direct_way() {
     the_depot_meets("STOP", Copied::default());
 }
 
-/// Two depots that relay nothing probe each other in turns, and say what they found.
+/// Two idle depots probe each other in turn, and report the results.
 #[test]
 #[ignore = "takes a minute and a half; `cargo xtask test` runs it"]
 fn depots_of_a_clique_measure_each_other() {
@@ -295,7 +294,7 @@ fn depots_of_a_clique_measure_each_other() {
     assert_eq!(stranger.code, 3, "{}", stranger.stderr);
 }
 
-/// What a depot measured goes out as a perfSONAR series and comes back the same.
+/// The measurements of a depot, exported as a perfSONAR series and read again, are the same.
 #[test]
 fn what_a_depot_measured_goes_out_and_comes_back() {
     let rig = Rig::local();
@@ -303,7 +302,7 @@ fn what_a_depot_measured_goes_out_and_comes_back() {
     let shown = rig.ok(rig.packtrain().args(["key", "show"]));
     fs::write(&keys, shown.stdout).expect("a file");
     let port = free_port();
-    // What an earlier run of the depot kept.
+    // Kept by an earlier run of the depot.
     let sample = |n: u64, mbps: u64| {
         serde_json::json!({
             "at": (1_795_000_000 + n * 3600) * 1_000_000_000, "rate": mbps * 1_000_000, "streams": 2,
@@ -344,7 +343,7 @@ fn what_a_depot_measured_goes_out_and_comes_back() {
     let series = series.to_str().expect("a name");
     let back = forecast(&["a", "b", "--perfsonar", series, "--export", "--history", "none"]);
     assert_eq!(back, out);
-    // Both as measurements of one path: the same ones twice.
+    // Measurements of one path from both sources: the same measurement appears twice.
     let own = ["--depot", &place, "far.example", "--json"];
     let since = forecast(&[&own[..], &["--since", "2026-11-18"]].concat());
     assert_eq!((&since["event"], &since["from"]), (&"forecast".into(), &place.as_str().into()));

@@ -1,6 +1,6 @@
-//! The command at machines where it is not installed.
+//! Copies to machines where packtrain is not installed.
 //!
-//! A script stands for ssh: it gives what it is told to a login shell, as sshd does.
+//! A script replaces ssh. It passes its arguments to a login shell, as sshd does.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use crate::faults::in_namespace;
 use crate::rig::{Ended, Rig, skipped};
 use crate::tree;
 
-/// A name under which nothing is installed.
+/// A name under which no program is installed.
 const NOWHERE: &str = "packtrain-not-installed";
 
-/// Writes a stand-in for ssh whose login shell is `shell`; what it is sent goes to `wire` too.
+/// Writes a replacement for ssh whose login shell is `shell`. It also copies its input to `wire`.
 fn stand_in(rig: &Rig, shell: &str, prelude: &str) {
     let at = rig.path("");
     let at = at.display();
@@ -89,7 +89,7 @@ fn what_is_sent_has_no_symbols_and_is_packed() {
     assert!(sent * 2 < program, "{sent} bytes of {program}");
 }
 
-/// A PATH with what every system has, and no gzip.
+/// A PATH with the standard programs, without gzip.
 fn without_gzip(rig: &Rig) -> String {
     let dir = rig.path("programs");
     fs::create_dir(&dir).expect("a folder");

@@ -1,4 +1,4 @@
-//! Depots and ways that break in the middle and come back: processes that start again, cables,
+//! Depots and paths that fail during a transfer and recover: restarted processes, unplugged cables,
 //! networks without UDP.
 
 use std::fs;
@@ -10,7 +10,7 @@ use crate::server::serve;
 use crate::spool::until;
 use crate::tree::{self, MIB, assert_same};
 
-/// A copy over two depots of which one is killed and starts again.
+/// A copy over two depots. One of them is killed and restarted.
 fn starts_again(hops: &str, killed: usize, push: bool) {
     let rig = Rig::local();
     fs::create_dir_all(rig.path("src")).expect("a folder");
@@ -42,7 +42,7 @@ fn starts_again(hops: &str, killed: usize, push: bool) {
     let what = format!("{hops}, {killed} killed, push {push}");
     assert_eq!(ended.code, 0, "{what}: {}", ended.stderr);
     assert!(fs::read(rig.path("src/big")).ok() == fs::read(rig.path(target).join("big")).ok());
-    // It goes over the new one as soon as it is there, unless starting took long.
+    // The copy uses the new process as soon as it runs, unless its start took long.
     let (there, back) = passed_on(again);
     let went_around = ended.stderr.contains("going on without depots");
     assert!(there + back > MIB || went_around, "{what}: {there} {back} {}", ended.stderr);
@@ -60,8 +60,8 @@ fn a_depot_that_starts_again_costs_a_pause_on_a_hop_by_udt() {
     starts_again("tcp,udt", 1, false);
 }
 
-/// Two depots and a server on one loopback without UDP between its ports, from the beginning or
-/// from the middle on.
+/// Two depots and a server on loopback, with UDP between their ports blocked from the start or
+/// during the transfer.
 fn without_udp(hops: &str, from_the_beginning: bool) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
@@ -123,7 +123,7 @@ fn without_udp(hops: &str, from_the_beginning: bool) {
     let last = read("depot-7002");
     let one = last.contains(r#""from_datagrams":true"#);
     assert_eq!(one, !from_the_beginning, "{told}");
-    // The hop between depots is told by the one that sends on it, if no other broke before.
+    // The sending depot reports the failed hop, if no other hop failed before.
     let between = read("depot-7001").contains(r#""fell_back":true"#);
     assert!(between || (own && !from_the_beginning), "{told}");
 }
@@ -141,7 +141,7 @@ fn udp_that_goes_away_in_the_middle_costs_a_pause() {
     without_udp("tcp,udt", false);
 }
 
-/// Three machines on a switch, of which one's cable is pulled for so many seconds.
+/// Three machines on a switch. One of them is unplugged for some seconds.
 fn a_cable_is_pulled(whose: &str, seconds: &str, hops: &str) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
@@ -192,7 +192,7 @@ fn a_cable_is_pulled(whose: &str, seconds: &str, hops: &str) {
     assert!(!rig.path("early").exists(), "{told}");
     assert_eq!(read("code").trim(), "0", "{told}");
     assert_same(&rig.path("src"), &rig.path("root/dst"));
-    // One that stays away is gone around.
+    // A machine that stays unplugged is bypassed.
     if (whose, seconds) == ("mid", "8") {
         assert!(read("err").contains("going on without depots"), "{told}");
     }

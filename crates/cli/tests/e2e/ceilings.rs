@@ -1,7 +1,7 @@
 //! Ceilings of a site's policy and of `--rate`, at both ends and in both directions.
 //!
-//! That a rate is kept is seen by bytes over a time that this test measures itself, from before
-//! the command to after it: a slow machine can only move less.
+//! The test measures the rate as bytes over a time from before the command to after it. A slow
+//! machine can only move fewer bytes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,12 +15,12 @@ use crate::rig::{Ended, Rig, Running, free_port, is_root, skipped};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB};
 
-/// 20 Mbit/s, in bytes.
+/// 20 Mbit/s, in bytes per second.
 const RATE: f64 = 20e6 / 8.0;
-/// What may pass at once: bursts of both ends and a piece of each stream.
+/// Bytes that may pass at once: the bursts of both ends and a piece of each stream.
 const BURST: f64 = 0.25 * RATE + (4 * (256 << 10)) as f64;
 
-/// Puts a policy where this site's is, in a mount namespace of its own, and runs what follows.
+/// Bind-mounts a policy over this site's in a mount namespace, and runs the following command.
 const UNDER: &str = r#"
     set -e
     policy=$1; keep=$2; shift 2
@@ -36,7 +36,7 @@ const UNDER: &str = r#"
     exec "$@"
 "#;
 
-/// The words that run a command under a policy.
+/// The arguments that run a command under a policy.
 fn words(rig: &Rig, name: &str, policy: &str) -> Vec<OsString> {
     let file = rig.path(&format!("{name}.toml"));
     fs::write(&file, policy).expect("written");
@@ -49,7 +49,7 @@ fn words(rig: &Rig, name: &str, policy: &str) -> Vec<OsString> {
     words
 }
 
-/// `packtrain` under a policy, with a state of its own.
+/// `packtrain` under a policy, with its own state directory.
 fn under(rig: &Rig, name: &str, policy: &str) -> Command {
     let words = words(rig, name, policy);
     let mut command = Command::new(&words[0]);
@@ -59,7 +59,7 @@ fn under(rig: &Rig, name: &str, policy: &str) -> Command {
     command
 }
 
-/// Whether policies can be put in place here.
+/// Whether this machine allows that mount.
 fn can(rig: &Rig) -> bool {
     let words = words(rig, "probe", "");
     let ended = rig.run(Command::new(&words[0]).args(&words[1..]).arg("true"));
@@ -93,14 +93,14 @@ fn listening(rig: &Rig, policy: &str, args: &[&str]) -> (Running, u16) {
     panic!("the server did not come up: {}", running.stderr());
 }
 
-/// Runs a command that ends well; how long that took at most.
+/// Runs a command that must succeed, and returns an upper limit of its duration.
 fn timed(rig: &Rig, command: &mut Command) -> (Ended, f64) {
     let begun = Instant::now();
     let ended = rig.ok(command);
     (ended, begun.elapsed().as_secs_f64())
 }
 
-/// No more than the rate lets through moved in that time.
+/// Asserts that no more bytes moved in that time than the rate allows.
 fn check(what: &str, bytes: f64, seconds: f64) {
     let most = RATE * seconds + BURST;
     assert!(bytes <= most, "{what}: {bytes} bytes in {seconds} s, at most {most}");
@@ -228,7 +228,7 @@ fn a_transport_that_the_server_does_not_allow_is_refused_at_once() {
         assert!(ended.stderr.contains(&want), "{}", ended.stderr);
         assert!(!ended.stderr.contains("trying again"), "{}", ended.stderr);
     }
-    // What is left to `auto` is used.
+    // `auto` uses the transports that the policy permits.
     let mut cp = rig.cp();
     cp.args(["--ticket", &ticket(&rig), "--json"]).arg(rig.path("f")).arg(&place);
     assert_eq!(last(&rig.ok(&mut cp))["transport"], "tcp");
@@ -308,7 +308,7 @@ fn what_a_rate_held_is_marked_in_the_history_and_left_out_of_forecasts() {
         copy(&format!("held-{transport}"), transport, "20mbit");
         assert_eq!(rows()[0]["held_by"], "rate", "{transport}");
     }
-    // The server's history too: 127.0.0.1 to this machine.
+    // The server's history has the row too: 127.0.0.1 to this machine.
     let mut far = rig.packtrain();
     far.env("XDG_STATE_HOME", rig.path("far-state")).args(["history", "--json"]);
     let text = String::from_utf8_lossy(&rig.ok(&mut far).stdout).into_owned();
@@ -316,7 +316,7 @@ fn what_a_rate_held_is_marked_in_the_history_and_left_out_of_forecasts() {
     assert!(text.lines().all(|line| line.contains(r#""held_by":"rate""#)), "{text}");
     let nothing = forecast();
     assert_ne!(nothing.code, 0, "held transfers are no measurement: {:?}", nothing.stdout);
-    // A ceiling that nobody reaches changes nothing.
+    // A ceiling above the actual rate changes nothing.
     copy("free", "tcp", "900gbit");
     assert!(rows()[0]["held_by"].is_null(), "{}", rows()[0]);
     let one = forecast();

@@ -1,4 +1,4 @@
-//! Claims by those who do not have the ticket: they learn nothing, not even that there is something.
+//! Claims without the right ticket: the client learns nothing, not even whether the session exists.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::rig::{Ended, Rig, contents};
 use crate::spool::{Depot, claiming, sending};
 use crate::tree::{self, MIB};
 
-/// A ticket's bytes: session, key to claim with, key to open with, and what follows.
+/// The bytes of a ticket: session, claim key, opening key, and the rest.
 struct Forged(Vec<u8>);
 
 const SESSION: std::ops::Range<usize> = 0..16;
@@ -31,7 +31,7 @@ impl Forged {
         Self(bytes)
     }
 
-    /// Takes a part from another ticket.
+    /// Replaces a part with that of another ticket.
     fn with(mut self, part: std::ops::Range<usize>, other: &Self) -> Self {
         self.0[part.clone()].copy_from_slice(&other.0[part]);
         self
@@ -69,8 +69,8 @@ fn a_wrong_key_hears_what_a_number_that_never_was_hears() {
     unknown.0[SESSION].iter_mut().for_each(|byte| *byte ^= 0x5a);
     unknown.write(&rig, "unknown");
     read("own").with(CLAIM, &read("other")).write(&rig, "wrong");
-    // What a ticket is made of is understood: unchanged it works, and with other keys of its own
-    // session the records do not open.
+    // The parts of a ticket: unchanged it works; with other keys for its own session the records do
+    // not open.
     read("own").write(&rig, "same");
     read("own").with(OPEN, &read("other")).write(&rig, "sealed");
     std::thread::sleep(std::time::Duration::from_millis(2500));
@@ -94,7 +94,7 @@ fn a_wrong_key_hears_what_a_number_that_never_was_hears() {
     assert_eq!(sealed.code, 13, "{}", sealed.stderr);
     assert!(!sealed.stderr.contains("a-name"), "{}", sealed.stderr);
     assert!(!rig.path("dst").exists());
-    // Nobody released anything that was not theirs.
+    // No client released the session of another ticket.
     let same = claim("same", &[]);
     assert_eq!(same.code, 0, "{}", same.stderr);
     crate::tree::assert_same(&rig.path("src"), &rig.path("dst"));

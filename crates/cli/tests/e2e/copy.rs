@@ -1,4 +1,4 @@
-//! Copies on one machine: what arrives, what is skipped, what is refused.
+//! Copies on one machine: the files that arrive, that are skipped and that are refused.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -139,6 +139,6 @@ fn a_rate_holds_between_two_local_places_too() {
     tree::file(&rig.path("f"), 4 * MIB, 1);
     let start = std::time::Instant::now();
     rig.ok(rig.cp().args(["--rate", "8mbit"]).arg(rig.path("f")).arg(rig.path("g")));
-    // Four seconds by the book; the first burst is free.
+    // Four seconds at this rate; the first burst is not limited.
     assert!(start.elapsed().as_millis() > 2000, "the rate was ignored");
 }

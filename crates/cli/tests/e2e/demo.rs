@@ -1,4 +1,4 @@
-//! The demos that need another end: beside an ssh pipe, and over an emulated path.
+//! The demos with a second end: compared with an ssh pipe, and over an emulated path.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -70,7 +70,7 @@ fn variables_for_other_commands_do_not_keep_it_from_running() {
     command.arg("demo").env("PACKTRAIN_SSH", "ssh -p 2222").env("PACKTRAIN_SEED", "7");
     command.env("PACKTRAIN_REMOTE_PATH", "elsewhere").env("TMPDIR", rig.path("no such place"));
     let ended = rig.run(&mut command);
-    // It comes as far as it can without room for its files.
+    // Without space for its files the demo runs as far as possible.
     assert_eq!(ended.code, 7, "{}", ended.stderr);
     assert!(ended.stderr.contains("no such place"), "{}", ended.stderr);
     let ended = rig.run(rig.packtrain().args(["demo", "-e", "ssh -p 2222"]));
@@ -78,7 +78,7 @@ fn variables_for_other_commands_do_not_keep_it_from_running() {
     assert!(ended.stderr.contains("--to"), "{}", ended.stderr);
 }
 
-/// The directories that `demo --to` makes at its far end, which is this machine.
+/// The directories of `demo --to` at the remote end, which is this machine.
 fn places() -> BTreeSet<OsString> {
     let items = std::fs::read_dir(std::env::temp_dir()).expect("the temporary folder");
     let names = items.flatten().map(|item| item.file_name());

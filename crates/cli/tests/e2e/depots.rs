@@ -1,4 +1,5 @@
-//! Copies over depots: one, two, none left, and depots that die or freeze in the middle.
+//! Copies over depots: one, two, no working depot, and depots that are killed or stopped during a
+//! copy.
 
 use std::fs;
 use std::net::TcpStream;
@@ -9,13 +10,13 @@ use crate::rig::{Rig, Running, contents, free_port, send};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
-/// A depot on a free port that lets the rig's user in, and its place.
+/// A depot on a free port that admits the rig's user, and its address.
 pub(crate) fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
     let place = format!("127.0.0.1:{}", free_port());
     (depot_at(rig, &place, more), place)
 }
 
-/// The same at a place where there was one before, say.
+/// The same at a given address, for example that of an earlier depot.
 pub(crate) fn depot_at(rig: &Rig, place: &str, more: &[&str]) -> Running {
     let keys = rig.path("depot-keys");
     if !keys.exists() {
@@ -42,7 +43,7 @@ pub(crate) fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {
     cp
 }
 
-/// Bytes that a depot passed on, from its own words.
+/// Bytes that a depot relayed, from its own events.
 pub(crate) fn passed_on(depot: Running) -> (u64, u64) {
     send("TERM", depot.pid());
     let ended = depot.wait();
@@ -91,26 +92,26 @@ fn a_refusal_is_told_and_a_depot_that_is_not_there_is_gone_around() {
     tree::file(&rig.path("src"), 100_000, 1);
     let (_server, port) = serve(&rig, &[]);
     let place = format!("pt://127.0.0.1:{port}/dst");
-    // It goes elsewhere only.
+    // This depot does not allow the server.
     let (_depot, away) = depot(&rig, &["--allow", "192.0.2.0/24"]);
     let denied = rig.run(cp(&rig, &away, &[]).arg(rig.path("src")).arg(&place));
     assert_eq!(denied.code, 12, "{}", denied.stderr);
     assert!(denied.stderr.contains("does not connect to"), "{}", denied.stderr);
-    // It knows another key.
+    // This depot admits only another key.
     let (_other, known) = depot(&rig, &[]);
     let mut stranger = cp(&rig, &known, &[]);
     stranger.env("XDG_CONFIG_HOME", rig.path("other-config"));
     let denied = rig.run(stranger.arg(rig.path("src")).arg(&place));
     assert_eq!(denied.code, 12, "{}", denied.stderr);
     assert!(denied.stderr.contains("authorized_keys"), "{}", denied.stderr);
-    // Nobody is there.
+    // Nothing listens there.
     let nobody = format!("127.0.0.1:{}", free_port());
     let ended = rig.ok(cp(&rig, &nobody, &[]).arg(rig.path("src")).arg(&place));
     assert!(ended.stderr.contains("going on without depots"), "{}", ended.stderr);
     assert_eq!(fs::read(rig.path("root/dst")).ok(), fs::read(rig.path("src")).ok());
 }
 
-/// A depot in the middle of a transfer, both ways, meets `signal`; the bytes are right.
+/// A depot gets `signal` during a transfer, in both directions; the bytes must be right.
 fn in_the_middle(signal: &str) {
     for push in [true, false] {
         let rig = Rig::local();
@@ -132,7 +133,7 @@ fn in_the_middle(signal: &str) {
             copy.arg(format!("{place}/src/")).arg(rig.path("back"));
             rig.path("back")
         };
-        // Some six seconds at this rate.
+        // Takes about six seconds at this rate.
         let mut running = rig.start(&mut copy);
         std::thread::sleep(Duration::from_millis(2500));
         assert!(!running.ended(), "{}", running.stderr());

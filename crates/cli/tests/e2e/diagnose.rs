@@ -1,4 +1,4 @@
-//! `packtrain diagnose`: of what it can be asked, and every cause, provoked for real.
+//! `packtrain diagnose`: its arguments, and every cause, provoked with real programs.
 
 use std::fs;
 use std::time::Duration;
@@ -41,19 +41,19 @@ fn the_last_one_by_id_and_by_process() {
 fn what_there_is_not_is_told() {
     let rig = Rig::local();
     let asked = |what: &str| rig.run(rig.packtrain().args(["diagnose", what]));
-    // No such transfer, no such process.
+    // An unknown transfer and an unknown process.
     for what in ["last", "00c0ffee", "0", "4194304"] {
         let ended = asked(what);
         assert_eq!(ended.code, 3, "{what}: {}", ended.stderr);
         assert!(ended.stderr.contains("no transfer is remembered"), "{}", ended.stderr);
     }
-    // No such thing to ask for.
+    // An invalid argument.
     for what in ["nosuch", "yesterday", "", "pt://host:7/x", "udt://host:7/x"] {
         let ended = asked(what);
         assert_eq!(ended.code, 2, "{what}: {}", ended.stderr);
         assert!(ended.stderr.contains("last"), "{what}: {}", ended.stderr);
     }
-    // A host that ssh does not reach.
+    // A host that ssh cannot reach.
     let mut command = rig.packtrain();
     command.args(["diagnose", "nobody@nowhere.invalid", "-e", "ssh -o BatchMode=yes"]);
     let ended = rig.run(&mut command);
@@ -65,7 +65,7 @@ fn what_there_is_not_is_told() {
 fn a_running_transfer_is_asked_by_its_process() {
     let _alone = case::alone();
     let mut case = case::Case::new("--rate 20mbit --rtt 20ms", "", 20);
-    // The process of cp is asked while it runs; it ends later.
+    // The process of cp is diagnosed while it runs.
     case.near = format!(
         "(sleep 4; for p in $(pidof packtrain); do {} diagnose $p --json 2>/dev/null; done \
          >{}) &",
@@ -82,7 +82,7 @@ fn a_running_transfer_is_asked_by_its_process() {
     assert_eq!((&said[0]["over"], &said[0]["cause"]), (&false.into(), &"path-rate".into()));
 }
 
-/// Before any transfer, over ssh: each stage is tried, and nothing stays.
+/// Before any transfer, over ssh: every stage is measured, and no file remains.
 #[test]
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_host_is_tried() {
@@ -112,7 +112,7 @@ fn a_host_is_tried() {
     let slow: Value = serde_json::from_slice(&slow.stdout).expect("JSON");
     assert_eq!(slow["cause"], "rate-asked", "{slow}");
     let words = String::from_utf8_lossy(&ask(&["--rate", "50mbit"]).stdout).into_owned();
-    assert!(words.contains("<- the lowest") && words.contains("what helps"), "{words}");
+    assert!(words.contains("<- the lowest") && words.contains("remedy"), "{words}");
     let left = |dir| fs::read_dir(dir).expect("a folder").count();
     assert_eq!((left(&there), left(&here)), (0, 0), "a probe's file stays");
 }

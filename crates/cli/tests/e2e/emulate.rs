@@ -5,7 +5,7 @@ use std::fs;
 use crate::rig::{Ended, Rig, skipped};
 use crate::tree::{self, MIB, assert_same};
 
-/// Whether this machine lets us make namespaces; without them the command says so and ends with 7.
+/// Whether this machine allows namespaces. Without them the command reports this and ends with 7.
 pub(crate) fn allowed(rig: &Rig) -> bool {
     let ended = rig
         .run(rig.packtrain().args(["emulate", "--rate", "10mbit", "--rtt", "2ms", "--", "true"]));
@@ -14,7 +14,7 @@ pub(crate) fn allowed(rig: &Rig) -> bool {
         skipped(&format!("no namespaces: {}", ended.stderr));
         return false;
     }
-    // 5: the machine is too busy to emulate faithfully, which is no matter here.
+    // 5 means that the machine is too busy for an exact emulation, which does not matter here.
     assert!(matches!(ended.code, 0 | 5), "{}", ended.stderr);
     true
 }
@@ -77,7 +77,7 @@ fn sabul_crosses_a_path_that_loses_and_what_arrives_is_the_same() {
     let program = env!("CARGO_BIN_EXE_packtrain");
     let ticket = rig.path("ticket");
     let (ticket, at) = (ticket.display(), "10.77.0.2:7876");
-    // The two ends are two machines: a state each.
+    // The two ends represent two machines: each has its own state.
     let far = format!(
         "XDG_STATE_HOME={} exec {program} serve --listen {at} --root {} --ticket-file {ticket}",
         rig.path("far-state").display(),
@@ -88,7 +88,7 @@ fn sabul_crosses_a_path_that_loses_and_what_arrives_is_the_same() {
          --transport sabul --cc sabul:80mbit {} pt://{at}/it",
         source.display()
     );
-    // Queues and losses both ways: TCP beside the packets has its share of them.
+    // Both directions have queues and losses, which also affect the TCP channel of the feedback.
     let path = ["emulate", "--rate", "60mbit", "--rtt", "30ms", "--loss", "3e-3", "--best-effort"];
     let ended = rig.ok(rig.packtrain().args(path).args(["--far", &far, "--", "sh", "-c", &near]));
     let text = String::from_utf8_lossy(&ended.stdout);
@@ -132,8 +132,8 @@ fn a_copy_over_fobs_and_a_path_that_loses_arrives_whole() {
     assert!(done["loss_cause"]["path"].as_u64() > Some(0), "{done}");
 }
 
-/// Capacity and rate of arrival that the flow's feedback measured in its last second, with the
-/// goodput of that second and how late the emulator was, in microseconds.
+/// Capacity and arrival rate that the feedback of the flow measured in its last second, with the
+/// goodput of that second and the emulator's lateness in microseconds.
 fn estimates(rig: &Rig, transport: &str, rate: &str) -> Option<([f64; 3], u64)> {
     let program = env!("CARGO_BIN_EXE_packtrain");
     let ticket = rig.path(&format!("ticket-{transport}-{rate}"));
@@ -163,14 +163,15 @@ fn estimates_are_right_over_single_packets() {
     }
     for (rate, mbit) in [("100mbit", 100.0), ("500mbit", 500.0)] {
         for transport in ["native", "udt"] {
-            // What a late emulator spread is not what the path spread: such a run says nothing.
-            // Nor does one in whose last second the controller cut: AS is of its end, the
-            // goodput of all of it. So one of three must be right; a wrong estimator has none.
+            // Such a run is discarded: a late emulator changes the spacing of packets. A run is
+            // also discarded if the controller cut its rate in the last second, because AS is
+            // measured at the end of the second and the goodput over all of it. One of three runs
+            // must be right; a wrong estimator has none.
             let mut told = Vec::new();
             let right = (0..3).any(|_| {
                 let ([capacity, arrival, goodput], late) =
                     estimates(&rig, transport, rate).expect("estimates in the last second");
-                // Links count IP packets, estimates datagrams, goodput their payload.
+                // Links count IP packets, estimates count datagrams, goodput counts payload.
                 let capacity = capacity * 1_500.0 / 1_472.0 / (mbit * 1e6);
                 let arrival = arrival * 1_436.0 / 1_472.0 / goodput;
                 if late <= 500 {

@@ -1,4 +1,4 @@
-//! Sources that vanish or change, disks that are full or read-only, names that do not fit.
+//! Sources that vanish or change, full and read-only disks, names that do not fit.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::rig::{Rig, contents, is_root, skipped};
 use crate::tree::{self, MIB, assert_same};
 
-/// A tree whose last files are read well after the copy has begun.
+/// A tree whose last files are read well after the copy has started.
 fn slow_tree(rig: &Rig) {
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::file(&rig.path("src/a-big"), 160 * MIB, 1);
@@ -77,7 +77,8 @@ fn an_unreadable_file_is_23_and_the_rest_is_done() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
     let mut command = rig.packtrain();
     if is_root() {
-        // Root reads everything: be nobody. The binary must be where nobody may go.
+        // Root can read everything, so the copy runs as nobody. The program must be in a directory
+        // that nobody can enter.
         let open = tempfile::tempdir().expect("a folder");
         let work = open.path().join("work");
         copy_for_nobody(&rig, &work);
@@ -160,8 +161,7 @@ fn a_read_only_target_is_said() {
     assert!(text.to_lowercase().contains("read-only"), "{text}");
 }
 
-/// Runs a shell script in the rig's folder, with mounts and a network of its own; `$0` is the
-/// command.
+/// Runs a shell script in the rig's folder, in mount and network namespaces; `$0` is the command.
 pub(crate) fn in_namespace(rig: &Rig, script: &str) -> Option<()> {
     let mut command = Command::new("unshare");
     if !is_root() {
@@ -183,7 +183,7 @@ fn a_path_too_long_is_23_and_the_rest_is_done() {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::file(&rig.path("src/good"), 1000, 1);
-    // 22 names of 200 bytes are more than any path may have.
+    // 22 names of 200 bytes exceed the maximum length of a path.
     let script = "cd src && name=$(printf 'd%.0s' $(seq 200)) && \
                   for i in $(seq 22); do mkdir $name && cd $name || exit 1; done && echo x >leaf";
     let mut make = Command::new("bash");

@@ -1,5 +1,5 @@
-//! Depots that fill in the middle: a spool, a pool, what a key may have in an hour. It costs a
-//! pause or is told, and never a byte.
+//! Depots that reach a limit during a transfer: a spool, a pool, the bytes of a key in an hour. The
+//! transfer pauses or fails with a reason, and no byte is lost.
 
 use parking_lot::Mutex;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::server::serve;
 use crate::spool::{Depot, claiming, sending, until};
 use crate::tree::{self, MIB, assert_same};
 
-/// Sends a file through standard input, whose length nobody says.
+/// Sends a file through standard input, so that its length is unknown.
 fn piping(rig: &Rig, via: &str, ticket: &str, file: &str) -> Command {
     let mut put = rig.packtrain();
     put.args(["send", "--via", via, "--name", "data", "--ticket"]).arg(rig.path(ticket)).arg("-");
@@ -30,13 +30,13 @@ fn a_pipe_fills_a_spool_and_is_told_so() {
     tree::file(&rig.path("small"), 6 * MIB + 5, 2);
     tree::file(&rig.path("large"), 20 * MIB + 5, 3);
     let depot = Depot::new(&rig, "spool", &["--spool-quota", "12MiB"]);
-    // It ends in the middle, is not tried again in vain, and its room is there for others.
+    // The session fails before its end, is not tried again, and its space is free for others.
     let ended = rig.run(&mut piping(&rig, &depot.place, "one", "large"));
     assert_eq!(ended.code, 12, "{}", ended.stderr);
     assert!(ended.stderr.contains("keeps at most 12.0 MiB for one key"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("trying again"), "{}", ended.stderr);
     until("room again", || depot.stored() == 0);
-    // One that fits goes in though nobody knew before, and so does a second.
+    // A session that fits is accepted although its length was unknown, and so is a second one.
     for ticket in ["two", "three"] {
         if ticket == "three" {
             rig.ok(claiming(&rig, "two", &rig.path("two-dst")).arg("--release"));
@@ -78,11 +78,11 @@ fn a_full_spool_behind_is_waited_for() {
     rig.ok(sending(&rig, &last.place, "early-ticket").arg(rig.path("early")));
     let via = format!("{},{}", first.place, last.place);
     rig.ok(sending(&rig, &via, "ticket").arg(contents(&src)));
-    until("what the last one says", || first.running.stderr().contains("does not have"));
-    // All of it is to be had meanwhile.
+    until("what the last one says", || first.running.stderr().contains("has less than"));
+    // All of it can be claimed meanwhile.
     rig.ok(&mut claiming(&rig, "ticket", &rig.path("dst")));
     assert_same(&src, &rig.path("dst"));
-    // There is room, and a first depot that starts again need not wait for the time it was told.
+    // There is space, and a first depot that restarts need not wait for the announced time.
     rig.ok(claiming(&rig, "early-ticket", &rig.path("early-dst")).arg("--release"));
     let mut first = first;
     first.kill_and_restart(&rig, &[]);
@@ -94,8 +94,8 @@ fn a_full_spool_behind_is_waited_for() {
     send("CONT", first.running.pid());
 }
 
-/// A disk of a spool that somebody else fills while records come in, at the first depot of a chain
-/// or at the last one.
+/// Another process fills the disk of a spool while records arrive, at the first depot of a chain or
+/// at the last one.
 fn a_disk_fills(at_the_first: bool) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
@@ -103,7 +103,7 @@ fn a_disk_fills(at_the_first: bool) {
     let shown = rig.ok(rig.packtrain().args(["key", "show"]));
     fs::write(rig.path("keys"), shown.stdout).expect("a file");
     let spools = if at_the_first { ["mnt/spool", "spool"] } else { ["spool", "mnt/spool"] };
-    // `dd` leaves nothing; 40 MiB in 90 are well on their way when it does.
+    // `dd` fills the disk; 40 of 90 MiB have arrived by then.
     let script = format!(
         r#"
         ip link set lo up && mkdir mnt && mount -t tmpfs -o size=100m none mnt || exit 99
@@ -161,7 +161,7 @@ fn a_disk_fills(at_the_first: bool) {
     assert_same(&rig.path("src"), &rig.path("dst"));
     if at_the_first {
         assert!(read("first").contains("disk is full"), "{told}");
-        assert!(read("first").contains("to go on where it ended, run:"), "{told}");
+        assert!(read("first").contains("to resume, run:"), "{told}");
         let out = read("second.out");
         let done: serde_json::Value =
             serde_json::from_str(out.lines().last().unwrap_or_default()).expect("a line");
@@ -190,7 +190,7 @@ fn a_server_that_takes_nothing_for_a_time_fills_a_pool_and_costs_that_time() {
         let rig = Rig::local();
         tree::file(&rig.path("src"), 24 * MIB + 17, 1);
         let (server, port) = serve(&rig, &[]);
-        // Hardly more than what each session always has.
+        // Hardly more than the reserve of each session.
         let (depot, via) = depot(&rig, &["--pool", "1MiB", "--tcp-buffer", "64KiB"]);
         let place = format!("pt://127.0.0.1:{port}/dst");
         let words = ["--hops", hops, "--streams", "3", "--rate", "100mbit"];
@@ -214,7 +214,7 @@ fn a_server_that_takes_nothing_for_a_time_fills_a_pool_and_costs_that_time() {
     }
 }
 
-/// Bytes under a folder, hidden temporaries and all.
+/// Bytes below a folder, hidden temporary files included.
 fn moved(dir: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -222,13 +222,13 @@ fn moved(dir: &std::path::Path) -> u64 {
     blocks.sum()
 }
 
-/// Passes connections on to a place, and cuts them when it is asked to.
+/// Relays connections to an address, and cuts them on request.
 pub(crate) struct Cutter {
     pub(crate) place: String,
     pairs: Arc<Mutex<Vec<Pair>>>,
 }
 
-/// A connection's two halves, and the bytes that came over both.
+/// The two sockets of a connection, and the bytes that it carried.
 type Pair = (TcpStream, TcpStream, Arc<AtomicU64>);
 
 impl Cutter {
@@ -253,13 +253,13 @@ impl Cutter {
         Self { place, pairs }
     }
 
-    /// The most bytes of one connection.
+    /// The largest byte count of a connection.
     fn most(&self) -> u64 {
         let pairs = self.pairs.lock();
         pairs.iter().map(|(_, _, count)| count.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
-    /// Ends connections over which more than so many bytes came.
+    /// Cuts connections that carried more than this many bytes.
     fn cut(&self, beyond: u64) {
         let mut pairs = self.pairs.lock();
         pairs.retain(|(near, far, count)| {
@@ -286,7 +286,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, count: &AtomicU64) {
 
 #[test]
 fn a_key_that_had_its_bytes_goes_on_without_the_depot_and_is_told_why() {
-    // Streams alone break, then everything.
+    // First only the streams break, then all connections.
     for (beyond, push) in [(MIB, true), (MIB, false), (0, true)] {
         let rig = Rig::local();
         tree::file(&rig.path("src"), 24 * MIB + 17, 1);
@@ -304,10 +304,10 @@ fn a_key_that_had_its_bytes_goes_on_without_the_depot_and_is_told_why() {
             rig.path("back")
         };
         let mut running = rig.start(&mut copy);
-        // More than the quota has gone, and what is under way may go on.
+        // The session exceeded the quota; sessions in progress may continue.
         until("more than the quota", || cutter.most() > 5 * MIB);
         assert!(!running.ended(), "{}", running.stderr());
-        // The depot counts what moved every second.
+        // The depot counts moved bytes every second.
         std::thread::sleep(std::time::Duration::from_millis(1200));
         cutter.cut(beyond);
         let ended = running.wait();
@@ -316,7 +316,7 @@ fn a_key_that_had_its_bytes_goes_on_without_the_depot_and_is_told_why() {
         let told: Vec<&str> =
             ended.stderr.lines().filter(|l| l.contains("without depots")).collect();
         let [told] = told[..] else { panic!("{beyond} {push}: {}", ended.stderr) };
-        let why = "this key has had its 4.0 MiB of this hour; come again in 3";
+        let why = "this key has used its 4.0 MiB of this hour; come again in 3";
         assert!(told.contains(why), "{beyond} {push}: {told}");
         assert!(!ended.stderr.contains("hour; trying again"), "{beyond} {push}: {}", ended.stderr);
     }
@@ -332,7 +332,7 @@ fn a_depot_that_takes_no_more_connections_carries_what_it_has() {
     let mut copy = cp(&rig, &via, &["--streams", "6", "--rate", "60mbit"]);
     let ended = rig.ok(copy.arg(rig.path("src")).arg(&place));
     assert!(fs::read(rig.path("src")).ok() == fs::read(rig.path("root/dst")).ok());
-    let why = "this key has 3 sessions, as many as it may";
+    let why = "this key has 3 sessions, its limit";
     assert!(ended.stderr.matches(why).count() <= 1, "{}", ended.stderr);
     assert!(!ended.stderr.contains("without depots"), "{}", ended.stderr);
     let (there, _) = passed_on(depot);

@@ -1,4 +1,4 @@
-//! The pages of the guide that people write name every command and every flag that `--help` shows.
+//! The written pages of the guide name every command and every option of `--help`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn the_guide_names_every_flag() {
     assert!(missing.is_empty(), "docs/guide does not name:\n{}", missing.join("\n"));
 }
 
-/// The text of all pages below `guide`, without the one that is generated from `--help` itself.
+/// The text of all pages below `guide`, except the page that is generated from `--help`.
 fn written_pages(guide: PathBuf) -> String {
     let mut text = String::new();
     let mut folders = vec![guide];
@@ -54,7 +54,7 @@ fn written_pages(guide: PathBuf) -> String {
     text
 }
 
-/// Long flags: the ones that stand where help lists them.
+/// The long options in the output of `--help`.
 fn flags(help: &str) -> BTreeSet<String> {
     help.lines()
         .map(str::trim_start)
@@ -68,7 +68,7 @@ fn flags(help: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Names under `Commands:`, without `help`.
+/// The names below `Commands:`, without `help`.
 fn commands(help: &str) -> Vec<String> {
     help.lines()
         .skip_while(|line| !line.starts_with("Commands:"))

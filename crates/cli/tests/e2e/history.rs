@@ -1,4 +1,4 @@
-//! Every transfer leaves a row, and no history harms a transfer.
+//! Every transfer writes a row, and an error of the history never breaks a transfer.
 
 use std::fs;
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::postgres::Server;
 use crate::rig::{Ended, Rig, contents, free_port, send};
 use crate::tree::{self, MIB};
 
-/// What `history` with these words exports.
+/// The export of `history` with these arguments.
 fn rows(rig: &Rig, words: &[&str]) -> Vec<Value> {
     let mut command = rig.packtrain();
     command.args(["history", "--json"]).args(words);
@@ -20,7 +20,7 @@ fn rows(rig: &Rig, words: &[&str]) -> Vec<Value> {
     ended.json_lines()
 }
 
-/// The id in the last line of a command that ended.
+/// The id in the last line of a finished command.
 fn id(ended: &Ended) -> String {
     let done = ended.json_lines().pop().expect("a line");
     done["id"].as_str().expect("an id").to_owned()
@@ -58,7 +58,7 @@ fn every_copy_leaves_a_row() {
         (&"failed".into(), &bad.code.into())
     );
     assert_eq!(waiting(&rig), 0, "what is over is in the database");
-    // A dry run is no transfer.
+    // A dry run is not a transfer.
     rig.ok(rig.cp().arg("--dry-run").arg(rig.path("a")).arg(rig.path("d")));
     assert_eq!(rows(&rig, &[]).len(), 2);
     for (words, count) in [
@@ -103,7 +103,7 @@ fn a_damaged_history_costs_one_warning() {
     let second = cp("c", &[]);
     assert_eq!(warnings(&second), 0, "{}", second.stderr);
     assert_eq!(rows(&rig, &[]).len(), 2);
-    // A file that the user named is left as it is; its rows wait.
+    // A file that the user named is not changed; its rows wait.
     let own = rig.path("own.txt");
     fs::write(&own, "mine\n".repeat(1000)).expect("written");
     let place = own.to_str().expect("text").to_owned();
@@ -111,7 +111,7 @@ fn a_damaged_history_costs_one_warning() {
     assert_eq!(warnings(&third), 1, "{}", third.stderr);
     assert_eq!(fs::read_to_string(&own).expect("read").len(), 5000);
     assert_eq!(waiting(&rig), 1);
-    // What waits is found already.
+    // Waiting rows are listed too.
     rig.ok(rig.packtrain().args(["diagnose", &id(&third)]));
     fs::remove_file(&own).expect("removed");
     let fourth = cp("e", &["--history", &place]);
@@ -169,7 +169,7 @@ fn what_was_killed_is_in_the_history_too() {
     assert_eq!(rows(&rig, &[])[0]["ended"], "running");
     send("KILL", running.pid());
     running.wait();
-    // Its file is written no more; a minute is as long as this.
+    // The file is not written any more; one minute without a write is enough.
     let dir = rig.path("state/packtrain/transfers");
     for file in fs::read_dir(dir).expect("there").flatten() {
         let file = fs::File::options().write(true).open(file.path()).expect("a file");
@@ -184,7 +184,7 @@ fn what_was_killed_is_in_the_history_too() {
     assert_eq!(rows(&rig, &["--failed"]).len(), 1);
 }
 
-/// Two databases of one name would not be two machines: the far end has a state of its own.
+/// Two databases of one name would not represent two machines, so the remote end has its own state.
 fn far_rows(rig: &Rig) -> Vec<Value> {
     let mut command = rig.packtrain();
     command.env("XDG_STATE_HOME", rig.path("far-state")).args(["history", "--json"]);
@@ -217,7 +217,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     }
     let ticket = fs::read_to_string(rig.path("ticket")).expect("a ticket");
     let mut put = rig.cp();
-    // Slow enough for the streams to be looked at while they run.
+    // Slow enough that the streams are sampled while they run.
     put.args(["--transport", "tcp", "--streams", "1", "--rate", "10mbit"]);
     put.args(["--json", "--ticket", ticket.trim()]);
     let put = rig.ok(put.arg(rig.path("a")).arg(format!("pt://127.0.0.1:{port}/b")));
@@ -260,7 +260,7 @@ fn measurements_leave_rows() {
             server.arg("--ticket-file").arg(rig.path("ticket"));
         }
         let mut server = rig.start(&mut server);
-        // A client of udt4 asks again until the server is up.
+        // A client of udt4 repeats its request until the server runs.
         while transport == "tcp" && !fs::metadata(rig.path("ticket")).is_ok_and(|t| t.len() > 0) {
             assert!(!server.ended(), "{}", server.stderr());
             std::thread::sleep(Duration::from_millis(25));
@@ -295,7 +295,7 @@ fn a_site_keeps_its_history_on_postgresql() {
     fs::write(rig.path("config/packtrain/config.toml"), config).expect("written");
     let mut copies = 0;
     loop {
-        // Until it is up, rows wait; then they come along.
+        // Rows wait until the database is available, then they are stored.
         copies += 1;
         let ended = rig.ok(rig.cp().arg(rig.path("a")).arg(rig.path(&format!("b{copies}"))));
         assert!(!ended.stderr.contains("pass"), "{}", ended.stderr);

@@ -1,4 +1,4 @@
-//! Copies over depots whose hops go by datagrams, and over a depot that changes bytes.
+//! Copies over depots whose hops use datagrams, and over a depot that corrupts bytes.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn there_and_back_by_native_and_udt() {
     let hops = ["--hops", "native,udt", "--streams", "3", "--rate", "100mbit"];
     rig.ok(cp(&rig, &via, &hops).arg(contents(&rig.path("src"))).arg(&place));
     assert_same(&rig.path("src"), &rig.path("root/dst"));
-    // Slow enough that datagrams begin before all is over.
+    // Slow enough that datagrams start before the end of the transfer.
     let hops = ["--hops", "native", "--streams", "2", "--rate", "100mbit"];
     rig.ok(cp(&rig, &via, &hops).arg(format!("{place}/")).arg(rig.path("back")));
     assert_same(&rig.path("src"), &rig.path("back"));
@@ -36,7 +36,7 @@ fn there_and_back_by_native_and_udt() {
     assert!(!told.contains(r#""fell_back":true"#), "{told}");
 }
 
-/// A depot that changes a byte now and then: one of ours behind a relay that does it.
+/// A depot that corrupts a byte now and then: a packtrain depot behind a relay that corrupts.
 fn changing(depot: &str) -> String {
     let place = format!("127.0.0.1:{}", free_port());
     let listener = TcpListener::bind(&place).expect("a port");
@@ -58,7 +58,7 @@ fn changing(depot: &str) -> String {
 fn pass(mut from: TcpStream, mut to: TcpStream) {
     let (mut at, mut piece) = (0, vec![0; 32_768]);
     while let Ok(count @ 1..) = from.read(&mut piece) {
-        // Of each third MiB one byte, and never in the header or what is said first.
+        // One byte of every third MiB, never in the header or the first messages.
         let next = (at / (3 * MIB) + 1) * 3 * MIB;
         if at + count as u64 > next {
             piece[(next - at) as usize] ^= 4;

@@ -1,6 +1,6 @@
-//! A hostile peer against the real program: names that nobody asked for, messages out of order, sizes
-//! that lie, floods. Whatever it says, nothing but what was asked for exists afterwards, nothing that
-//! was there changed, memory stays bounded, and the program ends with a reason.
+//! A hostile peer against the real program: names that were not requested, messages out of order,
+//! wrong sizes, floods. In every case only the requested files exist afterwards, no existing file
+//! has changed, memory stays bounded, and the program ends with a reason.
 
 mod peer;
 mod script;
@@ -20,7 +20,7 @@ use peer::Peer;
 use script::{ASKED, Choices};
 use victim::{Served, Victim};
 
-/// Random sessions of each kind.
+/// Number of random sessions of each kind.
 const SESSIONS: u64 = 20;
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
@@ -32,7 +32,7 @@ fn file(path: &str, size: u64) -> Entry {
     entry(path, EntryKind::File { size })
 }
 
-/// Everything of a manifest.
+/// All messages of a manifest.
 fn announce(peer: &mut Peer, entries: &[Entry]) {
     peer.say(&Message::Manifest(encode_segment(EntryId(0), entries)));
     let entries = entries.len() as u64;
@@ -45,7 +45,7 @@ fn announce(peer: &mut Peer, entries: &[Entry]) {
     });
 }
 
-/// Sends small files, each with the content `hello`, as an honest source does; says goodbye.
+/// Sends small files with the content `hello`, as an honest source does, and ends with Goodbye.
 fn send_all(peer: &mut Peer, entries: &[Entry]) {
     announce(peer, entries);
     let needed = peer.wait_for(|message| match message {
@@ -95,7 +95,8 @@ fn an_honest_source_is_taken_over_every_way() {
     }
 }
 
-/// What a hostile source adds to, or sends instead of, what was asked for, and the name in the error.
+/// What a hostile source sends in addition to, or instead of, the requested files, and the name in
+/// the error.
 fn attacks() -> Vec<(&'static str, Vec<Entry>)> {
     let directory = |path| entry(path, EntryKind::Directory);
     let link =
@@ -132,7 +133,7 @@ fn what_was_not_asked_for_is_refused_by_name_over_ssh_and_tls() {
     let victim = Victim::new();
     for (name, entries) in attacks() {
         for options in [&[][..], &["-r"]] {
-            // Without -r the first entry that is a directory, or lies in one, is named.
+            // Without -r the error names the first entry that is a directory or lies in one.
             let plain = options.is_empty();
             let named = entries.iter().find(|e| plain && e.kind == EntryKind::Directory);
             let named = named.map_or_else(|| name.to_owned(), |e| e.path.to_string());
@@ -176,7 +177,7 @@ fn the_options_of_the_copy_are_enforced_by_its_receiving_end() {
     victim.check("a new name");
 }
 
-/// A journal or temporary of a hostile source would vouch for the content of a later copy.
+/// A journal or temporary file of a hostile source would vouch for content of a later copy.
 #[test]
 fn files_named_like_our_own_are_not_taken() {
     let victim = Victim::new();
@@ -220,7 +221,7 @@ fn a_file_is_not_longer_than_was_announced() {
     assert!(size <= 10, "{size} bytes");
 }
 
-/// A message with as much in it as a frame holds.
+/// A message of the largest size that a frame can hold.
 fn fat(name: &str) -> Message {
     let ranges = || (0..150_000).map(|n| Offset(n)..Offset(n + 1)).collect();
     match name {
@@ -243,7 +244,7 @@ fn a_flood_before_the_manifest_is_refused_and_takes_no_memory() {
         let flood = |peer: &mut Peer| {
             peer.be_called();
             let message = fat(name);
-            // 400 MiB and more, once they are decoded.
+            // Decoded, they need 400 MiB and more.
             for _ in 0..130 {
                 if !peer.say(&message) {
                     return;
@@ -278,7 +279,7 @@ fn floods_of_what_may_be_said_at_any_time_take_no_memory() {
     }
 }
 
-/// Bytes to decide by.
+/// Bytes that determine the choices.
 fn random(dice: &mut Dice) -> Vec<u8> {
     let len = 50 + dice.below(800);
     (0..len).map(|_| dice.below(256) as u8).collect()
@@ -326,7 +327,7 @@ fn random_sinks_over_ssh_and_tls() {
     }
 }
 
-/// What a caller asks of a called end that is the victim.
+/// The request of a caller whose called end is the victim.
 fn open(role: Role, path: &str, channel: Vec<u8>, recursive: bool) -> Open {
     Open {
         role,

@@ -1,4 +1,4 @@
-//! `kill -9` of either end at random moments: the tree that results is always the same one.
+//! `kill -9` of either end at random moments: the final tree is always the same.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::rig::{Dice, Rig, contents, send, slash};
 use crate::tree::{self, MIB, assert_same};
 
-/// How often an end is killed at a random moment.
+/// Number of kills at a random moment.
 const KILLS: u32 = 50;
-/// How often a copy is killed while it gives files their names.
+/// Number of kills while a copy renames files.
 const RENAME_KILLS: u32 = 10;
 
-/// As often as `PACKTRAIN_KILLS` says, which the nightly run sets.
+/// The number of kills that `PACKTRAIN_KILLS` sets, as the nightly run does.
 fn kills(by_day: u32) -> u32 {
     match std::env::var("PACKTRAIN_KILLS") {
         Ok(text) => text.parse().expect("PACKTRAIN_KILLS is a number"),
@@ -34,8 +34,8 @@ fn fifty_kills_of_either_end() {
     for index in 0..300 {
         tree::file(&src.join(format!("many/{index}")), index * 37, index);
     }
-    // One undisturbed run says about how long a copy takes; where kills come too late, the span
-    // they are drawn from shrinks.
+    // An undisturbed run shows roughly how long a copy takes. If kills come too late, the span from
+    // which they are drawn shrinks.
     let start = Instant::now();
     rig.ok(rig.cp().arg(contents(&src)).arg(rig.far("dst")));
     let mut span = u64::try_from(start.elapsed().as_millis()).expect("short") + 50;
@@ -69,8 +69,8 @@ fn fifty_kills_of_either_end() {
     eprintln!("{landed} kills in mid-transfer, {late} too late: always the same tree");
 }
 
-/// A new version replaces a tree of many files, and the copy is killed while it renames them: each
-/// file is whole, the old one or the new, and the next run completes the tree.
+/// A new version replaces a tree of many files, and the copy is killed while it renames them. Each
+/// file is whole, old or new, and the next run completes the tree.
 #[test]
 #[ignore = "takes a minute; `cargo xtask test` runs it"]
 fn killed_between_the_renames_of_a_tree() {
@@ -83,12 +83,12 @@ fn killed_between_the_renames_of_a_tree() {
         for index in 0..FILES {
             let dir = rig.path(name).join(format!("d{}", index % 7));
             fs::create_dir_all(&dir).expect("a folder");
-            // A few are large, so that their renames are of the other kind.
+            // A few files are large, because their renames follow another code path.
             let size = if index % 200 == 3 { 5 * MIB + index } else { 100 + index };
             tree::file(&dir.join(format!("{index}")), size, seed * FILES + index);
         }
     }
-    // How long the renames of an undisturbed copy take, from the first to the last.
+    // Duration of the renames of an undisturbed copy, from the first to the last.
     let mut span = {
         reset(&rig);
         let mut running = rig.start(&mut replace_tree(&rig));
@@ -101,7 +101,7 @@ fn killed_between_the_renames_of_a_tree() {
         reset(&rig);
         let mut running = rig.start(&mut replace_tree(&rig));
         if first_rename(&rig, &mut running).is_some() {
-            // Renames are a small part of the span, at its beginning.
+            // The renames are a small part of the span, at its beginning.
             std::thread::sleep(Duration::from_micros(dice.below(span) >> dice.below(8)));
         }
         if running.ended() {
@@ -132,7 +132,7 @@ fn killed_between_the_renames_of_a_tree() {
     assert!(between > 0, "no kill came between two renames");
 }
 
-/// The old tree is at the destination.
+/// Whether the old tree is at the destination.
 fn reset(rig: &Rig) {
     if rig.path("dst").exists() {
         wipe(&rig.path("dst"));
@@ -147,12 +147,12 @@ fn reset(rig: &Rig) {
 
 fn replace_tree(rig: &Rig) -> std::process::Command {
     let mut command = rig.cp();
-    // Times differ by less than a file system tells, perhaps.
+    // The times may differ by less than the resolution of the file system.
     command.arg("--checksum").arg(contents(&rig.path("new"))).arg(rig.path("dst"));
     command
 }
 
-/// Waits for the first file with its new content; none if the copy ended before it was seen.
+/// Waits for the first file with its new content; `None` if the copy ended earlier.
 fn first_rename(rig: &Rig, running: &mut crate::rig::Running) -> Option<Instant> {
     use std::os::unix::fs::MetadataExt;
     let watched: Vec<_> = (0..7).map(|n| rig.path("dst").join(format!("d{n}/{n}"))).collect();
@@ -179,8 +179,8 @@ fn what_was_safe_is_not_moved_again_and_a_flipped_byte_is() {
         let mut slow = copy(&rig, true);
         let mut running = rig.start(slow.args(["--rate", "150mbit", "--retries", "0"]));
         rig.wait_far();
-        // 150 Mbit/s are 18 MiB a second: nearly half has moved, and all but a second of it is
-        // in the journal.
+        // 150 Mbit/s are 18 MiB per second: nearly half has moved, and all but the last second of
+        // it is in the journal.
         std::thread::sleep(Duration::from_millis(2500));
         assert!(!running.ended(), "{}", running.stderr());
         assert!(rig.signal_far("KILL"));
@@ -207,7 +207,7 @@ fn interrupted_by_the_user_it_says_how_to_go_on() {
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::file(&rig.path("src/big"), 64 * MIB, 1);
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
-        // A job behind `&` of a script has it ignored, and so have its children.
+        // Background jobs of a script ignore this signal, and so do their children.
         if signal == "INT" && interrupts_are_ignored() {
             continue;
         }
@@ -273,7 +273,7 @@ fn copy(rig: &Rig, push: bool) -> std::process::Command {
     command
 }
 
-/// The one hidden temporary in a folder.
+/// The only hidden temporary file in a folder.
 fn hidden(dir: &Path) -> std::path::PathBuf {
     fs::read_dir(dir)
         .expect("a folder")
@@ -293,7 +293,7 @@ fn flip_byte(path: &Path) {
     file.write_all_at(&byte, MIB + 17).expect("a byte");
 }
 
-/// Removes a tree with folders that forbid it.
+/// Removes a tree with folders whose modes forbid that.
 fn wipe(dir: &Path) {
     let status = std::process::Command::new("sh")
         .args(["-c", "chmod -R u+rwX \"$0\" && rm -rf \"$0\""])

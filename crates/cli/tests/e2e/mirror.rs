@@ -1,4 +1,4 @@
-//! What `--delete` keeps, what owners and modes become, and which destinations are refused.
+//! What `--delete` keeps, how owners and modes are set, and which destinations are refused.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -11,10 +11,10 @@ use crate::rig::{Ended, Rig, contents, is_root, skipped};
 use crate::server::{serve, ticket};
 use crate::tree;
 
-/// An account that is not root and owns nothing.
+/// An account that is not root and owns no file.
 const SOMEBODY: u32 = 54_321;
 
-/// Writes small files, with the directories they are in.
+/// Writes small files with their directories.
 fn files(rig: &Rig, names: &[&str]) {
     for name in names {
         let path = rig.path(name);
@@ -86,12 +86,12 @@ fn a_source_without_files_deletes_nothing() {
         assert_eq!(refused.code, 2, "{sources:?}: {}", refused.stderr);
         assert!(refused.stderr.contains("--force-delete"), "{}", refused.stderr);
     }
-    // Beside a full one it is spared, and the full one's part is cleaned.
+    // Next to a full source it is spared, and the part of the full source is cleaned.
     let beside = mirror(&rig, &[], &["full", "mnt"]);
     assert_eq!(beside.code, 23, "{}", beside.stderr);
     assert!(beside.stderr.contains("mnt"), "{}", beside.stderr);
     assert!(!rig.path("dst/full/stray").exists());
-    // What two sources share is not cleaned on the word of one.
+    // A directory that two sources share is not cleaned because of one of them.
     let merged = mirror(&rig, &[], &["full/", "mnt/"]);
     assert_eq!(merged.code, 23, "{}", merged.stderr);
     for name in ["dst/mnt/data", "dst/mnt/sub/data", "dst/full/f"] {
@@ -102,7 +102,7 @@ fn a_source_without_files_deletes_nothing() {
     assert!(!rig.path("dst/mnt/data").exists());
 }
 
-/// More than the source lists by name.
+/// More files than the source lists by name.
 #[test]
 fn thousands_of_sources_without_files_are_all_spared() {
     let rig = Rig::local();
@@ -154,14 +154,15 @@ fn no_more_names_are_deleted_than_allowed() {
     assert_eq!((ended.code, left()), (0, 0), "{}", ended.stderr);
 }
 
-/// A file takes the place of a directory with three names in it.
+/// A file replaces a directory with three names in it.
 #[test]
 fn what_makes_room_is_counted_limited_and_named_in_a_dry_run() {
     let rig = Rig::local();
     files(&rig, &["src/f", "src/d", "dst/d/x", "dst/d/e/y", "dst/stray"]);
     let there = ["dst/d/x", "dst/d/e/y", "dst/stray"];
     let all_there = || there.iter().all(|name| rig.path(name).exists());
-    // With the directories d and d/e themselves four names make room; the stray file is the fifth.
+    // Four names, with the directories d and d/e, are removed to make room; the stray file is the
+    // fifth.
     let names = ["d/x", "d/e/y", "d/e", "d", "stray"];
     let dry = mirror(&rig, &["--dry-run", "--json", "-v"], &["src/"]);
     assert_eq!((dry.code, dry.number("deleted")), (0, 5), "{}", dry.stderr);
@@ -250,7 +251,7 @@ fn set_id_bits_do_not_come_without_the_owner() {
     let modes = |dir: &str| ["f", "big", "d"].map(|name| mode(&rig.path(dir).join(name)));
     rig.ok(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("plain")));
     assert_eq!(modes("plain"), [0o755, 0o755, 0o1755]);
-    // Again: what has the right content and wrong bits loses them.
+    // Again: a file with the right content and wrong mode bits loses these bits.
     set_mode(&rig.path("plain/f"), 0o4755);
     rig.ok(rig.cp().arg(contents(&rig.path("src"))).arg(rig.path("plain")));
     assert_eq!(modes("plain"), [0o755, 0o755, 0o1755]);

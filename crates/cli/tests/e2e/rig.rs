@@ -1,4 +1,4 @@
-//! A folder to play in, the command with a state of its own, and the other end over ssh.
+//! A temporary folder, the command with its own state directory, and the other end over ssh.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use crate::sshd::{HOST, Sshd};
 
-/// No command of these tests takes longer unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// A command of these tests takes longer only if it hangs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A port on loopback that nothing has, for TCP and for UDP, and that no other test is given. Not
-/// one of those that the system hands out: it would give it away before a server has it.
+/// A free port on loopback, for TCP and UDP, that no other test gets. It is outside the kernel's
+/// range of ephemeral ports, because the kernel could give it away before a server binds it.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u32 = 12_000;
     const PORTS: u32 = 16_000;
@@ -33,21 +33,21 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free between {FIRST} and {}", FIRST + PORTS);
 }
 
-/// What one test works with; everything in it goes when the test ends.
+/// The environment of one test. Everything in it is removed at the end of the test.
 pub(crate) struct Rig {
     dir: TempDir,
     remote: PathBuf,
     sshd: Option<Sshd>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Exit code; 128 + n after signal n.
+    /// The exit code; 128 + n after signal n.
     pub(crate) code: i32,
-    /// What it wrote to stdout.
+    /// Its output to stdout.
     pub(crate) stdout: Vec<u8>,
-    /// What it wrote to stderr.
+    /// Its output to stderr.
     pub(crate) stderr: String,
 }
 
@@ -58,7 +58,7 @@ impl Rig {
             .prefix("e2e-")
             .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
             .expect("a temporary folder");
-        // The far end runs under a name of its own, so that it can be found and killed.
+        // The remote end runs under a name of its own, so that tests can find and kill it.
         let remote = dir.path().join("packtrain-far");
         let command = env!("CARGO_BIN_EXE_packtrain");
         if fs::hard_link(command, &remote).is_err() {
@@ -67,7 +67,7 @@ impl Rig {
         Self { dir, remote, sshd: None }
     }
 
-    /// A rig with an ssh server, or none if this machine cannot have one.
+    /// A rig with an ssh server; `None` if this machine cannot have one.
     pub(crate) fn ssh() -> Option<Self> {
         let mut rig = Self::local();
         let state = rig.path("far-state");
@@ -93,7 +93,7 @@ impl Rig {
         self.dir.path().join(name)
     }
 
-    /// The same path as the far end's.
+    /// The same path as an ssh location.
     pub(crate) fn far(&self, name: &str) -> OsString {
         let mut text = OsString::from(HOST).into_vec();
         text.push(b':');
@@ -101,12 +101,12 @@ impl Rig {
         OsString::from_vec(text)
     }
 
-    /// `packtrain` with nothing of the user's in its environment.
+    /// `packtrain` without the user's environment variables.
     pub(crate) fn packtrain(&self) -> Command {
         self.packtrain_by(&[])
     }
 
-    /// The same, run by another program, such as `nice`.
+    /// The same, started by another program such as `nice`.
     pub(crate) fn packtrain_by(&self, by: &[&str]) -> Command {
         let mut words = by.iter().copied().chain([env!("CARGO_BIN_EXE_packtrain")]);
         let mut command = Command::new(words.next().expect("packtrain at least"));
@@ -118,7 +118,7 @@ impl Rig {
         command
     }
 
-    /// `packtrain cp -r`, reaching the far end if there is one.
+    /// `packtrain cp -r` with the options that reach the remote end, if there is one.
     pub(crate) fn cp(&self) -> Command {
         let mut command = self.packtrain();
         command.args(["cp", "-r"]);
@@ -126,19 +126,19 @@ impl Rig {
         command
     }
 
-    /// Adds how to reach the far end.
+    /// Adds the options that reach the remote end.
     pub(crate) fn reach(&self, command: &mut Command) {
         if let Some(sshd) = &self.sshd {
             command.arg("-e").arg(sshd.ssh()).arg("--remote-path").arg(&self.remote);
         }
     }
 
-    /// How ssh reaches the far end.
+    /// The ssh command that reaches the remote end.
     pub(crate) fn ssh_command(&self) -> String {
         self.sshd.as_ref().expect("a rig with ssh").ssh()
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for its end.
     pub(crate) fn run(&self, command: &mut Command) -> Ended {
         self.start(command).wait()
     }
@@ -150,7 +150,7 @@ impl Rig {
         ended
     }
 
-    /// Starts a command whose output is kept.
+    /// Starts a command and captures its output.
     pub(crate) fn start(&self, command: &mut Command) -> Running {
         let number = {
             use std::sync::atomic::{AtomicU32, Ordering};
@@ -167,7 +167,7 @@ impl Rig {
         Running { child, out, err, what: format!("{command:?}") }
     }
 
-    /// Process ids of the far end.
+    /// Process ids of the remote end.
     pub(crate) fn far_pids(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for entry in fs::read_dir("/proc").expect("/proc").flatten() {
@@ -179,18 +179,18 @@ impl Rig {
         pids
     }
 
-    /// Sends a signal to the far end; says whether there was one.
+    /// Sends a signal to the remote end; returns whether it was running.
     pub(crate) fn signal_far(&self, signal: &str) -> bool {
         let pids = self.far_pids();
         pids.iter().for_each(|pid| send(signal, *pid));
         !pids.is_empty()
     }
 
-    /// Waits until the far end runs.
+    /// Waits until the remote end runs.
     pub(crate) fn wait_far(&self) {
         let start = Instant::now();
         while self.far_pids().is_empty() {
-            assert!(start.elapsed() < PATIENCE, "the far end never started");
+            assert!(start.elapsed() < TIMEOUT, "the far end never started");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -198,12 +198,12 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // A far end may linger for a caller that returns; none will.
+        // A remote end may wait for its caller to reconnect, which does not happen here.
         self.signal_far("KILL");
     }
 }
 
-/// A command on its way.
+/// A running command.
 pub(crate) struct Running {
     child: Child,
     out: PathBuf,
@@ -217,12 +217,12 @@ impl Running {
         self.child.id()
     }
 
-    /// What it has written to stderr so far.
+    /// Its output to stderr so far.
     pub(crate) fn stderr(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.err).unwrap_or_default()).into_owned()
     }
 
-    /// What it has written to stdout so far.
+    /// Its output to stdout so far.
     pub(crate) fn stdout(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.out).unwrap_or_default()).into_owned()
     }
@@ -240,7 +240,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 break status;
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 panic!("{} hangs\n{}", self.what, self.stderr());
@@ -287,7 +287,7 @@ pub(crate) fn send(signal: &str, pid: u32) {
         .status();
 }
 
-/// Reports that this test does not run here, or fails if nothing may be skipped.
+/// Reports that this test is skipped, or fails if skips are not allowed.
 #[track_caller]
 pub(crate) fn skipped(why: &str) {
     packtrain_testkit::skip(why);
@@ -314,12 +314,12 @@ pub(crate) fn seed(test: &str) -> u64 {
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Dice of this run.
+    /// Random numbers of this run.
     pub(crate) fn new(test: &str) -> Self {
         Self(seed(test) | 1)
     }
 
-    /// Dice that fall the same for the same seed, and differently for the next.
+    /// Random numbers that depend only on the seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         Self(mixed ^ mixed >> 29 | 1)
@@ -334,7 +334,7 @@ impl Dice {
     }
 }
 
-/// The argument `SRC/`: the contents of a folder.
+/// The argument `SRC/`, which names the contents of a folder.
 pub(crate) fn contents(path: &Path) -> OsString {
     slash(path.as_os_str())
 }

@@ -1,8 +1,8 @@
-//! Random trees given to `rsync -rlpt` and to `packtrain cp -r`: the same result, apart from what
-//! `docs/guide/reference/rsync-differences.md` lists.
+//! Copies random trees with `rsync -rlpt` and with `packtrain cp -r`. The results must be equal,
+//! apart from the differences that `docs/guide/reference/rsync-differences.md` lists.
 //!
-//! `PACKTRAIN_SEED` repeats a run and `PACKTRAIN_TREES` sets how many trees it has. A case that
-//! fails is printed with its own seed, after everything was left out that the failure does not need.
+//! `PACKTRAIN_SEED` repeats a run and `PACKTRAIN_TREES` sets the number of trees. A failing case is
+//! reduced to what the failure needs, and printed with its own seed.
 
 mod case;
 
@@ -20,9 +20,9 @@ use case::{Case, build, without};
 
 const TREES: u64 = 500;
 const THREADS: u64 = 3;
-/// No tree has a time as late as this, and no test runs so early.
+/// Later than the modification times of all trees and earlier than the time of any test.
 const BEGUN: i64 = 1_750_000_000;
-/// Runs that making a failing case smaller may take.
+/// Maximum number of runs for the reduction of a failing case.
 const SHRINKING: u32 = 400;
 
 #[test]
@@ -57,7 +57,7 @@ fn random_trees_end_as_rsync_leaves_them() {
     });
 }
 
-/// Leaves out of a failing case what it fails without.
+/// Removes from a failing case what the failure does not need.
 fn shrink(rig: &Rig, mut case: Case, mut why: String) -> (Case, String) {
     let mut runs = SHRINKING;
     loop {
@@ -105,7 +105,7 @@ fn candidates(case: &Case) -> Vec<Case> {
     all
 }
 
-/// Runs both programs on the case; the error says in what they differ.
+/// Runs both programs on the case; the error lists the differences.
 fn compare(rig: &Rig, case: &Case) -> Result<(), String> {
     let dir = tempfile::Builder::new().prefix("tree-").tempdir_in(rig.path("")).expect("a folder");
     let dir = dir.path();
@@ -142,15 +142,15 @@ fn compare(rig: &Rig, case: &Case) -> Result<(), String> {
     if failed && case.delete {
         // `cp` deletes nothing after a failure, rsync goes on after those of the receiving end.
         let source = wanted(case);
-        // A name that a filter leaves out at the source is not one that the source brings: what was there
-        // and what rsync deleted is not compared either.
+        // A name that a filter excludes at the source does not come from the source, so what rsync
+        // deleted under that name is not compared either.
         let before = |path: &Vec<u8>| case.target.iter().any(|node| node.path == *path);
         let deleted = |path: &Vec<u8>| before(path) && !theirs.contains_key(path);
         ours.retain(|path, _| source.contains(path) && !deleted(path));
         theirs.retain(|path, _| source.contains(path));
     }
     if case.listed.is_some() || case.sources.iter().all(|source| !source.slash) {
-        // The lock is made and removed there.
+        // The lock file is created and removed in this directory.
         for survey in [&mut theirs, &mut ours] {
             if let Some(root) = survey.get_mut(&b""[..]).filter(|root| root.starts_with("dir ")) {
                 root.truncate(root.rfind(' ').unwrap_or_default());
@@ -188,7 +188,7 @@ fn arguments(command: &mut Command, case: &Case, dir: &Path, target: &str) {
     command.arg(slashed(target, case.target_slash));
 }
 
-/// Every path at the destination that the sources have.
+/// Every path at the destination that the sources contain.
 fn wanted(case: &Case) -> std::collections::BTreeSet<Vec<u8>> {
     let mut all = std::collections::BTreeSet::new();
     for source in &case.sources {
@@ -231,7 +231,8 @@ fn survey(root: &Path) -> BTreeMap<Vec<u8>, String> {
             format!("file {mode:o} of {} ({sum:016x})", bytes.len())
         };
         let time = match meta.mtime() {
-            // From before the run, or given by it; the other times are those of the run.
+            // The time is from before the run, or set by it; other times depend on the moment of
+            // the run.
             secs @ ..BEGUN => format!("{secs}.{:09}", meta.mtime_nsec()),
             _ => "now".to_owned(),
         };

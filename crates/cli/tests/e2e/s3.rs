@@ -1,4 +1,4 @@
-//! A store that speaks S3: moto's server, to and from it, with kills in between.
+//! Copies to and from moto's S3 server, with kills during the copies.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use crate::rig::{Ended, Rig, free_port, send, skipped};
 use crate::tree::{self, MIB};
 
-/// The server; its objects go with it.
+/// The server. Its objects are removed with it.
 struct Store {
     child: Child,
     address: SocketAddr,
 }
 
 impl Store {
-    /// A server with the bucket `bucket`, or none if this machine has none.
+    /// A server with the bucket `bucket`; `None` if this machine has no moto.
     fn start(rig: &Rig) -> Option<Self> {
         let Some(program) = program() else {
             skipped("no moto_server: `cargo xtask test` installs it");
@@ -49,7 +49,7 @@ impl Store {
         socket.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
         let mut answer = vec![0; 64 << 10];
         let n = socket.read(&mut answer).ok()?;
-        // Heads and documents may come one after the other.
+        // Headers and bodies may arrive one after the other.
         std::thread::sleep(Duration::from_millis(20));
         let more = socket.read(&mut answer[n..]).unwrap_or(0);
         Some(String::from_utf8_lossy(&answer[..n + more]).into_owned())
@@ -134,14 +134,14 @@ fn files_go_to_a_store_and_come_back() {
     }
     let again = rig.ok(store.cp(&rig).args(["-r", "s3://bucket/top/src/"]).arg(rig.path("back")));
     assert_eq!((again.number("unchanged"), again.number("bytes_moved")), (5, 0));
-    // One object, by name; and one that is not there.
+    // An object that exists, and one that does not.
     rig.ok(store.cp(&rig).arg("s3://bucket/top/src/deep/parts").arg(rig.path("alone")));
     same(&src.join("deep/parts"), &rig.path("alone"));
     let none = rig.run(store.cp(&rig).arg("s3://bucket/top/nothing").arg(rig.path("x")));
     assert_eq!(none.code, 3, "{}", none.stderr);
     let none = rig.run(store.cp(&rig).arg(src.join("one")).arg("s3://nobucket/x"));
     assert_eq!(none.code, 4, "{}", none.stderr);
-    // A file's own key, and what changed is sent again.
+    // A file with a key of its own choice: a changed file is uploaded again.
     tree::file(&src.join("one"), 2, 9);
     let one = rig.ok(store.cp(&rig).arg(src.join("one")).arg("s3://bucket/other name"));
     assert_eq!(one.number("bytes_moved"), 2);
@@ -180,7 +180,7 @@ fn what_was_killed_goes_on() {
     assert!(ended.number("bytes_resumed") >= 4 * MIB, "{}", ended.number("bytes_resumed"));
     same(&big, &rig.path("back"));
 
-    // Another version under the same key: nothing of the old one is kept.
+    // Another version under the same key: no data of the old version is kept.
     kill_after(&rig, &mut up("150mbit"), Duration::from_millis(100));
     tree::file(&big, 72 * MIB + 5, 4);
     rig.ok(&mut up("10gbit"));

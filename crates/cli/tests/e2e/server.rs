@@ -1,4 +1,4 @@
-//! The server: tickets, keys, its root, and strangers at its door.
+//! The server: tickets, keys, its root, and unauthenticated connections.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(crate) fn serve_at(rig: &Rig, port: u16, more: &[&str]) -> Running {
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--root"]);
     let mut running = rig.start(command.arg(rig.path("root")).args(more));
     for _ in 0..4000 {
-        // This line comes after the ticket was written; with --json it is on stdout.
+        // The server prints this line after it wrote the ticket; with --json it goes to stdout.
         let told = running.stderr().contains("listening") || more.contains(&"--json");
         let written = || fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
         let written = !more.contains(&"--ticket-file") || written();
@@ -38,7 +38,7 @@ pub(crate) fn serve_at(rig: &Rig, port: u16, more: &[&str]) -> Running {
     panic!("the server did not come up: {}", running.stderr());
 }
 
-/// `packtrain` as on the server, which is another machine: a state of its own.
+/// `packtrain` with the state directory of the server, which represents another machine.
 pub(crate) fn as_server(rig: &Rig) -> Command {
     let mut command = rig.packtrain();
     command.env("XDG_STATE_HOME", rig.path("far-state"));
@@ -65,7 +65,7 @@ fn to_and_from_a_server_with_a_ticket() {
     assert_same(&rig.path("src"), &rig.path("back"));
 }
 
-/// What a copy to a server leaves is so when the copy has ended, not some round trips later.
+/// The files of a copy to a server are final when the copy ends, not some round trips later.
 #[test]
 fn nothing_of_ours_is_left_at_a_server_when_the_copy_has_ended() {
     let rig = Rig::local();
@@ -84,7 +84,7 @@ fn nothing_of_ours_is_left_at_a_server_when_the_copy_has_ended() {
     }
 }
 
-/// The caller learns what interrupted copies left at the other end.
+/// The caller receives the warnings about files that interrupted copies left at the other end.
 #[test]
 fn what_was_left_at_a_server_is_told_to_its_caller() {
     let rig = Rig::local();
@@ -107,7 +107,7 @@ fn over_fobs_a_copy_is_the_same_and_goes_on_after_a_kill() {
     goes_on_after_a_kill("fobs", "fobs:window,60mbit", "fobs:rate,400mbit");
 }
 
-/// There over this transport, cut off once, and back with another controller.
+/// A copy over this transport, interrupted once, and a copy back with another controller.
 fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
@@ -121,7 +121,7 @@ fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
         put.arg(contents(&rig.path("src"))).arg(&place);
         put
     };
-    // At 60 Mbit/s the whole takes more than five seconds, and what is safe is told each second.
+    // At 60 Mbit/s the copy takes more than five seconds, and durable data is reported each second.
     let mut running = rig.start(&mut put(&["--rate", "60mbit", "--cc", there]));
     std::thread::sleep(Duration::from_millis(4000));
     assert!(!running.ended(), "{}", running.stderr());
@@ -174,7 +174,7 @@ fn over_sabul_a_copy_is_the_same_both_ways_and_goes_on_after_its_channel_broke()
     assert_same(&rig.path("src"), &rig.path("back"));
 }
 
-/// Breaks the TCP connections of a process but those to the server's port, if this machine can.
+/// Breaks the TCP connections of a process except those to the server's port, if this machine can.
 fn break_channel(pid: u32, server: u16) -> bool {
     let ss = |args: &[&str]| {
         let output = std::process::Command::new("ss").args(args).output();
@@ -263,7 +263,7 @@ fn strangers_with_garbage_do_no_harm() {
         let _ = udp.send_to(&noise[..size.min(1400)], ("127.0.0.1", port));
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         let _ = stream.write_all(&noise);
-        // Some say nothing more and stay.
+        // Some connections send nothing more and stay open.
         if round % 3 == 0 {
             silent.push(stream);
         }
@@ -284,7 +284,7 @@ fn a_network_gone_for_twenty_seconds_comes_back() {
     fs::create_dir(rig.path("src")).expect("a folder");
     fs::create_dir(rig.path("root")).expect("a folder");
     tree::file(&rig.path("src/big"), 64 * MIB, 1);
-    // A token bucket smaller than any packet swallows all of them without telling the sender.
+    // A token bucket smaller than a packet drops all packets without any notice to the sender.
     let script = "ip link set lo up || exit 99\n\
                   XDG_STATE_HOME=far-state XDG_CONFIG_HOME=far-config \
                   \"$0\" serve --listen 127.0.0.1:7876 --root root --ticket-file ticket 2>far &\n\

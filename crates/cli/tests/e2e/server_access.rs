@@ -1,4 +1,4 @@
-//! Who gets into a server and what for: tickets, keys, limits, and whom it connects to.
+//! Access control of a server: tickets, keys, limits, and the addresses that it connects to.
 
 use std::fs;
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::rig::{PATIENCE, Rig, Running, free_port};
+use crate::rig::{Rig, Running, TIMEOUT, free_port};
 use crate::server::{as_server, serve, serve_at, ticket};
 use crate::tree::{self, MIB, assert_same};
 
-/// A copy of one file to a server, tried once.
+/// A copy of one file to a server, with one try.
 fn put(rig: &Rig, port: u16, name: &str, more: &[&str]) -> Command {
     let mut put = rig.cp();
     put.args(["--retries", "0"]).args(more).arg(rig.path("f"));
@@ -19,17 +19,17 @@ fn put(rig: &Rig, port: u16, name: &str, more: &[&str]) -> Command {
     put
 }
 
-/// Waits until this is so.
+/// Waits until `is_so` returns true.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        assert!(start.elapsed() < TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Waits until the journal of a transfer into the server's root has grown twice: there is something to
-/// go on from.
+/// Waits until the journal of a transfer into the server's root has grown twice, so that the
+/// transfer can be resumed.
 pub(crate) fn wait_for_journal(rig: &Rig, copy: &mut Running) {
     let mut lengths = std::collections::BTreeSet::new();
     wait_until("a journal that grows", || {
@@ -52,18 +52,18 @@ fn a_ticket_of_a_read_only_server_writes_nowhere() {
     let with_ticket = ["--ticket", &ticket(&rig)];
     let other_port = free_port();
     let other = serve_at(&rig, other_port, &[]);
-    // Of the same user, with the same root, beside it.
+    // Another server of the same user with the same root.
     let ended = rig.run(&mut put(&rig, other_port, "f", &with_ticket));
     assert_eq!(ended.code, 12, "{}", ended.stderr);
     assert!(ended.stderr.contains("for another server"), "{}", ended.stderr);
     drop((read_only, other));
-    // In its very place.
+    // A server without --read-only at the same address.
     let _writable = serve_at(&rig, port, &[]);
     let ended = rig.run(&mut put(&rig, port, "f", &with_ticket));
     assert_eq!(ended.code, 12, "{}", ended.stderr);
     assert!(ended.stderr.contains("read-only"), "{}", ended.stderr);
     assert!(!rig.path("root/f").exists());
-    // What it was given out for it still does.
+    // The ticket still permits what it was issued for.
     let mut get = rig.cp();
     get.args(with_ticket).arg(format!("pt://127.0.0.1:{port}/there")).arg(rig.path("back"));
     rig.ok(&mut get);
@@ -88,7 +88,7 @@ fn a_revoked_key_is_refused_whatever_the_ticket_says() {
     let (_server, port) = serve(&rig, &[]);
     let shown = rig.ok(as_server(&rig).args(["key", "show"]));
     let key = String::from_utf8(shown.stdout).expect("text");
-    // Wherever this user's known hosts are.
+    // In the directory of this user's known hosts.
     for place in ["state", "config"] {
         let place = rig.path(place).join("packtrain");
         fs::create_dir_all(&place).expect("fine");
@@ -112,7 +112,7 @@ fn idle_connections_keep_nobody_out() {
     drop(idle);
 }
 
-/// Lets the keys of these states in, with these options before them.
+/// Authorizes the keys of these states, with these options.
 fn authorize(rig: &Rig, file: &Path, users: &[(&str, &str)]) {
     fs::create_dir_all(file.parent().expect("a folder")).expect("fine");
     let line = |(state, options): &(&str, &str)| {
@@ -196,7 +196,7 @@ fn between_two_servers_data_goes_directly_where_one_may_connect() {
     let _to = serve_at(&rig, to, &keys);
     let more: Vec<&str> = keys.into_iter().chain(["--dial-to", "127.0.0.1"]).collect();
     let _free = serve_at(&rig, free, &more);
-    // By whom the data goes where neither or one of the servers may connect to the other.
+    // The relay of the data if neither server, or one of them, may connect to the other.
     for (to, name, directly) in [(to, "through", false), (free, "directly", true)] {
         let mut copy = rig.cp();
         copy.args(["--json", "--accept-new-host"]).arg(format!("pt://127.0.0.1:{from}/src/"));

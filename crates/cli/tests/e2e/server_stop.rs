@@ -1,4 +1,4 @@
-//! A server that is asked to stop: its clients end or come again, and it ends with 0.
+//! A server that is asked to stop: its clients finish or retry, and it ends with 0.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn copy(rig: &Rig, port: u16, rate: &str, more: &[&str]) -> Command {
     copy
 }
 
-/// A running server, its port, and a copy under way that takes some seconds.
+/// A running server, its port, and a running copy that takes some seconds.
 fn under_way(rig: &Rig, server: &[&str], client: &[&str]) -> (Running, u16, Running) {
     tree::file(&rig.path("big"), SIZE, 1);
     let (server, port) = serve(rig, server);
@@ -37,7 +37,7 @@ fn what_is_under_way_may_end() {
     let (server, port, running) = under_way(&rig, &[], &["--retries", "0"]);
     send("TERM", server.pid());
     wait_until("the server says so", || server.stderr().contains("no new clients"));
-    // It does not listen any more.
+    // The server no longer listens.
     let late = rig.run(&mut copy(&rig, port, "40mbit", &["--retries", "0"]));
     assert_eq!(late.code, 5, "{}", late.stderr);
     let ended = running.wait();
@@ -76,7 +76,7 @@ fn a_second_signal_ends_clients_at_once_with_the_same_word() {
     wait_until("the server says so", || server.stderr().contains("no new clients"));
     send("TERM", server.pid());
     let ended = running.wait();
-    // No signal of this process: not 130.
+    // This process got no signal, so the code is not 130.
     assert_eq!(ended.code, 5, "{}", ended.stderr);
     assert!(ended.stderr.contains("the other end was stopped"), "{}", ended.stderr);
     let server = server.wait();

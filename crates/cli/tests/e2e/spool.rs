@@ -1,4 +1,5 @@
-//! Sessions that depots keep: the sender leaves, the receiver comes later; depots die in between.
+//! Sessions that depots keep: the sender ends, the receiver starts later, and depots are killed in
+//! between.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -61,7 +62,7 @@ impl Depot {
         Self { running: start(rig, &place, &spool, more), place, spool }
     }
 
-    /// Dies at once, whatever it is doing, and comes again.
+    /// Kills the depot and restarts it.
     pub(crate) fn kill_and_restart(&mut self, rig: &Rig, more: &[&str]) {
         send("KILL", self.running.pid());
         while !self.running.ended() {
@@ -70,14 +71,14 @@ impl Depot {
         self.running = start(rig, &self.place, &self.spool, more);
     }
 
-    /// Bytes of records on its disk.
+    /// Bytes of the records on its disk.
     pub(crate) fn stored(&self) -> u64 {
         let Ok(sessions) = fs::read_dir(&self.spool) else { return 0 };
         let len = |entry: fs::DirEntry| fs::metadata(entry.path().join("records")).ok();
         sessions.flatten().filter_map(len).map(|meta| meta.len()).sum()
     }
 
-    /// The last figures it told.
+    /// The last counters that it printed.
     pub(crate) fn figures(self) -> serde_json::Value {
         send("TERM", self.running.pid());
         let ended = self.running.wait();
@@ -105,7 +106,7 @@ pub(crate) fn claiming(rig: &Rig, ticket: &str, to: &Path) -> Command {
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < crate::rig::PATIENCE, "{what} never came");
+        assert!(begun.elapsed() < crate::rig::TIMEOUT, "{what} never came");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -126,14 +127,14 @@ fn the_sender_leaves_and_the_receiver_comes_later() {
     let first = Depot::new(&rig, "spool-1", &[]);
     let via = format!("{},{}", first.place, last.place);
     rig.ok(sending(&rig, &via, "ticket").arg(contents(&src)));
-    // The receiver has no key that any depot knows: the ticket is enough.
+    // The receiver has no key that a depot knows: the ticket is sufficient.
     let mut claim = claiming(&rig, "ticket", &rig.path("dst"));
     claim.env("XDG_CONFIG_HOME", rig.path("nobody")).args(["--json"]);
     let ended = rig.ok(&mut claim);
     assert_same(&src, &rig.path("dst"));
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(text.contains(r#""transport":"depots""#), "{text}");
-    // The same again finds everything there; with --release the depots forget it.
+    // The same claim finds everything at the target; with --release the depots remove the session.
     fs::create_dir(rig.path("into")).expect("a folder");
     let mut dry = claiming(&rig, "ticket", &rig.path("into"));
     let refused = rig.run(dry.args(["--release", "--dry-run"]));
@@ -177,12 +178,12 @@ fn who_has_no_ticket_gets_nothing_and_who_has_no_key_leaves_nothing() {
     let depot = Depot::new(&rig, "spool", &[]);
     rig.ok(sending(&rig, &depot.place, "one").arg(contents(&src)));
     rig.ok(sending(&rig, &depot.place, "two").arg(contents(&src)));
-    // A stranger's deposit.
+    // A deposit with an unknown key.
     let mut stranger = sending(&rig, &depot.place, "three");
     let denied = rig.run(stranger.env("XDG_CONFIG_HOME", rig.path("other")).arg(contents(&src)));
     assert_eq!(denied.code, 12, "{}", denied.stderr);
     assert!(denied.stderr.contains("authorized_keys"), "{}", denied.stderr);
-    // A ticket on the command line, a damaged one, none.
+    // A ticket on the command line, a damaged one, and none.
     let text = fs::read_to_string(rig.path("one")).expect("a ticket");
     let mut shown = rig.packtrain();
     let refused = rig.run(shown.args(["claim", text.trim()]).arg(rig.path("dst")));
@@ -198,7 +199,7 @@ fn who_has_no_ticket_gets_nothing_and_who_has_no_key_leaves_nothing() {
         assert_eq!(refused.code, 2, "{bad}: {}", refused.stderr);
     }
     assert!(!rig.path("dst").exists());
-    // What somebody did to the records is noticed, and no file takes its name.
+    // Changed records are detected, and no file gets its name.
     for entry in fs::read_dir(&depot.spool).expect("a spool").flatten() {
         let path = entry.path().join("records");
         if let Ok(mut bytes) = fs::read(&path) {
@@ -224,12 +225,12 @@ fn there_is_room_for_so_much_and_time_for_so_long() {
     let mut first = sending(&rig, &depot.place, "one");
     rig.ok(first.args(["--keep", "6s"]).arg(contents(&src)));
     rig.ok(sending(&rig, &depot.place, "short").args(["--keep", "1h"]).arg(contents(&src)));
-    // Refused before payload, with the time when room may be there.
+    // Refused before payload, with the time when space may be available.
     let mut full = sending(&rig, &depot.place, "two");
     let refused = rig.run(full.args(["--keep", "1h", "--retries", "0"]).arg(contents(&src)));
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     let told =
-        refused.stderr.contains("room in the spool") && refused.stderr.contains("come again");
+        refused.stderr.contains("space in the spool") && refused.stderr.contains("come again");
     assert!(told, "{}", refused.stderr);
     let mut long = sending(&rig, &depot.place, "three");
     let refused = rig.run(long.args(["--keep", "2h"]).arg(contents(&src)));
@@ -238,13 +239,13 @@ fn there_is_room_for_so_much_and_time_for_so_long() {
     let mut huge = sending(&rig, &depot.place, "four");
     let refused = rig.run(huge.args(["--keep", "1h"]).arg(rig.path("huge")));
     assert_eq!(refused.code, 12, "{}", refused.stderr);
-    // A pipe does not say how long it is: it is stopped where the room ends.
+    // A pipe has no known length: it is stopped when the space is used up.
     let mut pipe = rig.packtrain();
     pipe.args(["send", "--via", &depot.place, "--keep", "1h", "--retries", "0", "-"]);
     pipe.stdin(fs::File::open(rig.path("huge")).expect("it is there"));
     let refused = rig.run(&mut pipe);
     assert!([5, 12].contains(&refused.code), "{}: {}", refused.code, refused.stderr);
-    // When the time of the first is over, there is room again.
+    // After the first session expires, there is space again.
     let mut again = sending(&rig, &depot.place, "five");
     rig.ok(again.args(["--keep", "1h", "--retries", "20"]).arg(contents(&src)));
     let gone = rig.run(&mut claiming(&rig, "one", &rig.path("dst")));
@@ -278,14 +279,14 @@ fn depots_killed_in_the_middle_of_everything_lose_nothing() {
     let mut upload = sending(&rig, &via, "ticket");
     let mut upload =
         rig.start(upload.args(["--rate", "60mbit", "--retries", "30"]).arg(contents(&src)));
-    // In the middle of the upload, each of them, twice.
+    // Each depot is killed during the upload, twice.
     for n in 1..4 {
         until("an upload", || first.stored() > n * 8 * MIB);
         assert!(!upload.ended(), "{}", upload.stderr());
         first.kill_and_restart(&rig, &[]);
         last.kill_and_restart(&rig, &[]);
     }
-    // The sender too: the same command goes on.
+    // The sender is killed too: the same command resumes.
     send("KILL", upload.pid());
     let killed = upload.wait();
     assert_ne!(killed.code, 0);
@@ -295,7 +296,7 @@ fn depots_killed_in_the_middle_of_everything_lose_nothing() {
         serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line");
     let resumed = done["bytes_resumed"].as_u64().unwrap_or(0);
     assert!(resumed > 16 * MIB, "went on from {resumed}: {text}");
-    // In the middle of passing on, and in the middle of the claim.
+    // Depots are killed while they forward and during the claim.
     last.kill_and_restart(&rig, &[]);
     first.kill_and_restart(&rig, &[]);
     let mut claim = claiming(&rig, "ticket", &rig.path("dst"));
@@ -313,14 +314,14 @@ fn a_claim_goes_to_the_depot_before_for_what_the_last_one_lacks() {
     let last = Depot::new(&rig, "spool-2", &[]);
     let first = Depot::new(&rig, "spool-1", &[]);
     let via = format!("{},{}", first.place, last.place);
-    // The last one is frozen before anything comes: the sender does not mind.
+    // The last depot is stopped before the first record: the sender is not affected.
     send("STOP", last.running.pid());
     rig.ok(sending(&rig, &via, "ticket").arg(contents(&src)));
     let ended = rig.ok(&mut claiming(&rig, "ticket", &rig.path("dst")));
     assert_same(&src, &rig.path("dst"));
     assert!(ended.stderr.contains(&last.place), "{}", ended.stderr);
     send("CONT", last.running.pid());
-    // What was missed comes later.
+    // The missing records arrive later.
     until("what was missed", || last.stored() == first.stored());
     send("STOP", first.running.pid());
     let mut claim = claiming(&rig, "ticket", &rig.path("late"));
@@ -329,7 +330,7 @@ fn a_claim_goes_to_the_depot_before_for_what_the_last_one_lacks() {
     send("CONT", first.running.pid());
 }
 
-/// Passes connections on and counts what goes to `place`.
+/// Relays connections and counts the bytes to `place`.
 fn counter(place: String) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let own = listener.local_addr().expect("it has one").to_string();
@@ -379,7 +380,7 @@ fn a_tree_carries_each_range_over_each_link_once() {
     }
     for (n, link) in links.iter().enumerate() {
         let sent = link.1.load(Ordering::Relaxed);
-        // Headers and frames: 16 bytes a record and less than a kilobyte a connection.
+        // Headers and frames: 16 bytes per record and less than one kilobyte per connection.
         assert!((size..size + size / 1000 + 4096).contains(&sent), "link {n}: {sent} of {size}");
     }
     for n in 2..5 {
@@ -408,7 +409,7 @@ fn a_branch_that_is_not_there_is_dropped_or_waited_for_as_was_asked() {
     rig.ok(&mut claiming(&rig, "ticket", &rig.path("dst")));
     assert_same(&src, &rig.path("dst"));
     until("a branch dropped", || root.running.stderr().contains("is dropped"));
-    // More than may be ahead of a branch that all wait for does not go in without it.
+    // More data than a branch with `wait:` allows is not accepted before that branch has it.
     tree::file(&rig.path("much"), 80 * MIB, 5);
     let via = format!("{}(wait:{nobody})", root.place);
     let before = root.stored();
@@ -438,7 +439,7 @@ fn a_killed_receiver_goes_on_near_where_it_was() {
     put.stdout(Stdio::null());
     rig.ok(put.arg(contents(&src)));
     let claim = rig.start(&mut claiming(&rig, "ticket", &rig.path("dst")));
-    // A temporary of some size, or all of it already.
+    // A temporary file of some size, or already all of it.
     until("some of it", || {
         let names = fs::read_dir(rig.path("dst")).into_iter().flatten().flatten();
         let mut lens = names.filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)));

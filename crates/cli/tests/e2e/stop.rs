@@ -9,22 +9,22 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{PATIENCE, Rig, contents, send, skipped, slash};
+use crate::rig::{Rig, TIMEOUT, contents, send, skipped, slash};
 use crate::tree::{self, MIB};
 
-/// Ctrl-C as a terminal is told it.
+/// The byte of Ctrl-C on a terminal.
 const CTRL_C: &[u8] = b"\x03";
 const TIMES: u32 = 8;
-/// Of the copy between two other machines.
+/// For the copy between two other machines.
 const FILES: u64 = 3_000;
-/// Until what was under way when the far end was stopped has arrived.
+/// Time in which data in flight arrives after the remote end was stopped.
 const SETTLE: Duration = Duration::from_millis(700);
 
-/// A command on a terminal of its own, in the foreground.
+/// A command in the foreground of its own terminal.
 struct OnTerminal(Child);
 
 impl OnTerminal {
-    /// None where there is no script(1).
+    /// `None` if script(1) is not installed.
     fn start(rig: &Rig, command: &Command) -> Option<Self> {
         let words = [command.get_program()].into_iter().chain(command.get_args());
         let quoted = words.map(|word| {
@@ -57,7 +57,7 @@ impl OnTerminal {
             if let Some(status) = self.0.try_wait().expect("a child") {
                 return status.code().unwrap_or(-1);
             }
-            assert!(start.elapsed() < PATIENCE, "it hangs");
+            assert!(start.elapsed() < TIMEOUT, "it hangs");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -70,7 +70,7 @@ impl Drop for OnTerminal {
     }
 }
 
-/// Waits until some of `dir` is on the disk; `why` says what is wrong otherwise.
+/// Waits until some data of `dir` is on the disk; `why` explains a failure.
 fn wait_for_bytes(dir: &Path, why: impl Fn() -> String) {
     let start = Instant::now();
     while !fs::read_dir(dir)
@@ -79,7 +79,7 @@ fn wait_for_bytes(dir: &Path, why: impl Fn() -> String) {
         .flatten()
         .any(|item| item.metadata().is_ok_and(|meta| meta.is_file() && meta.blocks() > 0))
     {
-        assert!(start.elapsed() < PATIENCE, "nothing moves\n{}", why());
+        assert!(start.elapsed() < TIMEOUT, "nothing moves\n{}", why());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -95,7 +95,7 @@ fn source(rig: &Rig) {
     tree::file(&rig.path("src/big"), 64 * MIB, 1);
 }
 
-/// How the newest transfer ended, as the history has it.
+/// How the newest transfer ended, according to the history.
 fn newest(rig: &Rig) -> String {
     let mut command = rig.packtrain();
     let ended = rig.ok(command.args(["history", "--limit", "1", "--export", "jsonl"]));
@@ -120,7 +120,7 @@ fn ctrl_c_on_a_terminal_is_130_every_time() {
         let Some(mut running) = OnTerminal::start(&rig, &command) else { return };
         let shown = || fs::read_to_string(rig.path("terminal")).unwrap_or_default();
         wait_for_bytes(&dst, shown);
-        // An end that is stopped says nothing: ssh hears of Ctrl-C before this end looks.
+        // A stopped end sends no message: ssh gets Ctrl-C before this end reacts.
         let still = time >= TIMES / 2;
         if still {
             rig.signal_far("STOP");
@@ -146,7 +146,7 @@ fn ctrl_c_while_ssh_connects_is_130() {
     let Some(mut running) = OnTerminal::start(&rig, &command) else { return };
     let start = Instant::now();
     while !rig.path("login.begun").exists() {
-        assert!(start.elapsed() < PATIENCE, "ssh is not run");
+        assert!(start.elapsed() < TIMEOUT, "ssh is not run");
         std::thread::sleep(Duration::from_millis(10));
     }
     running.press(CTRL_C);
@@ -181,7 +181,7 @@ fn sigterm_to_the_whole_group_is_143() {
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_copy_between_two_other_machines_stops_at_both() {
     let Some(rig) = Rig::ssh() else { return };
-    // Small files keep both ends talking all the time.
+    // Small files keep both ends exchanging messages.
     fs::create_dir(rig.path("src")).expect("a folder");
     for index in 0..FILES {
         tree::file(&rig.path(&format!("src/{index}")), 16 << 10, index);
@@ -198,7 +198,7 @@ fn a_copy_between_two_other_machines_stops_at_both() {
         assert_eq!(ended.code, 143, "{transport}: {}", ended.stderr);
         let start = Instant::now();
         while !rig.far_pids().is_empty() {
-            assert!(start.elapsed() < PATIENCE, "{transport}: an end still runs");
+            assert!(start.elapsed() < TIMEOUT, "{transport}: an end still runs");
             std::thread::sleep(Duration::from_millis(20));
         }
         let there = fs::read_dir(rig.path(&dst)).expect("the folder").count() as u64;

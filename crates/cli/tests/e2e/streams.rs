@@ -1,4 +1,4 @@
-//! TCP streams: killed and resumed, their congestion control, their number.
+//! TCP streams: kill and resume, congestion control, the number of streams.
 
 use std::fs;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn the_congestion_control_asked_for_is_in_force_whoever_sends() {
     let ended = rig.ok(pull.arg(rig.far("src")).arg(rig.path("back")));
     assert!(text(&ended).contains(r#""congestion":"reno""#), "{}", text(&ended));
     assert!(text(&ended).contains(r#""asked":null"#), "{}", text(&ended));
-    // One that is not there is refused at the end that sends.
+    // A congestion control that the kernel does not have is refused at the sending end.
     let ended = rig.run(&mut tcp(&rig, &["--tcp-cc", "no-such"]));
     assert_eq!(ended.code, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("modprobe tcp_no-such"), "{}", ended.stderr);
@@ -63,7 +63,7 @@ fn the_congestion_control_asked_for_is_in_force_whoever_sends() {
     assert!(ended.stderr.contains("reno"), "{}", ended.stderr);
 }
 
-/// The words that tell why there were so many streams, of each copy in turn.
+/// The reasons for the number of streams, for each copy in turn.
 fn reasons(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let copies = lines.filter(|line| line["event"] == "done" && line["streams"].is_object());
@@ -101,7 +101,7 @@ fn a_second_copy_begins_with_what_the_first_one_measured() {
             "{program} cp --json --accept-new-host --transport tcp {more} {big} pt://{at}/{name}"
         )
     };
-    // Several numbers are measured, then `auto` has what they left.
+    // After several fixed numbers were measured, `auto` uses the stored measurements.
     let near = format!(
         "sleep 1; {} && {} && {}",
         copy("--streams auto", "a"),

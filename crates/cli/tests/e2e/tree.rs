@@ -1,4 +1,4 @@
-//! Trees of files: odd ones to copy, and the comparison of two.
+//! Trees of files: unusual ones to copy, and the comparison of two trees.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// One mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A tree with everything that trips copying programs.
+/// A tree with entries that many copying programs get wrong.
 pub(crate) fn odd(dir: &Path) {
     fs::create_dir_all(dir).expect("a folder");
     let names: [&[u8]; 8] = [
@@ -74,7 +74,7 @@ pub(crate) fn file(path: &Path, size: u64, seed: u64) {
     }
 }
 
-/// A file with a little data and much nothing.
+/// A sparse file with a little data.
 pub(crate) fn sparse(path: &Path, size: u64) {
     let mut out = File::create(path).expect("a file");
     out.set_len(size).expect("a length");
@@ -84,7 +84,7 @@ pub(crate) fn sparse(path: &Path, size: u64) {
     }
 }
 
-/// Gives everything in a tree old, odd times, so that kept times show.
+/// Sets old, odd times for everything in a tree, so that preserved times can be recognised.
 fn age(dir: &Path) {
     let mut nanos = 0;
     for entry in fs::read_dir(dir).expect("a folder").flatten() {
@@ -101,7 +101,7 @@ fn age(dir: &Path) {
     }
 }
 
-/// What a tree holds, by path: all that two equal trees have in common.
+/// Everything that two equal trees have in common, by path.
 fn survey(root: &Path) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![PathBuf::new()];
@@ -111,7 +111,7 @@ fn survey(root: &Path) -> BTreeMap<Vec<u8>, String> {
         for entry in listing {
             let entry = entry.expect("an entry");
             let path = dir.join(entry.file_name());
-            // A lock may go between the listing and this.
+            // A lock file may vanish between the listing and this call.
             let Ok(meta) = fs::symlink_metadata(entry.path()) else { continue };
             let mode = meta.mode() & 0o7777;
             let time = format!("{}.{:09}", meta.mtime(), meta.mtime_nsec());
@@ -132,7 +132,7 @@ fn survey(root: &Path) -> BTreeMap<Vec<u8>, String> {
 /// Panics unless two trees are the same in names, kinds, modes, times, links and contents.
 pub(crate) fn assert_same(source: &Path, target: &Path) {
     let mut differ = differences(source, target);
-    // A server takes its lock away a moment after its caller has ended.
+    // A server removes its lock shortly after its caller has ended.
     for _ in 0..50 {
         let lock =
             |line: &String| line.starts_with("too much: .packtrain-") && line.ends_with(".lock");
@@ -167,7 +167,7 @@ pub(crate) fn allocated(path: &Path) -> u64 {
     fs::metadata(path).expect("metadata").blocks() * 512
 }
 
-/// FNV-1a over words: these tests compare, they do not defend.
+/// FNV-1a over words. It is not cryptographic; these tests only compare.
 fn hash(path: &Path) -> u64 {
     let mut file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut block = vec![0; 1 << 16];

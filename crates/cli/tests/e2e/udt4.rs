@@ -1,5 +1,5 @@
-//! The stock UDT library's wire from the command line: with the library itself where this machine
-//! has it, and with servers that do not do what they should.
+//! The wire of the stock UDT library from the command line: with the library itself, where this
+//! machine has it, and with servers that violate the protocol.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::tree;
 
 const IN_CLEAR: &str = "udt4 is not encrypted or verified";
 
-/// The stock library's end, built from the source that the crate of sockets has for its tests.
+/// The stock library's program, built from the source in the tests of `crates/socket`.
 fn stock(rig: &Rig) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../socket/tests/interop/stock.cpp");
     let program = rig.path("stock");
@@ -28,7 +28,7 @@ fn stock(rig: &Rig) -> Option<PathBuf> {
     built.then_some(program)
 }
 
-/// Starts a server of ours and waits until it says that it listens.
+/// Starts a packtrain server and waits until it reports that it listens.
 fn serve(rig: &Rig, words: &[&str]) -> Running {
     let running = rig.start(rig.packtrain().args(words));
     for _ in 0..400 {
@@ -45,7 +45,7 @@ fn fetch(rig: &Rig, port: u16, name: &str, to: &Path) -> Ended {
     rig.run(rig.packtrain().args(["cp", "--retries", "0", &place]).arg(to))
 }
 
-/// Nothing but these names is in the folder.
+/// Asserts that only these names are in the folder.
 fn holds(dir: &Path, names: &[&str]) {
     let mut there: Vec<String> = fs::read_dir(dir)
         .expect("a folder")
@@ -85,7 +85,7 @@ fn files_come_from_the_stock_server() {
     assert_eq!(server.wait().code, 0);
 }
 
-/// What a killed fetch left is replaced by the next one, and `clean` knows it.
+/// The next fetch replaces the files that a killed fetch left, and `clean` recognises them.
 #[test]
 fn a_killed_fetch_leaves_nothing_for_good() {
     let rig = Rig::local();
@@ -138,7 +138,7 @@ fn the_stock_client_is_served_below_the_root_only() {
         let mut command = Command::new(&stock);
         rig.start(command.args(["fetch-file", &port, &name, &to]))
     };
-    // Several at once.
+    // Several clients at once.
     let all: Vec<_> = (0..4).map(|i| get("file", &format!("got-{i}"))).collect();
     for (i, running) in all.into_iter().enumerate() {
         assert_eq!(running.wait().code, 0);
@@ -167,14 +167,14 @@ fn a_server_that_misbehaves_leaves_nothing_behind() {
     let says_nothing = |_: &Socket| {};
     let claims_much = |socket: &Socket| {
         socket.send_all(&i64::MAX.to_ne_bytes()).expect("room");
-        // It waits for what the client makes of that.
+        // The server waits for the client's reaction.
         let _ = socket.recv(&mut [0; 1]);
     };
     let has_none = |socket: &Socket| socket.send_all(&(-5_i64).to_ne_bytes()).expect("room");
     type Server<'a> = &'a (dyn Fn(&Socket) + Sync);
     let cases: [(Server<'_>, u8, &str); 4] = [
         (&closes_early, 5, "after 500000 of 1000000 bytes"),
-        (&says_nothing, 5, "before it told the file's size"),
+        (&says_nothing, 5, "before it sent the file's size"),
         (&claims_much, 7, "has less room"),
         (&has_none, 3, "no such file (it answered with size -5)"),
     ];

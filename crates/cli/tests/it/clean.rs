@@ -1,4 +1,4 @@
-//! What interrupted copies leave, who may touch it, and `clean`.
+//! What interrupted copies leave, which files a later copy may reuse, and `clean`.
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait")]
 
 use std::fs;
@@ -11,10 +11,10 @@ use crate::common::{Home, code, exists, stderr, stdout};
 use crate::web::noise;
 
 const NOBODY: u32 = 65_534;
-/// No step takes longer unless it hangs.
+/// A step takes longer only if it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
-/// Says that a test did not run because it needs root.
+/// Reports that a test was skipped because it needs root.
 fn is_root() -> bool {
     if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
         return true;
@@ -49,7 +49,7 @@ fn temporary(dir: &Path) -> Option<PathBuf> {
     Some(dir.join(name))
 }
 
-/// A copy so slow that it is under way, with a journal, when this returns.
+/// Starts a slow copy and returns when it runs and has a journal.
 fn slow_copy(mut command: Command, dir: &Path) -> Child {
     command.args(["--rate", "40mbit", "--retries", "0"]);
     let child = command.stderr(Stdio::null()).spawn().expect("it starts");
@@ -62,7 +62,7 @@ fn slow_copy(mut command: Command, dir: &Path) -> Child {
     child
 }
 
-/// Kills a copy of `big` to `dst/` in the middle.
+/// Kills a copy of `big` to `dst/` before it is complete.
 fn killed_copy(home: &Home) {
     home.file("big", &noise(40 << 20));
     fs::create_dir_all(home.path("dst")).expect("writable");
@@ -79,7 +79,7 @@ fn what_a_killed_copy_left_is_told_of_listed_and_removed() {
     killed_copy(&home);
     let left = hidden(&home.path("dst"));
     assert_eq!(left.len(), 3, "a temporary, a journal, a lock: {left:?}");
-    // Under its new name the source has another temporary.
+    // A source with another name has another temporary file.
     fs::rename(home.path("big"), home.path("new")).expect("writable");
     let output = home.run(&["cp", "new", "dst"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -127,7 +127,7 @@ fn what_is_in_use_what_is_the_users_and_what_is_elsewhere_stays() {
     assert!(exists(&home.path("away/.x.packtrain-0a1b2c3d")), "links are not followed");
 }
 
-/// A lock above the place that is cleaned counts too.
+/// A lock in a parent directory protects the directory that is cleaned.
 #[test]
 fn a_transfer_into_a_directory_above_is_seen() {
     let home = Home::new();
@@ -168,15 +168,15 @@ fn a_place_elsewhere_is_refused_with_what_to_type() {
     assert_eq!(code(&home.run(&["clean", "nowhere"])), 4);
 }
 
-/// The name of a temporary can be seen and guessed. Another user plants files under it, under the
-/// journal's and the lock's, in a directory where they cannot be removed.
+/// The name of a temporary file can be seen and guessed. Another user plants files under this name,
+/// the journal's and the lock's, in a directory where the copy cannot remove them.
 #[test]
 fn planted_files_get_nothing_and_stop_nothing() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    // Everything belongs to the user whose copy is attacked but the shared directory.
+    // Only the shared directory belongs to another user than the attacked copy.
     let top = home.path("").parent().expect("a parent").to_path_buf();
     fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).expect("root");
     for dir in ["home", "config", "state", "work"] {
@@ -237,7 +237,7 @@ fn planted_files_get_nothing_and_stop_nothing() {
     }
 }
 
-/// Runs the command with this mask.
+/// Runs the command with this umask.
 fn masked(home: &Home, mask: &str, words: &[&str], input: &[u8]) -> Output {
     let own = home.command();
     let mut command = Command::new("sh");
@@ -276,7 +276,8 @@ fn a_pipe_and_a_download_obey_the_mask() {
     }
 }
 
-/// Standard output is filled from a file that nobody else can read and that is gone at the end.
+/// Standard output is filled from a file that only its owner can read and that is removed at the
+/// end.
 #[test]
 fn what_goes_to_standard_output_is_private_and_is_removed() {
     let home = Home::new();
@@ -289,7 +290,7 @@ fn what_goes_to_standard_output_is_private_and_is_removed() {
     fs::create_dir(&tmp).expect("writable");
     let mut command = crate::web::command(&home);
     command.args(["cp", &server.url("f.bin"), "-"]).env("TMPDIR", &tmp);
-    // Nobody reads: it waits in the middle of writing.
+    // Nothing reads the pipe, so the command blocks while it writes.
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
     wait_for("its directory", || !hidden(&tmp).is_empty());
@@ -302,11 +303,11 @@ fn what_goes_to_standard_output_is_private_and_is_removed() {
     assert!(child.wait().expect("it ends").success());
     assert!(got == *body);
     assert_eq!(hidden(&tmp), [""; 0]);
-    // What a killed one left.
+    // Left by a killed copy.
     fs::create_dir(&dir).expect("writable");
     fs::write(dir.join("out"), "x").expect("writable");
     let mode = |mode| fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).expect("ours");
-    // One that others may read was not made by a copy.
+    // A file that others may read does not come from a copy.
     mode(0o755);
     assert_eq!(code(&home.run(&["clean", "tmp"])), 0);
     assert!(dir.exists());
@@ -335,7 +336,7 @@ fn what_cannot_be_resumed_does_not_stay_after_a_signal() {
     }
 }
 
-/// Killed, it leaves a temporary that the next run of the same command replaces.
+/// A killed copy leaves a temporary file that the next run of the same command replaces.
 #[test]
 fn what_a_killed_run_without_resume_left_is_found_again() {
     let home = Home::new();
@@ -352,7 +353,7 @@ fn what_a_killed_run_without_resume_left_is_found_again() {
     assert!(fs::read(home.path("dst/big")).ok() == fs::read(home.path("big")).ok());
 }
 
-/// The lock is that of the target, whatever its source and however it is named.
+/// The lock belongs to the target, whatever the name of its source.
 #[test]
 fn one_file_is_written_in_place_by_one_source_at_a_time() {
     let home = Home::new();
@@ -375,7 +376,8 @@ fn one_file_is_written_in_place_by_one_source_at_a_time() {
     assert!(fs::read(home.path("dir/target")).ok() == fs::read(home.path("one")).ok());
 }
 
-/// In place, another source wrote over what the journal of the first says.
+/// With --inplace, a copy of another source overwrites data that the journal of the first copy
+/// lists.
 #[test]
 fn a_journal_in_place_does_not_outlive_another_source() {
     let home = Home::new();

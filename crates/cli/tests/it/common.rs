@@ -1,4 +1,4 @@
-//! Runs the command in a home of its own.
+//! Runs the command in a temporary home directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,7 +27,7 @@ impl Home {
         self.dir.path().join("state")
     }
 
-    /// Writes a file in the working directory.
+    /// Writes a file to the working directory.
     pub(crate) fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("it has a parent")).expect("writable");
@@ -43,7 +43,7 @@ impl Home {
         path
     }
 
-    /// The command, with nothing of the tester's own settings.
+    /// The command without the settings of the developer's environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_packtrain"));
         for (name, _) in std::env::vars_os() {
@@ -58,7 +58,7 @@ impl Home {
         command
     }
 
-    /// Runs it with these words.
+    /// Runs the command with these arguments.
     pub(crate) fn run(&self, words: &[&str]) -> Output {
         self.command().args(words).output().expect("the command starts")
     }
@@ -76,7 +76,7 @@ pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The last line of stdout, which is JSON.
+/// The last line of stdout, parsed as JSON.
 pub(crate) fn done(output: &Output) -> Value {
     let text = stdout(output);
     let line = text.lines().last().unwrap_or_else(|| panic!("no line; stderr: {}", stderr(output)));

@@ -1,4 +1,4 @@
-//! Local copies: exit codes, the JSON of a real run, and a signal in the middle of one.
+//! Local copies: exit codes, the JSON of a real run, and a signal during a run.
 
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
@@ -55,7 +55,7 @@ fn a_name_is_one_line_and_says_what_it_is() {
     for name in names {
         std::fs::write(home.path("src").join(OsStr::from_bytes(name)), b"x").expect("written");
     }
-    // One that cannot be opened is told of at the end.
+    // A directory that cannot be opened is reported at the end.
     let mut none = home.command();
     none.args(["cp", "-v"]).arg(OsStr::from_bytes(b"no\nmoved z\xe2\x80\xae"));
     let none = none.arg("c").output().expect("the command starts");
@@ -78,7 +78,7 @@ fn a_name_is_one_line_and_says_what_it_is() {
         .filter(|event: &serde_json::Value| event["event"] == "file")
         .collect();
     let bytes: Vec<&str> = events.iter().filter_map(|e| e["path_bytes"].as_str()).collect();
-    // base64 of src/n and the byte.
+    // base64 of `src/n` and the invalid byte.
     for wanted in ["c3JjL27/", "c3JjL27+"] {
         assert_eq!(bytes.iter().filter(|b| **b == wanted).count(), 1, "{bytes:?}");
     }
@@ -140,7 +140,8 @@ fn verify_finds_what_differs() {
     assert_eq!(std::fs::read(home.path("dst/b")).expect("there"), b"hers", "nothing is changed");
 }
 
-/// However short: the last chunk is not known to be the last one while it is on its way.
+/// Applies to short streams too: the sender does not know that a chunk is the last one while it
+/// sends it.
 #[test]
 fn a_pipe_is_a_file_of_unknown_length() {
     const CHUNK: usize = 4 << 20;
@@ -156,7 +157,7 @@ fn a_pipe_is_a_file_of_unknown_length() {
     }
 }
 
-/// The rate makes the copy last long enough for the signal to come in the middle.
+/// The rate limit makes the copy long enough for the signal to arrive before its end.
 #[test]
 fn a_signal_leaves_a_resumable_state_and_the_command_that_resumes() {
     let home = Home::new();
@@ -165,7 +166,7 @@ fn a_signal_leaves_a_resumable_state_and_the_command_that_resumes() {
     let mut command = home.command();
     command.args(words).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
-    // The first progress line says that the transfer runs.
+    // The first progress line shows that the transfer runs.
     let mut said = vec![0; 1];
     let mut pipe = child.stderr.take().expect("piped");
     pipe.read_exact(&mut said).expect("there is progress");

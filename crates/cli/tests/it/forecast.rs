@@ -1,4 +1,4 @@
-//! `packtrain forecast`: what is expected of a path, from the history and from archives.
+//! `packtrain forecast`: forecasts of a path from the history and from archives.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Completions and manual pages come from the definitions that read the command line.
+//! Completions and manual pages are generated from the definitions that parse the command line.
 
 use crate::common::{Home, code, stderr, stdout};
 
@@ -35,7 +35,7 @@ fn every_command_has_a_manual_page() {
     assert!(text.contains("checksum") && text.contains("OTHER END"), "{text}");
 }
 
-/// The page in the guide is what the definitions say.
+/// The page in the guide matches the definitions.
 #[test]
 fn the_reference_in_the_guide_is_generated() {
     let home = Home::new();

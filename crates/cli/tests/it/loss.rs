@@ -1,4 +1,4 @@
-//! `packtrain loss`: verdicts line by line, and a model from data to report.
+//! `packtrain loss`: one verdict per line, and a model from its data to its report.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{Home, code, exists, stderr, stdout};
 
-/// A window of the paper's length with losses in runs.
+/// A window of the paper's length with bursts of losses.
 fn window(lost: &[(usize, usize)]) -> String {
     let mut bits = vec![b'1'; 97_656];
     for &(at, run) in lost {

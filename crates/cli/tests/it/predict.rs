@@ -1,4 +1,4 @@
-//! `packtrain predict`: lines of JSON, words, plots, and what is wrong with a file.
+//! `packtrain predict`: JSON lines, text, plots, and errors in a file.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{Home, code, stderr, stdout};
 
-/// A path with a peak at 8.
+/// A path whose throughput is highest with 8 streams.
 const SAMPLES: &str = "streams,throughput_mbps\n1,100\n2,195\n4,350\n8,520\n16,480\n32,400\n";
 
 fn lines(text: &str) -> Vec<Value> {
@@ -110,7 +110,7 @@ fn an_empty_history_is_said() {
     for (words, status, says) in [
         ("--from history", 3, "no measurement of TCP streams: copy something"),
         ("--from history --to far.example", 3, "no measurement of TCP streams from"),
-        ("--from samples.csv --to far.example", 2, "--to is about --from history"),
+        ("--from samples.csv --to far.example", 2, "--to applies to --from history"),
         ("--from history --sender a", 2, "--to"),
     ] {
         let mut line = vec!["predict"];

@@ -1,4 +1,4 @@
-//! `packtrain route`: a table in, paths out.
+//! `packtrain route`: paths from a table of bandwidths.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
-//! Flag over environment over configuration over default.
+//! Precedence: command line, environment, configuration file, default.
 
 use crate::common::{Home, code, stderr, stdout};
 
-/// Every layer is given a wrong value: the complaint shows which one was read.
+/// Each layer has an invalid value, so the error names the layer that was read.
 #[test]
 fn the_nearest_layer_wins() {
     let home = Home::new();
@@ -28,7 +28,8 @@ fn the_nearest_layer_wins() {
     let (status, said) = run(Some("2furlong"), Some("3furlong"));
     assert!(status == 2 && said.contains("3furlong"), "{said}");
     assert!(!said.contains("comes from"), "{said}");
-    // A good flag hides the bad layers below: what is wrong now is that there is no source.
+    // A valid option hides the invalid layers below it, so the error is now that there is no
+    // source.
     let (status, said) = run(Some("2furlong"), Some("1gbit"));
     assert_eq!(status, 3, "{said}");
 }
@@ -64,7 +65,7 @@ fn typing_mistakes_in_a_file_are_not_ignored() {
         assert_eq!(code(&output), 2, "{text}: {said}");
         assert!(said.contains(says), "{text}: {said}");
     }
-    // What shells and packagers run works all the same.
+    // Commands that shells and packagers run work with an invalid configuration.
     assert_eq!(code(&home.run(&["completions", "bash"])), 0);
     assert_eq!(code(&home.run(&["--version"])), 0);
 }

@@ -103,7 +103,7 @@ fn a_sweep_tells_every_run_in_order_whatever_the_threads() {
     let columns = std::fs::read_to_string(home.path("c.csv")).expect("written");
     assert!(columns.starts_with("run,seed,link.wan.loss,flow,cc,goodput_bps,"), "{columns}");
     assert_eq!(columns.lines().count(), 13);
-    // The parts of a job array are the whole.
+    // The parts of a job array together are the whole sweep.
     let mut parts = Vec::new();
     for task in ["0", "1", "2", "3"] {
         parts.extend(lines(&run(&["--task", task, "--tasks", "4"])));
@@ -133,7 +133,7 @@ fn an_array_for_slurm_of_any_size() {
     ] {
         assert!(script.contains(part), "{part}: {script}");
     }
-    // The script is one that the shell understands, and its first task works.
+    // The script is valid shell, and its first task works.
     let small = home.run(&["sim", "run", "it's.toml", "--sbatch", "--set", "sweep.repeat=1"]);
     home.file("job.sh", &small.stdout);
     let mut shell = std::process::Command::new("bash");

@@ -1,4 +1,4 @@
-//! Files of web servers that behave, and of those that do not.
+//! Copies from web servers that follow the protocol, and from servers that violate it.
 
 pub(crate) mod server;
 
@@ -10,7 +10,7 @@ use server::{Said, Server};
 
 use crate::common::{Home, code, done, exists, stderr};
 
-/// Bytes that look like no others.
+/// Bytes without repetition.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -24,7 +24,7 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The command without the tester's proxies.
+/// The command without the proxies of the developer's environment.
 pub(crate) fn command(home: &Home) -> Command {
     let mut command = home.command();
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
@@ -61,7 +61,7 @@ fn a_file_comes_by_ranges_over_several_streams() {
     let modified = std::fs::metadata(home.path("a b.bin")).unwrap().modified().unwrap();
     let secs = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert_eq!(secs, 784_111_777);
-    // The same version is there: one request says so.
+    // The same version is at the target: one request shows that.
     let before = server.asked().len();
     let again = fetch(&home, &[&server.url("a%20b.bin?x=1"), "."]);
     assert_eq!((code(&again), &done(&again)["unchanged"]), (0, &1.into()), "{}", stderr(&again));
@@ -149,7 +149,7 @@ fn a_version_that_changes_on_the_way_is_never_mixed() {
                 if before < 3 { (old.clone(), "\"a\"") } else { (vec![1; 24_000_000], "\"b\"") };
             let mut said = Said::file(asked, &body, tag);
             if !strict && asked.range().is_some() {
-                // If-Range is ignored.
+                // The server ignores If-Range.
                 let (from, to) = asked.range().expect("just seen");
                 said = Said::new(206).with("ETag", tag);
                 said = said.with("Content-Range", format!("bytes {from}-{}/24000000", to - 1));
@@ -163,7 +163,7 @@ fn a_version_that_changes_on_the_way_is_never_mixed() {
         assert_eq!(code(&output), 23, "{}", stderr(&output));
         assert!(stderr(&output).contains("changed while it was fetched"), "{}", stderr(&output));
         assert!(!exists(&home.path("y")), "nothing takes the name");
-        // The next run finds one version, whatever is left of the other.
+        // The next run writes one version, whatever is left of the other.
         let output = fetch(&home, &["--streams", "2", &server.url("x"), "y"]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert!(std::fs::read(home.path("y")).unwrap() == vec![1; 24_000_000]);
@@ -201,7 +201,7 @@ fn a_server_that_stops_giving_ranges_does_not_corrupt() {
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "2", "--retries", "0", &server.url("x"), "y"]);
-    // It says that it has them and does not give them: nothing is believed.
+    // The server announces ranges and does not send them; packtrain then trusts no range of it.
     assert_eq!(code(&output), 5, "{}", stderr(&output));
     assert!(stderr(&output).contains("stopped giving ranges"), "{}", stderr(&output));
     assert!(!exists(&home.path("y")));
@@ -281,8 +281,8 @@ fn small_and_empty_files_and_standard_output() {
     assert!(output.stdout == noise(300_000));
 }
 
-/// A server with a certificate of our own authority (its key is in the tests: it is good for
-/// nothing else).
+/// A server with a certificate of a test authority. Its key is in the tests and secures nothing
+/// else.
 fn secure(body: Vec<u8>) -> Server {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -335,7 +335,7 @@ fn certificates_are_checked_and_an_authority_of_ones_own_can_be_named() {
 fn a_proxy_of_the_environment_is_asked() {
     let body = noise(800_000);
     let file = body.clone();
-    // It is asked for whole addresses, and told who asks.
+    // A proxy receives absolute addresses and the user's credentials.
     let proxy = Server::new(move |asked, _| {
         let known = asked.header("proxy-authorization") == Some("Basic bWU6c2VjcmV0");
         match asked.path.as_str() {
@@ -369,7 +369,7 @@ fn what_the_server_says_of_the_whole_is_compared() {
     let output = fetch(&home, &[&server.url("x"), "y"]);
     assert_eq!(code(&output), 13, "{}", stderr(&output));
     assert!(stderr(&output).contains("SHA-256"), "{}", stderr(&output));
-    // The right one.
+    // With the correct digest.
     let sum = "sha-256=:dLNXKfFhz2L0diIctU3c02AmXl5tXmRXWRRqAWu1oZQ=:";
     let server = Server::new(move |asked, _| {
         Said::file(asked, b"packtrain", "\"x\"").with("Repr-Digest", sum)
@@ -378,7 +378,7 @@ fn what_the_server_says_of_the_whole_is_compared() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
-/// All that the command left behind in its state directory, and all that it said.
+/// Everything that the command wrote to its state directory and to its output.
 fn traces(home: &Home, outputs: &[&Output], log: &std::path::Path) -> Vec<u8> {
     let mut all = std::fs::read(log).unwrap_or_default();
     let mut dirs = vec![home.state()];

@@ -1,64 +1,64 @@
-//! What `clean` is asked and what it tells.
+//! The request and the reports of `clean`.
 
 use std::path::PathBuf;
 
 pub use packtrain_disk::LeftoverKind;
 use packtrain_units::ByteCount;
 
-/// Removes what interrupted transfers left.
+/// The request to remove what interrupted transfers left.
 #[derive(Clone, Debug)]
 pub struct CleanRequest {
     /// The directory, and everything below it.
     pub place: PathBuf,
-    /// Only tell.
+    /// Only report.
     pub dry_run: bool,
-    /// Files of other users too.
+    /// Remove files of other users too.
     pub all_owners: bool,
 }
 
-/// One file that a transfer left.
+/// A file that a transfer left.
 #[derive(Clone, Debug)]
 pub struct Leftover {
-    /// Where it is, beginning with the place as it was named.
+    /// Its path, beginning with the place as it was given.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: LeftoverKind,
-    /// The space it takes.
+    /// Its allocated space.
     pub bytes: ByteCount,
-    /// What became of it.
-    pub fate: LeftoverFate,
+    /// The result for this file.
+    pub status: LeftoverStatus,
 }
 
-/// What became of one file that a transfer left.
+/// The result for a file that a transfer left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeftoverFate {
-    /// It is removed, or would be.
+pub enum LeftoverStatus {
+    /// It was removed, or would be.
     Removed,
-    /// A transfer that runs has it.
+    /// A running transfer uses it.
     InUse {
-        /// What that transfer says of itself.
+        /// The description of that transfer.
         who: String,
     },
     /// It belongs to another user.
     Foreign {
-        /// That user.
+        /// The owner.
         uid: u32,
     },
-    /// It could not be removed, or nobody can tell whether it is in use.
+    /// It could not be removed, or it is unknown whether it is in use.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// What was found.
+/// The totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanSummary {
-    /// Files removed, or that would be.
+    /// Files that were removed, or would be.
     pub removed: u64,
-    /// The space they took.
+    /// Their allocated space.
     pub bytes: ByteCount,
-    /// Files of transfers that run.
+    /// Files of running transfers.
     pub in_use: u64,
     /// Files of other users.
     pub foreign: u64,

@@ -8,7 +8,7 @@ use super::remote::RemoteEnd;
 use super::{transport, usage};
 use packtrain_hops::route::{Route, Via};
 use packtrain_runtime::candidate_paths::{CandidatePaths, Task};
-use packtrain_service::history::{self, Alike};
+use packtrain_service::history::{self, PathFilter};
 use packtrain_service::{CpRequest, Location, RequestError, TransportChoice};
 
 /// What depots cannot do is refused before anything begins.
@@ -59,7 +59,7 @@ pub(super) fn ways(
     if request.depots.is_empty() || !tcp || request.options.verify || request.options.dry_run {
         return Ok(None);
     }
-    let alike = Alike { streams: request.streams, congestion: request.tcp_cc.clone() };
+    let alike = PathFilter { streams: request.streams, congestion: request.tcp_cc.clone() };
     let here = history::this_machine();
     let name = |place: Option<&Location>| {
         place.and_then(Location::host).map_or_else(|| here.clone(), str::to_owned)

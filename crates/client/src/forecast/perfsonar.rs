@@ -1,18 +1,18 @@
-//! Throughputs in the JSON of perfSONAR: the time series of an esmond archive, and results of
-//! pScheduler's test `throughput`.
+//! Throughputs in the JSON formats of perfSONAR: the time series of an esmond archive, and results
+//! of pScheduler's test `throughput`.
 
 use packtrain_units::{DataRate, Duration};
 use serde_json::{Value, json};
 
 use super::Measurement;
 
-/// A file that holds no throughputs.
+/// A file without throughputs.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfsonarError {
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// It is, but of something else.
+    /// The JSON contains no throughput.
     #[error(
         "no throughput in it: an esmond series is [{{\"ts\": SECONDS, \"val\": BITS_PER_SECOND}}, \
          ...], a pScheduler result has summary.summary.throughput-bits"
@@ -20,24 +20,25 @@ pub enum PerfsonarError {
     NoThroughput,
 }
 
-/// What was found in a file.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Throughputs between the machines asked for, or between unnamed ones.
+    /// Throughputs between the requested machines, or between unnamed ones.
     pub measurements: Vec<Measurement>,
-    /// Those between other machines.
+    /// Number of results between other machines.
     pub of_others: usize,
-    /// Tests that failed.
+    /// Number of failed tests.
     pub failed: usize,
 }
 
-/// Deepest nesting of what pScheduler writes: an array of runs, their result, its summary.
+/// Maximum nesting in pScheduler's output: an array of runs, their result, its summary.
 const DEPTH: usize = 6;
 
-/// Reads one JSON value, or one a line. Results that name their ends count only if those are
+/// Parses one JSON value, or one per line. Results that name their ends count only if these are
 /// `from` and `to`.
 ///
 /// # Errors
+/// The text is not JSON, or contains no throughput.
 /// It is not JSON, or holds nothing that could be a throughput.
 pub fn read(text: &str, from: &str, to: &str) -> Result<Found, PerfsonarError> {
     let mut reading = Reading { from, to, found: Found::default() };
@@ -51,7 +52,7 @@ pub fn read(text: &str, from: &str, to: &str) -> Result<Found, PerfsonarError> {
     Ok(found)
 }
 
-/// Writes an esmond series.
+/// Formats an esmond series.
 pub fn write(measurements: &[Measurement]) -> Value {
     let points = measurements
         .iter()
@@ -66,7 +67,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Takes what is in `value`; `at` is when it was measured, if what is around it says so.
+    /// Reads `value`; `at` is the time of the measurement, if an enclosing value has it.
     fn take(&mut self, value: &Value, at: Option<Duration>, deeper: usize) {
         if deeper == 0 {
             return;
@@ -102,7 +103,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Without a time it stands where it stood in the file, after what came before it.
+    /// A measurement without a time gets the position that it has in the file.
     fn keep(&mut self, at: Option<Duration>, bits: f64) {
         if !bits.is_finite() || bits < 0.0 {
             self.found.failed += 1;
@@ -118,7 +119,7 @@ fn seconds(ts: f64) -> Option<Duration> {
     (0.0..1e11).contains(&ts).then(|| Duration::from_micros((ts * 1e6) as u64))
 }
 
-/// `2026-11-22T08:30:00Z`, or with an offset in place of the Z; since 1970.
+/// Parses `2026-11-22T08:30:00Z`, or an offset in the place of the Z; returns the time since 1970.
 fn iso8601(text: &str) -> Option<Duration> {
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let digits = text.get(range)?;
@@ -146,7 +147,8 @@ fn iso8601(text: &str) -> Option<Duration> {
             (hours * 60 + minutes) * if sign == b'-' { -60 } else { 60 }
         }
     };
-    // Days since 1970 by years that begin in March, so that a leap day is the last of its year.
+    // Days since 1970, with years that begin in March, so that a leap day is the last day of its
+    // year.
     let years = if month > 2 { year } else { year - 1 };
     let months = (month + 9) % 12;
     let days = years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day

@@ -1,11 +1,10 @@
-//! Puts this very program into a temporary directory at the other end for the time of one
-//! transfer, where it is not installed.
+//! Installs this program in a temporary directory at the other end, for the time of one transfer.
 //!
-//! One ssh session does it all. The login shell there, whichever it is, is only asked to start a
-//! POSIX shell that reads [`SCRIPT`] from its standard input. The script says which system it is
-//! on; this end answers with the sizes and the program; the script checks that the program
-//! arrived whole and runs there, starts it on the same connection, and removes it at the end.
-//! Whatever goes wrong, the script removes what it made before it says so.
+//! It uses one ssh session. The login shell there, of any kind, only starts a POSIX shell that
+//! reads [`SCRIPT`] from its standard input. The script prints the system it runs on. This end
+//! answers with the sizes and the program. The script checks that the program arrived completely
+//! and runs there, starts it on the same connection, and removes it at the end. After any failure
+//! the script removes what it created before it reports the failure.
 
 use std::io::{self, Write};
 use std::process::ChildStdout;
@@ -20,21 +19,21 @@ use super::image;
 use packtrain_runtime::marker;
 use packtrain_service::{SshSettings, StopHandle};
 
-/// What the login shell is asked to do: to start a shell that reads the script.
+/// The command for the login shell: starts a shell that reads the script.
 const LOADER: &str = "read -r s && eval \"$s\"";
 
-/// What the other end says before it is sent anything.
+/// Prefix of the script's first output.
 const READY: &str = "PACKTRAIN-BOOTSTRAP-1 ";
-/// What it says when the program could not be put there.
+/// Prefix of the script's output if the installation failed.
 const FAILED: &str = "PACKTRAIN-BOOTSTRAP-FAILED ";
-/// What is kept of the other end's words on it.
+/// Maximum length of the reason in that output.
 const MAX_REASON: usize = 300;
 
-/// Sent as one line. `NAME` stands for the program that was not found.
+/// Sent as one line. `NAME` is replaced by the program that was not found.
 ///
-/// Signals do not end the shell before it has cleaned up. `head` takes what it is told and no
-/// more; nothing follows before the program has said its marker. Traps with a handler are reset
-/// in what the shell starts.
+/// The shell handles signals only after it has cleaned up. `head` reads exactly the announced
+/// number of bytes, and nothing more is sent before the program has printed its marker. The
+/// programs that the shell starts have the default signal handlers.
 const SCRIPT: &[&str] = &[
     "set -f",
     "umask 077",
@@ -48,7 +47,7 @@ const SCRIPT: &[&str] = &[
     "if command -v NAME >/dev/null 2>&1; then p=present; fi",
     "echo",
     "echo \"PACKTRAIN-BOOTSTRAP-1 $(uname -sm) $z $p\"",
-    // Bytes sent, bytes of the program, and how they are packed.
+    // The number of sent bytes, the size of the program, and the compression.
     "read -r n m z && [ \"$m\" -gt 0 ] || exit 72",
     "t=${TMPDIR:-/tmp}",
     "LC_ALL=C; export LC_ALL",
@@ -64,7 +63,7 @@ const SCRIPT: &[&str] = &[
     "exit $s",
 ];
 
-/// What is known of the other end before anything is sent.
+/// The other end's description of its system.
 #[derive(Debug, PartialEq, Eq)]
 struct Ready {
     system: String,
@@ -85,22 +84,22 @@ impl Ready {
     }
 }
 
-/// The system that a line of the other end tells of, if it is such a line.
+/// The system that a line of the other end describes, if it is such a line.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn system_told(line: &[u8]) -> Option<String> {
+pub(crate) fn described_system(line: &[u8]) -> Option<String> {
     Ready::parse(line).map(|ready| ready.system)
 }
 
-/// What came of it, when there is nothing wrong with the way there.
+/// The result, if the connection works.
 pub(super) enum Bootstrapped {
-    /// The program runs there and has said its marker.
+    /// The program runs there and has printed its marker.
     Runs(Running, std::process::ChildStdin, ChildStdout),
-    /// The program that was asked for is installed there after all.
+    /// The requested program is installed there after all.
     Present,
 }
 
 /// Starts this program at the target. Unless it is `certain` that the program is not installed,
-/// that is looked up first.
+/// that is checked first.
 pub(super) fn start(
     settings: &SshSettings,
     target: &Target,
@@ -108,17 +107,17 @@ pub(super) fn start(
     stop: &StopHandle,
 ) -> Result<Bootstrapped, Failure> {
     let (running, mut input, mut output) = Running::start(settings, target, &posix(LOADER), stop)?;
-    // An end that closes early shows in what it says, or does not say.
+    // If the other end closes early, its output shows that.
     let _ = writeln!(input, "{}", script(&settings.remote_path)).and_then(|()| input.flush());
     let ready = match marker::find(&mut output, Ready::parse) {
         Ok(Some(ready)) => ready,
         Ok(None) | Err(_) => {
-            // A far end that still writes must not wait for a reader.
+            // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
             let status = running.wait()?;
             return Err(match status.code() {
                 Some(255) => super::explain(target, status),
-                _ => not_there(target, "no POSIX shell answers there"),
+                _ => not_installed(target, "no POSIX shell answers there"),
             });
         }
     };
@@ -131,7 +130,7 @@ pub(super) fn start(
     let here = format!("{} {}", own.sysname().to_string_lossy(), own.machine().to_string_lossy());
     if here != ready.system {
         let text = format!("this one ({here}) does not run there ({})", shown(&ready.system));
-        return Err(not_there(target, &text));
+        return Err(not_installed(target, &text));
     }
     let program = program()
         .map_err(|e| Failure::new(FailureKind::Fatal, format!("this program's own file: {e}")))?;
@@ -155,7 +154,7 @@ pub(super) fn start(
     match said {
         Ok(Some(Said::Marker)) => Ok(Bootstrapped::Runs(running, input, output)),
         Ok(Some(Said::Failed(why))) => {
-            // A far end that still writes must not wait for a reader.
+            // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
             running.wait()?;
             Err(refused(target, &why, size as u64))
@@ -172,7 +171,7 @@ fn script(name: &str) -> String {
     SCRIPT.join("; ").replace("NAME", &simple(name))
 }
 
-/// The program's name for `command -v`, if it is one: then what was not found is looked for.
+/// The program's name for `command -v`, if it is a plain name.
 fn simple(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
     if name.starts_with('-') || !name.chars().all(plain) {
@@ -181,7 +180,7 @@ fn simple(name: &str) -> String {
     name.to_owned()
 }
 
-/// This program without what the kernel does not load.
+/// This program without the parts that the kernel does not load.
 fn program() -> io::Result<Vec<u8>> {
     let mut program = std::fs::read("/proc/self/exe")?;
     image::without_sections(&mut program);
@@ -194,7 +193,7 @@ fn pack(program: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Foreign words, made fit for a sentence.
+/// Untrusted text, shortened and escaped for a message.
 fn shown(text: &str) -> String {
     let words: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     words.trim().chars().take(MAX_REASON).collect()
@@ -210,10 +209,10 @@ fn refused(target: &Target, why: &str, size: u64) -> Failure {
         );
         return Failure::new(FailureKind::TargetFull, text);
     }
-    not_there(target, &format!("a temporary copy does not run there ({why})"))
+    not_installed(target, &format!("a temporary copy does not run there ({why})"))
 }
 
-fn not_there(target: &Target, why: &str) -> Failure {
+fn not_installed(target: &Target, why: &str) -> Failure {
     let text = format!(
         "packtrain is not installed at {target}, and {why}: install it there, or name it with \
          --remote-path"

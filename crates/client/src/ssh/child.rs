@@ -1,4 +1,4 @@
-//! One run of the ssh program: how it is called, how it is ended.
+//! Starts and ends the ssh program.
 
 use std::io;
 use std::path::Path;
@@ -15,16 +15,16 @@ use packtrain_runtime::session::Stop;
 use packtrain_service::executor::spawn;
 use packtrain_service::{SshSettings, StopHandle};
 
-/// How often a wish to end and the end of the program are looked for.
-const POLL: Duration = Duration::from_millis(20);
-/// How long ssh has to put the terminal in order after SIGTERM.
-const TERMINATE: Duration = Duration::from_secs(1);
+/// How often a request to stop and the end of the program are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long ssh may restore the terminal after SIGTERM.
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where ssh is to go: `host` or `user@host`, checked.
+/// The destination of ssh: `host` or `user@host`, checked.
 pub struct Target(String);
 
 impl Target {
-    /// Refuses names that ssh would take for an option.
+    /// Refuses names that ssh would parse as an option.
     pub fn new(user: Option<&str>, host: &str) -> Result<Self, Failure> {
         for name in [user.unwrap_or("root"), host] {
             if name.is_empty() || name.starts_with('-') || name.contains('\0') {
@@ -42,26 +42,26 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The ssh program with its options, `more` after the user's own, and the target.
+/// The ssh program with its options, the options `more` after the user's own, and the target.
 pub fn command(settings: &SshSettings, more: &[&str], target: &Target) -> Result<Command, Failure> {
     let (program, rest) = settings.command.split_first().ok_or_else(|| {
         Failure::new(FailureKind::Usage, "the command for -e is empty: write for example -e ssh")
     })?;
     let mut command = Command::new(program);
     command.args(rest).args(more);
-    // Other programs (plink, dbclient) do not know `--`; what they get is checked all the same.
+    // Other programs (plink, dbclient) do not support `--`; their target is checked too.
     if Path::new(program).file_name().is_some_and(|name| name == "ssh") {
         command.arg("--");
     }
     command.arg(&target.0);
-    // The terminal sends Ctrl-C to ssh too. The connection must outlive it, so that both ends can
-    // finish in order; ssh stays in the foreground group, because it may ask for a password.
+    // The terminal sends Ctrl-C to ssh too. The connection must survive it, so that both ends can
+    // finish in order. ssh stays in the foreground group, because it may ask for a password.
     ignore_in_child(&mut command, &[TerminalSignal::Interrupt, TerminalSignal::HangUp]);
     Ok(command)
 }
 
-/// A script of single words and double quotes for any login shell: sh, csh and fish agree on
-/// words between single quotes that hold no backslash, no exclamation mark and no line end.
+/// Formats a script of plain words and double quotes for any login shell: sh, csh and fish agree on
+/// words in single quotes without backslash, exclamation mark and newline.
 pub fn posix(script: &str) -> String {
     debug_assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
     format!("exec sh -c '{script}'")
@@ -70,14 +70,13 @@ pub fn posix(script: &str) -> String {
 /// A running ssh program.
 pub struct Running {
     child: Arc<Mutex<Child>>,
-    /// Set when nobody needs to end it any more on the user's wish.
+    /// Set when a request to stop must no longer end the program.
     released: Arc<AtomicBool>,
     stop: Stop,
 }
 
 impl Running {
-    /// Runs `words` at the target. Until it is released the program ends when the user wishes
-    /// the end.
+    /// Runs `words` at the target. Until it is released, a request to stop ends the program.
     pub fn start(
         settings: &SshSettings,
         target: &Target,
@@ -107,21 +106,21 @@ impl Running {
                     if stop.requested().is_some() {
                         return terminate(&child);
                     }
-                    std::thread::sleep(POLL);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
             });
         }
         Ok((Self { child, released, stop: Stop::new(stop.clone()) }, input, output))
     }
 
-    /// Waits for its end; the failure if the user wished the end meanwhile.
+    /// Waits for its end; fails if the user requested to stop meanwhile.
     pub fn wait(self) -> Result<ExitStatus, Failure> {
         loop {
             let ended = self.child.lock().try_wait();
             match (ended, self.stop.asked()) {
                 (Ok(Some(_)), Some(wish)) => return Err(wish),
                 (Ok(Some(status)), None) => return Ok(status),
-                (Ok(None), _) => std::thread::sleep(POLL),
+                (Ok(None), _) => std::thread::sleep(POLL_INTERVAL),
                 (Err(e), _) => {
                     return Err(Failure::new(FailureKind::Fatal, format!("ssh is lost: {e}")));
                 }
@@ -129,7 +128,7 @@ impl Running {
         }
     }
 
-    /// The transfer itself takes care of the user's wishes from now on.
+    /// From now on the transfer itself handles a request to stop.
     pub(crate) fn release(self) -> Arc<Mutex<Child>> {
         Arc::clone(&self.child)
     }
@@ -154,16 +153,16 @@ pub(crate) fn ends_within(child: &Mutex<Child>, limit: Duration) -> bool {
         if waited >= limit {
             return false;
         }
-        std::thread::sleep(POLL);
-        waited += POLL;
+        std::thread::sleep(POLL_INTERVAL);
+        waited += POLL_INTERVAL;
     }
     true
 }
 
-/// Ends it: ssh turns the terminal's echo on again after SIGTERM, if it asked for a password.
+/// Ends it with SIGTERM, after which ssh restores the terminal's echo if it asked for a password.
 pub(crate) fn terminate(child: &Mutex<Child>) {
     {
-        // Not yet waited for, so the number is still its own.
+        // The process was not waited for, so its id is still valid.
         let mut child = child.lock();
         let running = matches!(child.try_wait(), Ok(None));
         let pid = rustix::process::Pid::from_raw(child.id().cast_signed());
@@ -171,9 +170,9 @@ pub(crate) fn terminate(child: &Mutex<Child>) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }
-    if !ends_within(child, TERMINATE) {
+    if !ends_within(child, TERMINATE_TIMEOUT) {
         let _ = child.lock().kill();
-        ends_within(child, TERMINATE);
+        ends_within(child, TERMINATE_TIMEOUT);
     }
 }
 

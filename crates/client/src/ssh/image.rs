@@ -1,20 +1,20 @@
-//! The running program as it is sent to another machine.
+//! The image of the running program that is sent to another machine.
 
 use std::ops::Range;
 
-/// Of the ELF header: 32 or 64 bits, and the byte order.
+/// Offsets in the ELF header of the class (32 or 64 bits) and the byte order.
 const CLASS: usize = 4;
 const ORDER: usize = 5;
 
-/// Where the fields are that lead to what the kernel loads.
+/// Offsets of the fields that describe the loaded segments.
 struct Fields {
-    /// `e_phoff`, `e_shoff`: their width is that of an address.
+    /// `e_phoff` and `e_shoff`, which have the width of an address.
     program_headers: usize,
     section_headers: usize,
     wide: usize,
-    /// `e_phentsize`; `e_phnum` follows, then `e_shentsize`, `e_shnum`, `e_shstrndx`.
+    /// `e_phentsize`, which `e_phnum`, `e_shentsize`, `e_shnum` and `e_shstrndx` follow.
     entry_size: usize,
-    /// In a program header: `p_offset` and `p_filesz`.
+    /// `p_offset` and `p_filesz` in a program header.
     offset: usize,
     size: usize,
 }
@@ -36,8 +36,8 @@ const ELF32: Fields = Fields {
     size: 16,
 };
 
-/// Drops what the kernel does not load: debug information, symbols and the table of sections.
-/// What is not understood stays as it is.
+/// Removes what the kernel does not load: debug information, symbols and the section table. A
+/// program in an unknown format is not changed.
 pub(super) fn without_sections(program: &mut Vec<u8>) {
     let Some((end, fields)) = loaded(program) else { return };
     let cleared = [
@@ -51,7 +51,7 @@ pub(super) fn without_sections(program: &mut Vec<u8>) {
     program.truncate(end);
 }
 
-/// Where the last loaded byte ends.
+/// The end of the last loaded byte.
 fn loaded(program: &[u8]) -> Option<(usize, &'static Fields)> {
     if program.get(..4)? != b"\x7fELF" {
         return None;
@@ -99,7 +99,7 @@ mod tests {
         let path = dir.path().join("program");
         std::fs::write(&path, &small).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        // Another thread may hold the file open for writing in a child of its own for a moment.
+        // A child of another thread may have the file open for writing for a moment.
         let list = (0..100).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             Command::new(&path).arg("--list").output().ok()

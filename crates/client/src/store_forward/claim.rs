@@ -1,4 +1,4 @@
-//! The receiver: a copy whose source is a session that depots keep.
+//! The receiver: a copy whose source is a kept session.
 
 use std::sync::Arc;
 
@@ -16,28 +16,27 @@ use packtrain_service::{
     CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError,
 };
 
-/// What `claim` is asked for.
+/// The request of `claim`.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// What is claimed.
+    /// The ticket of the session.
     pub ticket: ClaimTicket,
-    /// The depot to ask first; the last one if none.
+    /// The depot to ask first; the last one if `None`.
     pub at: Option<Place>,
-    /// How long to wait for what its sender or the depots before still have.
+    /// How long to wait for data that the sender or earlier depots still have.
     pub wait: Duration,
-    /// Let the depots forget it when all is here.
+    /// Let the depots remove the session after all data has arrived.
     pub release: bool,
-    /// TCP's buffers, instead of the kernel's autotuning.
+    /// Size of TCP's buffers; `None` leaves them to the kernel.
     pub buffers: Option<ByteCount>,
-    /// The copy that it is: where to, which options, how often again. Its sources are not looked
-    /// at.
+    /// The copy: destination, options, retries. Its sources are ignored.
     pub copy: CpRequest,
 }
 
 /// Claims a session.
 ///
 /// # Errors
-/// What failed before there was a transfer; later failures are in the outcome.
+/// A failure before there was a transfer; later failures are in the outcome.
 pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     let ticket = &request.ticket;
     let known = ticket.plan.depots().iter().map(|one| &one.place);

@@ -1,5 +1,5 @@
-//! Records out of depots: from the one asked first, and from the others what it does not have or
-//! has damaged.
+//! Fetches records from depots. Records that the first depot lacks, or has damaged, come from the
+//! others.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,19 +11,19 @@ use packtrain_session::{ClaimPurpose, Place};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::line::{Line, LineError};
+use super::depot_connection::{DepotConnection, DepotError};
 use super::ticket::ClaimTicket;
 use packtrain_runtime::pack::Stream;
 use packtrain_service::StopHandle;
 
-/// Records asked for at once: 16 MiB.
-const ASKED: u32 = 64;
+/// Records requested at once: 16 MiB.
+const MAX_REQUESTED: u32 = 64;
 /// Records kept in memory: 32 MiB.
-const KEPT: usize = 128;
-/// The first and the longest pause before records that are not there yet are asked for again: each
-/// time costs every depot a connection and a signature.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
-/// Rounds over all depots of which none can be reached.
+const MAX_KEPT: usize = 128;
+/// The first and the longest pause before missing records are requested again. Each request costs
+/// every depot a connection and a signature check.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// Rounds over all depots without reaching any.
 const ROUNDS: u32 = 3;
 
 /// The stream of a session, as far as depots have it.
@@ -31,7 +31,7 @@ const ROUNDS: u32 = 3;
 pub(super) struct Fetch {
     ticket: ClaimTicket,
     order: Vec<Place>,
-    /// How long to wait for what is still to come.
+    /// How long to wait for missing records.
     wait: Duration,
     buffers: Option<ByteCount>,
     stop: StopHandle,
@@ -42,34 +42,34 @@ pub(super) struct Fetch {
 #[derive(Debug)]
 struct State {
     opener: Opener,
-    /// Which of the depots is asked.
+    /// Index of the current depot.
     at: usize,
-    line: Option<Asked>,
+    line: Option<Requests>,
     texts: BTreeMap<u64, Arc<Vec<u8>>>,
     used: VecDeque<u64>,
-    /// The number of the last record: from the ticket, or because its sender signed it as that.
+    /// The number of the last record, from the ticket or from the signature of that record.
     last: Option<u64>,
 }
 
-/// A connection and the questions on it that are not answered yet.
+/// A connection and its unanswered requests.
 #[derive(Debug)]
-struct Asked {
-    line: Line,
+struct Requests {
+    line: DepotConnection,
     questions: VecDeque<(u64, u64)>,
 }
 
-/// Why a depot does not give a record.
-enum Miss {
-    Line(LineError),
-    /// It does not have it, or not yet.
+/// Why a depot does not deliver a record.
+enum FetchError {
+    Depot(DepotError),
+    /// It does not have the record, or not yet.
     Lacks,
-    /// What it gave is something else.
+    /// It delivered something else.
     Damaged(String),
 }
 
-impl From<LineError> for Miss {
-    fn from(error: LineError) -> Self {
-        Self::Line(error)
+impl From<DepotError> for FetchError {
+    fn from(error: DepotError) -> Self {
+        Self::Depot(error)
     }
 }
 
@@ -102,18 +102,18 @@ impl Fetch {
         }
     }
 
-    fn say(&self, text: String) {
+    fn push_notice(&self, text: String) {
         let mut said = self.said.lock();
-        // The same again says nothing.
+        // A repeated message is dropped.
         if said.last() != Some(&text) {
             said.push(text);
         }
     }
 
-    /// The text of a record, from wherever it is to be had.
+    /// The plaintext of a record, from any depot.
     fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
         let mut state = self.state.lock();
-        let mut patience = Patience::new(self.wait);
+        let mut patience = RetrySchedule::new(self.wait);
         let mut rounds = 0;
         loop {
             if let Some(text) = state.texts.get(&number) {
@@ -144,7 +144,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Asks one depot after the other. The failure, and whether time may help.
+    /// Asks one depot after the other. Returns the failure, and whether waiting may help.
     fn round(&self, state: &mut State, number: u64) -> Result<(), (Failure, bool)> {
         let mut worst: Option<(Failure, bool)> = None;
         for _ in 0..self.order.len() {
@@ -156,22 +156,22 @@ impl Fetch {
             state.line = None;
             state.at = (state.at + 1) % self.order.len();
             let (failure, waits) = match miss {
-                Miss::Line(error) => {
-                    self.say(error.to_string());
+                FetchError::Depot(error) => {
+                    self.push_notice(error.to_string());
                     let absent = Failure::from(&error);
                     (absent, error.wait().is_some())
                 }
-                Miss::Lacks => {
+                FetchError::Lacks => {
                     let text = format!("record {number} of the session is not there yet");
                     (Failure::new(FailureKind::Temporary, text), true)
                 }
-                Miss::Damaged(text) => {
+                FetchError::Damaged(text) => {
                     let text = format!("the depot {place} gives something else: {text}");
-                    self.say(text.clone());
+                    self.push_notice(text.clone());
                     (Failure::new(FailureKind::Integrity, text), false)
                 }
             };
-            // What may still come says most; then who can be asked at all.
+            // A record that may still arrive takes precedence; then a depot that can be reached.
             let rank = |(failure, waits): &(Failure, bool)| match failure.kind {
                 FailureKind::Temporary if *waits => 3,
                 FailureKind::Temporary => 2,
@@ -187,35 +187,35 @@ impl Fetch {
         Err(worst.unwrap_or_else(none))
     }
 
-    /// A connection, and how many records that depot says there are in all, once it says so.
-    fn connect(&self, place: &Place) -> Result<(Asked, Option<u64>), LineError> {
-        let odd = |text: &str| LineError::Away(place.clone(), text.to_owned());
+    /// Connects to a depot; also returns the total number of records, once the depot knows it.
+    fn connect(&self, place: &Place) -> Result<(Requests, Option<u64>), DepotError> {
+        let odd = |text: &str| DepotError::Unreachable(place.clone(), text.to_owned());
         let header = self.ticket.claim(place, ClaimPurpose::Read, entropy::bytes(), clock::wall());
         let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
-        let mut line = Line::open(place, &hello, self.buffers)?;
+        let mut line = DepotConnection::open(place, &hello, self.buffers)?;
         match line.frame()? {
             Frame::Have { records, all } => {
-                Ok((Asked { line, questions: VecDeque::new() }, all.then_some(records)))
+                Ok((Requests { line, questions: VecDeque::new() }, all.then_some(records)))
             }
-            _ => Err(odd("it says something else")),
+            _ => Err(odd("it sent an unexpected message")),
         }
     }
 
-    /// Gets one record from one depot; those before it come along.
-    fn ask(&self, state: &mut State, place: &Place, number: u64) -> Result<(), Miss> {
+    /// Gets a record from a depot, and the records requested before it.
+    fn ask(&self, state: &mut State, place: &Place, number: u64) -> Result<(), FetchError> {
         let asked = state.line.as_ref().is_some_and(|asked| {
             let mut open = asked.questions.iter();
             asked.questions.is_empty() || open.any(|(from, to)| (*from..*to).contains(&number))
         });
         if !asked {
-            // What is on its way is something else.
+            // The answers in flight are for other records.
             state.line = Some(self.connect(place)?.0);
         }
         loop {
-            let State { line: Some(asked), .. } = state else { return Err(Miss::Lacks) };
-            asked.question(number, state.last)?;
+            let State { line: Some(asked), .. } = state else { return Err(FetchError::Lacks) };
+            asked.request_ahead(number, state.last)?;
             let frame = asked.line.frame()?;
-            let Some(front) = asked.questions.front_mut() else { return Err(Miss::Lacks) };
+            let Some(front) = asked.questions.front_mut() else { return Err(FetchError::Lacks) };
             match frame {
                 Frame::Record { number: came, last, len } if came == front.0 => {
                     front.0 += 1;
@@ -224,7 +224,7 @@ impl Fetch {
                     }
                     let record = asked.line.record(len)?;
                     let opened = state.opener.open(came, last, record);
-                    let text = opened.map_err(|error| Miss::Damaged(error.to_string()))?;
+                    let text = opened.map_err(|error| FetchError::Damaged(error.to_string()))?;
                     if last {
                         state.last = Some(came);
                     }
@@ -233,28 +233,28 @@ impl Fetch {
                         return Ok(());
                     }
                     if last {
-                        return Err(Miss::Damaged("it ends too early".to_owned()));
+                        return Err(FetchError::Damaged("it ends too early".to_owned()));
                     }
                 }
-                Frame::Lack { .. } => return Err(Miss::Lacks),
+                Frame::Lack { .. } => return Err(FetchError::Lacks),
                 _ => {
-                    let text = "it says something else".to_owned();
-                    return Err(LineError::Away(place.clone(), text).into());
+                    let text = "it sent an unexpected message".to_owned();
+                    return Err(DepotError::Unreachable(place.clone(), text).into());
                 }
             }
         }
     }
 
-    /// Tells every depot that nobody wants it any more; those that did not hear it.
+    /// Asks every depot to remove the session; returns the messages of those that did not.
     pub(super) fn release(&self) -> Vec<String> {
         let mut failed = Vec::new();
         for place in &self.order {
             let header =
                 self.ticket.claim(place, ClaimPurpose::Release, entropy::bytes(), clock::wall());
             let Some(header) = header else { continue };
-            match Line::open(place, &header.write(), None) {
+            match DepotConnection::open(place, &header.write(), None) {
                 Ok(_) => {}
-                Err(LineError::Refused(_, refusal))
+                Err(DepotError::Refused(_, refusal))
                     if refusal.reason == packtrain_session::Reason::Absent => {}
                 Err(error) => failed.push(error.to_string()),
             }
@@ -263,49 +263,50 @@ impl Fetch {
     }
 }
 
-/// How long to wait on, and how long before the next try.
-struct Patience {
+/// How long to wait, and the pause before the next try.
+struct RetrySchedule {
     until: Time,
     pause: Duration,
 }
 
-impl Patience {
+impl RetrySchedule {
     fn new(wait: Duration) -> Self {
-        Self { until: clock::now() + wait, pause: PAUSES.0 }
+        Self { until: clock::now() + wait, pause: RETRY_PAUSES.0 }
     }
 
     fn is_over(&self) -> bool {
         clock::now() >= self.until
     }
 
-    /// When to try again: seldom, the longer it takes.
+    /// When to try again; the pauses grow.
     fn next(&mut self) -> Time {
         let pause = self.pause;
-        self.pause = (pause + pause).min(PAUSES.1);
+        self.pause = (pause + pause).min(RETRY_PAUSES.1);
         let now = clock::now();
-        // Not past the end, but not at once either: failures are tried again beyond it.
-        (now + pause).min(self.until.max(now + PAUSES.0))
+        // Not after the end of the wait, but with at least the first pause, since failures are
+        // retried beyond it.
+        (now + pause).min(self.until.max(now + RETRY_PAUSES.0))
     }
 }
 
-impl Asked {
-    /// Asks ahead, so that the next records come while these are read.
-    fn question(&mut self, number: u64, last: Option<u64>) -> Result<(), LineError> {
+impl Requests {
+    /// Requests records ahead, so that they arrive while earlier ones are read.
+    fn request_ahead(&mut self, number: u64, last: Option<u64>) -> Result<(), DepotError> {
         let end = self.questions.back().map_or(number, |(_, to)| *to);
-        let ahead = end.saturating_sub(number) >= u64::from(ASKED / 2);
+        let ahead = end.saturating_sub(number) >= u64::from(MAX_REQUESTED / 2);
         let over = last.is_some_and(|last| end > last);
         if ahead || over && end > number {
             return Ok(());
         }
-        self.line.send(Frame::Get { from: end, count: ASKED }, &[])?;
-        self.questions.push_back((end, end.saturating_add(ASKED.into())));
+        self.line.send(Frame::Get { from: end, count: MAX_REQUESTED }, &[])?;
+        self.questions.push_back((end, end.saturating_add(MAX_REQUESTED.into())));
         Ok(())
     }
 }
 
 impl State {
     fn keep(&mut self, number: u64, text: Vec<u8>) {
-        if self.used.len() >= KEPT
+        if self.used.len() >= MAX_KEPT
             && let Some(oldest) = self.used.pop_front()
         {
             self.texts.remove(&oldest);
@@ -333,8 +334,8 @@ impl Stream for Fetch {
     }
 
     fn size(&self) -> Result<u64, Failure> {
-        // Of what had no end when it was announced, the last record says where it is.
-        let mut patience = Patience::new(self.wait);
+        // The size of a session of unknown length follows from its last record.
+        let mut patience = RetrySchedule::new(self.wait);
         loop {
             let known = {
                 let mut state = self.state.lock();
@@ -365,8 +366,8 @@ impl Stream for Fetch {
 }
 
 impl Fetch {
-    /// Asks one depot after the other which record is the last. Nobody signs what depots say of that:
-    /// it is where to look for a record that its sender signed as the last one.
+    /// Asks one depot after the other for the number of the last record. The answers are not
+    /// signed. They only tell where to look for a record that its sender signed as the last one.
     fn learn_end(&self, state: &mut State) -> Result<(), Failure> {
         let (mut failed, mut answered) = (None, false);
         for (at, place) in self.order.iter().enumerate() {
@@ -382,18 +383,18 @@ impl Fetch {
             (state.at, state.line) = (at, Some(asked));
             let shown = match records.checked_sub(1) {
                 Some(last) => self.ask(state, place, last),
-                None => Err(Miss::Lacks),
+                None => Err(FetchError::Lacks),
             };
             if shown.is_ok() && state.last.is_some() {
                 return Ok(());
             }
             state.line = None;
-            self.say(match shown {
-                Err(Miss::Line(error)) => error.to_string(),
-                Err(Miss::Damaged(text)) => {
+            self.push_notice(match shown {
+                Err(FetchError::Depot(error)) => error.to_string(),
+                Err(FetchError::Damaged(text)) => {
                     format!("the depot {place} gives something else: {text}")
                 }
-                Ok(()) | Err(Miss::Lacks) => {
+                Ok(()) | Err(FetchError::Lacks) => {
                     format!("the depot {place} names an end that is not the session's")
                 }
             });

@@ -1,4 +1,4 @@
-//! Depots that say where a session ends, and are wrong.
+//! Depots that report a wrong end of a session.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +36,7 @@ fn records() -> Vec<Vec<u8>> {
     (0..3).map(|n| sealer.seal(n, n == 2, &text(n))).collect()
 }
 
-/// Serves records to one who asks.
+/// Serves records to a client.
 fn serve(socket: &mut TcpStream, have: Frame, records: &[Vec<u8>]) -> std::io::Result<()> {
     let mut head = [0; HEADER_HEAD];
     socket.read_exact(&mut head)?;
@@ -44,9 +44,9 @@ fn serve(socket: &mut TcpStream, have: Frame, records: &[Vec<u8>]) -> std::io::R
     socket.read_exact(&mut vec![0; len - HEADER_HEAD])?;
     socket.write_all(&[&Answer::Accepted.write()[..], &have.write()].concat())?;
     loop {
-        let mut question = [0; FRAME_HEAD];
-        socket.read_exact(&mut question)?;
-        let Ok(Frame::Get { from, count }) = Frame::read(&question) else { return Ok(()) };
+        let mut request_ahead = [0; FRAME_HEAD];
+        socket.read_exact(&mut request_ahead)?;
+        let Ok(Frame::Get { from, count }) = Frame::read(&request_ahead) else { return Ok(()) };
         for number in from..from.saturating_add(count.into()) {
             let Some(record) = usize::try_from(number).ok().and_then(|n| records.get(n)) else {
                 socket.write_all(&Frame::Lack { records: 0, all: true }.write())?;
@@ -62,7 +62,7 @@ fn serve(socket: &mut TcpStream, have: Frame, records: &[Vec<u8>]) -> std::io::R
     }
 }
 
-/// A depot that says so, and has so many of the records.
+/// A depot that reports `have`, and has `count` of the records.
 fn depot(have: Frame, count: usize) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
@@ -79,7 +79,7 @@ fn fetch(places: &[Place], wait: Duration) -> Fetch {
     Fetch::new(&ticket(places), None, wait, None, StopHandle::new())
 }
 
-/// Ends that are none: nothing at all, far too many, and two that are not the last.
+/// Wrong ends: no record, far too many, and two whose last record is not signed as the last.
 fn liars() -> Vec<Place> {
     let all = |records| Frame::Have { records, all: true };
     vec![depot(all(0), 3), depot(all(u64::MAX), 3), depot(all(u64::MAX - 9), 3), depot(all(2), 3)]
@@ -113,16 +113,16 @@ fn where_all_name_a_wrong_end_it_is_waited_for_and_not_for_ever() {
 
 #[test]
 fn who_waits_asks_less_and_less_often() {
-    let mut patience = Patience::new(Duration::from_secs(3600));
+    let mut patience = RetrySchedule::new(Duration::from_secs(3600));
     let steps: Vec<u64> = (0..6)
         .map(|_| {
             let now = clock::now();
             patience.next().since(now).as_millis() / 250
         })
         .collect();
-    // In quarters of a second, however slow this machine is.
+    // In quarters of a second, independent of the speed of the machine.
     let least = [2, 4, 8, 16, 32, 32];
     assert!(steps.iter().zip(least).all(|(step, least)| *step >= least), "{steps:?}");
-    let mut late = Patience::new(Duration::ZERO);
+    let mut late = RetrySchedule::new(Duration::ZERO);
     assert!(late.is_over() && late.next() > clock::now());
 }

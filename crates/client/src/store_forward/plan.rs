@@ -1,5 +1,5 @@
-//! The depots of a session that is kept, as a user writes them: `D1,D2` one behind the other, or a
-//! tree, `D1(D2,D3(D4,D5))`.
+//! The depots of a kept session, as a user writes them: the chain `D1,D2`, or a tree,
+//! `D1(D2,D3(D4,D5))`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,54 +7,54 @@ use std::str::FromStr;
 use packtrain_session::spool::Policy;
 use packtrain_session::{Place, PlaceError};
 
-/// The most depots one behind the other.
+/// Maximum number of depots in a chain.
 const MAX_CHAIN: usize = 8;
-/// The most depots of a tree.
+/// Maximum number of depots in a tree.
 const MAX_TREE: usize = 32;
 
 /// A depot of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedDepot {
-    /// The depot it has its records from, an earlier one of the plan; none: the sender.
+    /// The index of the depot that sends the records to it; `None` for the sender.
     pub parent: Option<u8>,
-    /// What becomes of it when it is slow.
+    /// The policy if it is slow.
     pub policy: Policy,
-    /// Where it is.
+    /// Its address.
     pub place: Place,
 }
 
-/// Depots, each behind the one it has its records from. The first is the sender's.
+/// Depots, each after its parent. The first one is the sender's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DepotPlan {
     pub(super) tree: bool,
     pub(super) depots: Vec<PlannedDepot>,
 }
 
-/// Text that is no plan.
+/// Why a text is not a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A place that is none.
+    /// A malformed address.
     #[error("`{0}` is {1}")]
     Place(String, PlaceError),
-    /// Brackets that do not fit, or nothing where a depot should be.
+    /// Unpaired brackets, or a missing depot.
     #[error(
         "write depots one behind the other, D1,D2, or as a tree with one root, D1(D2,D3(D4,D5)); \
          wait: or drop: before one of a tree says what becomes of it when it is slow"
     )]
     Shape,
-    /// Too many.
+    /// There are too many depots.
     #[error("at most {MAX_CHAIN} depots one behind the other and {MAX_TREE} in a tree")]
     Many,
-    /// One that is there twice.
+    /// A depot occurs twice.
     #[error("{0} is there twice: name each depot once")]
     Twice(Place),
 }
 
 impl DepotPlan {
-    /// Depots one behind the other.
+    /// Creates a chain of depots.
     ///
     /// # Errors
-    /// None, too many, or one twice.
+    /// No depot, too many, or one twice.
     pub fn chain(places: &[Place]) -> Result<Self, PlanError> {
         let depot = |(n, place): (usize, &Place)| PlannedDepot {
             parent: n.checked_sub(1).and_then(|n| u8::try_from(n).ok()),
@@ -102,8 +102,8 @@ impl DepotPlan {
         &self.depots
     }
 
-    /// Where a receiver asks, in this order: at the depot named, or the last one, and then towards
-    /// the sender; then at all others.
+    /// The order in which a receiver asks the depots: the given one, or the last one; then the
+    /// depots from there towards the sender; then all others.
     pub(super) fn order(&self, at: Option<&Place>) -> Vec<Place> {
         let last = self.depots.len().saturating_sub(1);
         let first = at.and_then(|at| self.depots.iter().position(|one| one.place == *at));
@@ -167,7 +167,7 @@ impl FromStr for DepotPlan {
         let mut depots: Vec<PlannedDepot> = Vec::new();
         let mut above: Vec<u8> = Vec::new();
         let mut rest = text;
-        // Whether a depot may follow: at the beginning and behind a bracket or comma.
+        // Whether a depot may follow: at the beginning and after a bracket or comma.
         let mut open = true;
         while !rest.trim().is_empty() {
             let end = rest.find(['(', ')', ',']).unwrap_or(rest.len());
@@ -200,7 +200,7 @@ impl FromStr for DepotPlan {
                 _ => return Err(PlanError::Shape),
             }
             rest = behind.get(1..).unwrap_or_default();
-            // What would have to be in memory is bounded by the text.
+            // The limit is checked here too, because the text may be long.
             if depots.len() > MAX_TREE {
                 return Err(PlanError::Many);
             }

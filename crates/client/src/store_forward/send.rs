@@ -1,4 +1,4 @@
-//! The sender: seals what it has, and leaves once the first depot has it all safe.
+//! The sender: encrypts the data, and ends when the first depot has everything durable.
 
 mod account;
 mod produce;
@@ -17,8 +17,8 @@ use packtrain_transfer::message::{Options, Summary};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use super::depot_connection::{DepotConnection, DepotError};
 use super::fetch::Fetch;
-use super::line::{Line, LineError};
 use super::plan::DepotPlan;
 use super::ticket::{Body, ClaimTicket};
 use packtrain_identity::{keys, statefile};
@@ -30,53 +30,53 @@ use packtrain_service::{
 };
 use produce::{Produced, Record, produce};
 
-/// Records that are on the way and not safe yet: 64 MiB. They are kept to be sent again.
+/// Records in flight that are not durable: 64 MiB. They are kept for retransmission.
 const WINDOW: usize = 256;
-/// The longest wait for a depot that says when to come again.
+/// Maximum pause that a depot's refusal may suggest.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// How often somebody who waits looks around.
-const STEP: std::time::Duration = std::time::Duration::from_millis(50);
+/// How often a waiting thread checks for changes.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What `send` is asked for.
+/// The request of `send`.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// Paths as typed; none: standard input.
+    /// Paths as given; empty for standard input.
     pub sources: Vec<Vec<u8>>,
-    /// What standard input is to be called.
+    /// The file name of standard input.
     pub name: Vec<u8>,
-    /// Which files.
+    /// Which files to send.
     pub options: Options,
-    /// Over which depots.
+    /// The depots.
     pub plan: DepotPlan,
-    /// How long it is to be kept.
+    /// How long the session is kept.
     pub keep: Duration,
-    /// Where the ticket is; one that is there already is gone on with.
+    /// The file of the ticket; an existing ticket is resumed.
     pub ticket: Option<PathBuf>,
-    /// Send no faster.
+    /// Limit of the sending rate.
     pub rate: Option<DataRate>,
-    /// TCP's buffers, instead of the kernel's autotuning.
+    /// Size of TCP's buffers; `None` leaves them to the kernel.
     pub buffers: Option<ByteCount>,
-    /// How often to begin again after a temporary failure in which nothing moved.
+    /// How many times to try again after a temporary failure in which no byte moved.
     pub retries: u32,
-    /// Where its row goes.
+    /// Where its row is stored.
     pub history: HistoryConfig,
-    /// Asks for an orderly end.
+    /// Requests an orderly end.
     pub stop: StopHandle,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// How much, and what failed.
+    /// The counts, and the failures.
     pub outcome: Outcome,
-    /// For who is to have it.
+    /// The ticket for the receiver.
     pub ticket: ClaimTicket,
 }
 
-/// Sends to depots what others claim later.
+/// Sends data to depots, for later claims.
 ///
 /// # Errors
-/// What failed before anything was sent; later failures are in the outcome.
+/// A failure before any byte was sent; later failures are in the outcome.
 pub fn send(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, RequestError> {
     let mut row = account::row(request);
     let mut result = deposit(request, reporter);
@@ -126,7 +126,7 @@ fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Reque
     };
     let ended = sender.run();
     let (resumed, begun_there) = (sender.begun.unwrap_or(0), sender.begun.is_some());
-    // What a depot that refuses never kept was not moved, however much was sent to it.
+    // Records that a refusing depot never kept do not count as moved.
     let safe = sender.safe.saturating_sub(resumed).saturating_mul(RECORD as u64);
     let sent = if ended.is_ok() { sender.sent } else { sender.sent.min(safe) };
     let produced = produced.lock().clone();
@@ -160,15 +160,15 @@ fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Reque
         let passes = matches!(failure.kind, FailureKind::Temporary | FailureKind::Cancelled);
         outcome.resumable = passes && request.ticket.is_some() && packed.stream.is_none();
         if packed.stream.is_some() && begun_there {
-            forget(&ticket, request, reporter);
+            release_pipe(&ticket, request, reporter);
         }
         outcome.failure = Some(failure);
     }
     Ok(Sent { outcome, ticket })
 }
 
-/// Has depots forget a pipe that can never be complete: its room is of use to others.
-fn forget(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Reporter) {
+/// Asks the depots to remove the incomplete session of a pipe, so that its space is free.
+fn release_pipe(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Reporter) {
     let fetch = Fetch::new(ticket, None, Duration::ZERO, request.buffers, request.stop.clone());
     for text in fetch.release() {
         let text = format!("{text}; what it has of this stays until its time is over");
@@ -176,8 +176,7 @@ fn forget(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Reporter) 
     }
 }
 
-/// The ticket that is in its file already, if it is of the same; else a new one, in its file before
-/// anything is sent.
+/// The existing ticket if it is for the same files, or a new one, written before data is sent.
 fn ticket(
     request: &SendRequest,
     packed: &Packed,
@@ -224,13 +223,13 @@ fn ticket(
     Ok(ticket)
 }
 
-/// Records under way: those that were sent and are not safe, and where the next come from.
+/// Records in flight, and the source of further ones.
 struct Flow {
-    /// The number of the first one kept.
+    /// The number of the first kept record.
     base: u64,
     kept: VecDeque<Record>,
     next: crossbeam_channel::Receiver<Record>,
-    /// The last one came out of `next`.
+    /// `next` has returned the last record.
     all: bool,
 }
 
@@ -242,9 +241,9 @@ struct Sender<'a> {
     collected: Arc<Collected>,
     packed: Arc<Packed>,
     produced: Arc<Mutex<Produced>>,
-    /// Records that are safe.
+    /// Number of durable records.
     safe: u64,
-    /// Records that were safe when this run began.
+    /// Number of durable records at the start of this run.
     begun: Option<u64>,
     flow: Option<Flow>,
     told: Time,
@@ -254,10 +253,10 @@ struct Sender<'a> {
     started: Time,
 }
 
-/// What the depot said, for who sends.
+/// The depot's reports, for the sending thread.
 #[derive(Debug, Default)]
-struct Heard {
-    state: Mutex<(u64, bool, Option<LineError>)>,
+struct Reports {
+    state: Mutex<(u64, bool, Option<DepotError>)>,
     changed: parking_lot::Condvar,
 }
 
@@ -277,7 +276,7 @@ impl Sender<'_> {
             let error = match self.once() {
                 Ok(()) => return Ok(()),
                 Err(Fault::Over(failure)) => return Err(failure),
-                Err(Fault::Line(error)) => error,
+                Err(Fault::Depot(error)) => error,
             };
             if let Some(failure) = self.stopped() {
                 return Err(failure);
@@ -292,7 +291,7 @@ impl Sender<'_> {
             let pause = Duration::from_secs(1 << tries.min(5));
             let pause = error.wait().unwrap_or_default().max(pause).min(MAX_PAUSE);
             if self.has_nothing_to_send() {
-                // A depot closes what is silent for long: nothing is lost by it.
+                // A depot closes silent connections, which is not a failure.
                 self.say(format!("{}; connecting again in {pause}", failure.text));
             } else {
                 tries += 1;
@@ -309,13 +308,13 @@ impl Sender<'_> {
         }
     }
 
-    /// Whether a pipe has given nothing that is not safe.
+    /// Whether all data of a pipe so far is durable.
     fn has_nothing_to_send(&self) -> bool {
         let idle = |flow: &Flow| flow.kept.is_empty() && flow.next.is_empty() && !flow.all;
         self.packed.stream.is_some() && self.flow.as_ref().is_some_and(idle)
     }
 
-    /// Whether so many records are all that there are.
+    /// Whether this is the number of all records.
     fn is_all(&self, records: u64) -> bool {
         let known = self.packed.len.map(|len| records_for(ByteCount(len)));
         let made = self.flow.as_ref().filter(|flow| flow.all);
@@ -323,21 +322,22 @@ impl Sender<'_> {
         known.or(made) == Some(records)
     }
 
-    /// One connection, to the end of the session.
+    /// Runs one connection, to the end of the session.
     fn once(&mut self) -> Result<(), Fault> {
         let first = &self.ticket.plan.depots[0].place;
         let broken =
             || Failure::new(FailureKind::Usage, "the names of so many depots are too long");
         let header = self.ticket.deposit(&self.identity).ok_or_else(broken)?;
-        // Behind the header: which depot of the plan it is for.
+        // After the header: the index of the depot in the plan.
         let hello = [&header.write()[..], &[0]].concat();
         let not_all = |records| {
-            let text = format!("it says that {records} records are all, and they are not");
-            Fault::from(LineError::Away(first.clone(), text))
+            let text = format!("it reports {records} records as the total, which is wrong");
+            Fault::from(DepotError::Unreachable(first.clone(), text))
         };
-        let mut line = Line::open(first, &hello, self.request.buffers)?;
+        let mut line = DepotConnection::open(first, &hello, self.request.buffers)?;
         let Frame::Have { records, all } = line.frame()? else {
-            return Err(LineError::Away(first.clone(), "it says something else".into()).into());
+            let text = "it sent an unexpected message".to_owned();
+            return Err(DepotError::Unreachable(first.clone(), text).into());
         };
         if all && !self.is_all(records) {
             return Err(not_all(records));
@@ -349,27 +349,27 @@ impl Sender<'_> {
             return Ok(());
         }
         self.rewind(records)?;
-        let heard = Heard { state: Mutex::new((records, false, None)), ..Heard::default() };
+        let heard = Reports { state: Mutex::new((records, false, None)), ..Reports::default() };
         let over = AtomicBool::new(false);
         let (mut ear, hand) = (line.other()?, line.other()?);
         let stop = self.request.stop.clone();
         std::thread::scope(|scope| {
             scope.spawn(|| listen(&mut ear, &heard, &over));
-            // Writing takes as long as the depot lets it take: a request to stop ends it.
+            // A write may block as long as the depot wants, and a request to stop must end it.
             scope.spawn(|| {
                 while stop.requested().is_none() && !over.load(Ordering::Relaxed) {
-                    std::thread::sleep(STEP);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 hand.close();
             });
-            // However it ends, those two do.
+            // Stops both threads in every case.
             let _ends = Ends(&over, &hand);
             self.pump(&mut line, &heard)
         })?;
         if self.is_all(self.safe) { Ok(()) } else { Err(not_all(self.safe)) }
     }
 
-    /// Records come from `records` on: those kept, or else made anew.
+    /// Positions the source at `records`, in the kept records or by reading the files again.
     fn rewind(&mut self, records: u64) -> Result<(), Fault> {
         let known = self.flow.as_mut().is_some_and(|flow| {
             let end = flow.base + flow.kept.len() as u64;
@@ -389,7 +389,7 @@ impl Sender<'_> {
             let text = "the depot has lost part of it, and standard input cannot be read again";
             return Err(Failure::new(FailureKind::Fatal, text).into());
         }
-        // Another try, another salt: files may have changed.
+        // Another try uses another salt, because files may have changed.
         let identity = Arc::clone(&self.identity);
         let sign = move |text: &[u8]| identity.sign(text);
         let sealer =
@@ -405,11 +405,11 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn pump(&mut self, line: &mut Line, heard: &Heard) -> Result<(), Fault> {
-        // What is kept goes again.
+    fn pump(&mut self, line: &mut DepotConnection, heard: &Reports) -> Result<(), Fault> {
+        // Kept records are sent again.
         let mut at = 0;
         loop {
-            if self.hear(heard, &mut at)? {
+            if self.apply_reports(heard, &mut at)? {
                 return Ok(());
             }
             let flow = self.flow.as_mut().expect("it was made before");
@@ -436,13 +436,13 @@ impl Sender<'_> {
             let len = flow.kept[at].bytes.len() as u64;
             let end = clock::now() + pace(self.request.rate, &mut self.due, ByteCount(len));
             while clock::now() < end {
-                std::thread::sleep(end.since(clock::now()).to_std().min(STEP));
-                if self.hear(heard, &mut at)? {
+                std::thread::sleep(end.since(clock::now()).to_std().min(POLL_INTERVAL));
+                if self.apply_reports(heard, &mut at)? {
                     return Ok(());
                 }
             }
             let flow = self.flow.as_mut().expect("it was made before");
-            // A depot can have it from another connection meanwhile.
+            // The depot may have got the record over another connection meanwhile.
             let Some(record) = flow.kept.get(at) else { continue };
             let number = flow.base + at as u64;
             let frame = Frame::Record { number, last: record.last, len: record.bytes.len() as u32 };
@@ -452,8 +452,8 @@ impl Sender<'_> {
         }
     }
 
-    /// Takes in what the depot said; true once it has everything.
-    fn hear(&mut self, heard: &Heard, at: &mut usize) -> Result<bool, Fault> {
+    /// Handles the depot's reports; true after everything is durable.
+    fn apply_reports(&mut self, heard: &Reports, at: &mut usize) -> Result<bool, Fault> {
         if let Some(failure) = self.stopped() {
             return Err(failure.into());
         }
@@ -482,7 +482,7 @@ impl Sender<'_> {
         self.told = at;
         let whole = self.packed.len;
         let records = whole.map(|len| records_for(ByteCount(len)));
-        // A depot says what it likes.
+        // The number comes from the depot, so the product saturates.
         let done = ByteCount(self.safe.saturating_mul(RECORD as u64));
         let total = self.ticket.body.size.map(ByteCount);
         let done = if records == Some(self.safe) { total.unwrap_or(done) } else { done };
@@ -505,17 +505,17 @@ impl Sender<'_> {
     }
 }
 
-/// What a depot's failure means to a sender.
-fn said(error: &LineError) -> Failure {
+/// The failure of a depot as a failure of the sender.
+fn said(error: &DepotError) -> Failure {
     let mut failure = Failure::from(error);
-    // It is not the source that is missing.
+    // The source is not missing.
     if failure.kind == FailureKind::SourceMissing {
         failure.kind = FailureKind::TargetMissing;
     }
     failure
 }
 
-/// How long to wait before so much may go.
+/// How long to wait before this number of bytes may be sent.
 fn pace(rate: Option<DataRate>, due: &mut Time, bytes: ByteCount) -> Duration {
     let Some(rate) = rate else { return Duration::ZERO };
     let now = clock::now();
@@ -523,8 +523,8 @@ fn pace(rate: Option<DataRate>, due: &mut Time, bytes: ByteCount) -> Duration {
     due.since(now)
 }
 
-/// Waits until the depot says something new, but not long.
-fn wait(heard: &Heard, safe: u64) {
+/// Waits for a new report of the depot, for a short time.
+fn wait(heard: &Reports, safe: u64) {
     let mut state = heard.state.lock();
     if state.0 == safe && !state.1 && state.2.is_none() {
         let step = std::time::Duration::from_millis(100);
@@ -532,8 +532,8 @@ fn wait(heard: &Heard, safe: u64) {
     }
 }
 
-/// Ends a line and all who wait for it.
-struct Ends<'a>(&'a AtomicBool, &'a Line);
+/// Closes a connection and wakes the threads that wait for it.
+struct Ends<'a>(&'a AtomicBool, &'a DepotConnection);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -542,23 +542,23 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Listens until everything is safe or the line breaks, which ends it for who writes too.
-fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
+/// Reads reports until everything is durable, or the connection fails and is closed for both.
+fn listen(line: &mut DepotConnection, heard: &Reports, over: &AtomicBool) {
     loop {
         let said = line.frame();
         let mut state = heard.state.lock();
         match said {
             Ok(Frame::Have { records, all }) => (state.0, state.1) = (records, all),
             Ok(_) => {
-                let text = "it says something else".to_owned();
-                state.2 = Some(LineError::Away(line.place.clone(), text));
+                let text = "it sent an unexpected message".to_owned();
+                state.2 = Some(DepotError::Unreachable(line.place.clone(), text));
             }
             Err(_) if over.load(Ordering::Relaxed) => {}
             Err(error) => state.2 = Some(error),
         }
         heard.changed.notify_all();
         if state.1 || state.2.is_some() || over.load(Ordering::Relaxed) {
-            // Who writes would wait for a depot that is gone.
+            // The sending thread would wait for a dead depot.
             if state.2.is_some() {
                 line.close();
             }
@@ -567,9 +567,9 @@ fn listen(line: &mut Line, heard: &Heard, over: &AtomicBool) {
     }
 }
 
-impl Heard {
-    /// What the depot said last says more than a connection that breaks.
-    fn better(&self, error: LineError) -> LineError {
+impl Reports {
+    /// The depot's last report is more specific than a broken connection.
+    fn better(&self, error: DepotError) -> DepotError {
         let mut state = self.state.lock();
         if state.2.is_none() {
             self.changed.wait_for(&mut state, std::time::Duration::from_millis(500));
@@ -578,15 +578,15 @@ impl Heard {
     }
 }
 
-/// Why a connection did not bring it to an end.
+/// Why a connection did not complete the session.
 enum Fault {
-    Line(LineError),
+    Depot(DepotError),
     Over(Failure),
 }
 
-impl From<LineError> for Fault {
-    fn from(error: LineError) -> Self {
-        Self::Line(error)
+impl From<DepotError> for Fault {
+    fn from(error: DepotError) -> Self {
+        Self::Depot(error)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a receiver needs to claim a session: a secret.
+//! The ticket of a kept session, which is a secret.
 
 use std::fmt;
 use std::io;
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use super::plan::{DepotPlan, PlannedDepot};
 use packtrain_identity::statefile;
 
-/// What a ticket's text begins with.
+/// The prefix of a ticket's text.
 const PREFIX: &str = "pc1-";
-/// Bytes of the check sum that finds a mistyped or cut ticket.
-const CHECK: usize = 4;
-/// The most depots in a row that a sender asks for; each depot allows what it allows.
+/// Length of the checksum that detects a mistyped or truncated ticket, in bytes.
+const CHECKSUM_LEN: usize = 4;
+/// Maximum number of depots in a row that a sender requests; each depot has its own limit.
 const HOP_LIMIT: u8 = 8;
 
-/// The right to claim a session, and the key to what it holds. Its `Debug` form shows neither.
+/// The right to claim a session, and the key of its data. `Debug` shows neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClaimTicket {
     pub(super) body: Body,
@@ -34,19 +34,19 @@ pub struct ClaimTicket {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Body {
     pub(super) session: [u8; 16],
-    /// The seed of the key that claims it.
+    /// The seed of the claim key.
     pub(super) capability: [u8; 32],
-    /// The key that seals it.
+    /// The key that encrypts the data.
     pub(super) content: [u8; 32],
-    /// Whose signature the records have.
+    /// The public key that signs the records.
     pub(super) sender: [u8; 32],
-    /// When it was made, in milliseconds since 1970.
+    /// Its creation, in milliseconds since 1970.
     pub(super) made: u64,
-    /// How long it is kept, in seconds.
+    /// How long the session is kept, in seconds.
     pub(super) keep: u32,
-    /// How long it is, sealed; none for a pipe.
+    /// The encrypted length; `None` for a pipe.
     pub(super) size: Option<u64>,
-    /// The digest of what is in it, so that another try of sending sends the same.
+    /// The digest of the content, so that another try sends the same data.
     pub(super) manifest: [u8; 32],
 }
 
@@ -54,17 +54,17 @@ pub(super) struct Body {
 struct Written {
     body: Body,
     tree: bool,
-    /// Parent, policy, place.
+    /// Parent, policy, address.
     depots: Vec<(Option<u8>, u8, String)>,
 }
 
-/// Why a text is no ticket.
+/// Why a text is not a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimTicketError {
-    /// It does not look like one.
+    /// It does not have the form of a ticket.
     #[error("not a ticket to claim with: it begins with `pc1-`; @FILE names a file, - is stdin")]
     Shape,
-    /// A letter is wrong or missing.
+    /// A character is wrong or missing.
     #[error("a damaged ticket: copy it again, whole")]
     Check,
 }
@@ -74,12 +74,12 @@ impl ClaimTicket {
         Self { body, plan }
     }
 
-    /// The session's number.
+    /// The id of the session.
     pub fn session(&self) -> String {
         self.id().to_string()
     }
 
-    /// The depots that it goes over.
+    /// The depots of the session.
     pub fn plan(&self) -> &DepotPlan {
         &self.plan
     }
@@ -88,33 +88,33 @@ impl ClaimTicket {
         SessionId(self.body.session)
     }
 
-    /// When its time is over, since 1970.
+    /// Its expiry, since 1970.
     pub fn expires(&self) -> Duration {
         let keep = Duration::from_secs(self.body.keep.into());
         Duration::from_millis(self.body.made) + keep
     }
 
-    /// The text a user passes on. Deliberately not `Display`: it is a secret.
+    /// The text for users. It is not `Display`, because it is a secret.
     pub fn to_text(&self) -> String {
         let depots = self.plan.depots.iter();
         let depots = depots.map(|one| (one.parent, one.policy.code(), one.place.to_string()));
         let written =
             Written { body: self.body.clone(), tree: self.plan.tree, depots: depots.collect() };
-        // Serialising plain values into memory cannot fail.
+        // Serialising plain values to memory cannot fail.
         let mut bytes = postcard::to_stdvec(&written).unwrap_or_default();
         bytes.extend(check_sum(&bytes));
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Writes the ticket and a newline to `path`, readable by its owner alone.
+    /// Writes the ticket and a newline to `path`, which only its owner can read.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         statefile::replace(path, format!("{}\n", self.to_text()).as_bytes())
     }
 
-    /// The header of the deposit: the same at each try.
+    /// The header of the deposit, the same at each try.
     pub(super) fn deposit(&self, sender: &Identity) -> Option<Header> {
         let capability = Identity::generate(self.body.capability).public().0;
         let deposit = Deposit {
@@ -149,7 +149,7 @@ impl ClaimTicket {
         session.seal(sender.public().0, |text| sender.sign(text)).ok()
     }
 
-    /// The header of a claim at `depot`, which is good once.
+    /// The header of a claim at `depot`, which is valid once.
     pub(super) fn claim(
         &self,
         depot: &Place,
@@ -180,7 +180,7 @@ impl FromStr for ClaimTicket {
         use ClaimTicketError::{Check, Shape};
         let base64 = text.trim().strip_prefix(PREFIX).ok_or(Shape)?;
         let bytes = URL_SAFE_NO_PAD.decode(base64).map_err(|_| Check)?;
-        let (body, sum) = bytes.split_last_chunk::<CHECK>().ok_or(Check)?;
+        let (body, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(Check)?;
         if *sum != check_sum(body) {
             return Err(Check);
         }
@@ -196,7 +196,7 @@ impl fmt::Debug for ClaimTicket {
     }
 }
 
-fn check_sum(bytes: &[u8]) -> [u8; CHECK] {
+fn check_sum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     let digest = blake3::derive_key("packtrain claim ticket check sum v1", bytes);
     [digest[0], digest[1], digest[2], digest[3]]
 }

@@ -1,4 +1,4 @@
-//! One mover on an emulated path of its own, watched while it runs.
+//! One program on an emulated path of its own, observed while it runs.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ use super::show::Bar;
 use crate::failed;
 use packtrain_service::{RequestError, StopHandle};
 
-/// A mover is stopped after this.
-pub(super) const LIMIT: Duration = Duration::from_secs(25);
-/// Emulation and far end may take this long to come up.
-const START: Duration = Duration::from_secs(15);
+/// Maximum duration of a program.
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(25);
+/// Timeout for the start of the emulation and the remote end.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) const SAMPLE_INTERVAL: StdDuration = StdDuration::from_millis(100);
 
-/// The path that every mover gets, each its own.
+/// The path; each program gets its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wan {
     pub(super) rate: DataRate,
@@ -30,35 +30,35 @@ pub(super) struct Wan {
     pub(super) seed: u64,
 }
 
-/// A way to move the files.
+/// A program that moves the files.
 pub(super) struct Mover {
     pub(super) name: &'static str,
-    /// For the shell of the far host.
+    /// The shell command on the remote host.
     pub(super) far: String,
-    /// What is timed on the near host.
+    /// The measured command on the local host.
     pub(super) near: Vec<OsString>,
     pub(super) port: u16,
     pub(super) wait_for: Option<PathBuf>,
 }
 
-/// What became of it.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     pub(super) seconds: f64,
     pub(super) bytes: u64,
-    /// Every file is there with the right content.
+    /// Every file has arrived with the right content.
     pub(super) whole: bool,
-    /// Packets that the path dropped on the way out, whatever the cause.
+    /// Packets of the forward direction that the path dropped, for any reason.
     pub(super) lost: u64,
-    /// Of them, for want of room in the queue.
+    /// Packets of these that the queue dropped because it was full.
     pub(super) overflow: u64,
-    /// Packets that it sent.
+    /// Packets sent.
     pub(super) packets: u64,
-    /// The emulator kept up.
+    /// The emulator was fast enough.
     pub(super) honest: bool,
     /// Stopped by the time limit.
     pub(super) stopped: bool,
-    /// What it said itself of what limited it.
+    /// The program's own statement of what limited it.
     pub(super) verdict: Option<String>,
 }
 
@@ -68,18 +68,18 @@ impl Moved {
     }
 }
 
-/// The places of one mover.
+/// The directories of one program.
 pub(super) struct Lane<'a> {
     pub(super) program: &'a Path,
-    /// Of the whole demo.
+    /// The directory of the whole demo.
     pub(super) place: &'a Path,
     pub(super) wan: Wan,
-    /// Bytes to be moved.
+    /// Number of bytes to move.
     pub(super) total: ByteCount,
     pub(super) stop: &'a StopHandle,
 }
 
-/// The emulation; dropping it ends everything in it.
+/// The emulation; a drop ends everything in it.
 pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
@@ -90,7 +90,7 @@ impl Drop for Running {
 }
 
 impl Lane<'_> {
-    /// Runs `mover`; `Err` with the reason when it cannot run here.
+    /// Runs `mover`; `Err` has the reason if it cannot run here.
     pub(super) fn run(
         &self,
         mover: &Mover,
@@ -121,9 +121,9 @@ impl Lane<'_> {
         let ran = self.watch(&mut running, &out, &target, bar);
         let (seconds, stopped) = match ran {
             Ok(Some(ran)) if ran.code == 0 => (ran.seconds, false),
-            Ok(None) => (LIMIT.as_secs_f64(), true),
+            Ok(None) => (MAX_DURATION.as_secs_f64(), true),
             Ok(Some(_)) | Err(()) => {
-                crate::go_on(self.stop)?;
+                crate::check_stop(self.stop)?;
                 return Ok(Err(reason(&out)));
             }
         };
@@ -148,13 +148,13 @@ impl Lane<'_> {
         }))
     }
 
-    /// Where `mover` puts the files.
+    /// The target directory of `mover`.
     pub(super) fn target(&self, name: &str) -> PathBuf {
         self.place.join("targets").join(name)
     }
 
-    /// Until the command has ended (what became of it), or the limit has passed (none), or the
-    /// emulation ended without it.
+    /// Waits until the command has ended (returns its result), the time limit has passed (`None`),
+    /// or the emulation has ended without it.
     fn watch(
         &self,
         running: &mut Running,
@@ -176,7 +176,7 @@ impl Lane<'_> {
             if begun {
                 bar.draw(size(target) as f64 / self.total.get().max(1) as f64, since);
             }
-            if since >= if begun { LIMIT } else { START } {
+            if since >= if begun { MAX_DURATION } else { START_TIMEOUT } {
                 return if begun { Ok(None) } else { Err(()) };
             }
             if self.stop.requested().is_some() {
@@ -190,23 +190,23 @@ impl Lane<'_> {
     }
 }
 
-/// Why it did not run: the last line that anybody said.
+/// The reason why it did not run: the last line of output.
 fn reason(out: &Path) -> String {
     let last = |extension: &str| {
         let text = fs::read_to_string(out.with_extension(extension)).unwrap_or_default();
         text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
     };
-    last("trouble").or_else(|| last("emulation")).unwrap_or_else(|| "it said nothing".to_owned())
+    last("trouble").or_else(|| last("emulation")).unwrap_or_else(|| "it printed nothing".to_owned())
 }
 
-/// Asks the emulation to end, so that it still reports. Not by SIGINT, which a job behind `&` of a
-/// script ignores.
+/// Asks the emulation to end, so that it still reports. It does not use SIGINT, which background
+/// jobs of a script ignore.
 fn interrupt(child: &Child) {
     let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) else { return };
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
 }
 
-/// What the files below `dir` take on the disk, temporaries of movers included.
+/// Allocated size of the files below `dir`, with the temporaries of the programs.
 fn size(dir: &Path) -> u64 {
     let Ok(items) = fs::read_dir(dir) else { return 0 };
     items

@@ -1,5 +1,5 @@
-//! What runs on the near host of the demo's emulation: waits for the far one, then runs and
-//! times the mover's command.
+//! The process on the local host of the emulation: waits for the remote host, then runs and times a
+//! command.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,44 +11,44 @@ use std::time::Duration as StdDuration;
 use packtrain_os::clock;
 use serde::{Deserialize, Serialize};
 
-/// How long the far end may take to come up.
+/// Maximum number of checks for the remote end.
 const MAX_TRIES: u32 = 200;
 const POLL_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
-/// What to run, and what to wait for.
+/// The command, and the conditions for its start.
 #[derive(Clone, Debug)]
 pub struct NearRequest {
-    /// Until somebody listens here.
+    /// Wait until a process listens at this address.
     pub address: SocketAddr,
-    /// And until this file is there and not empty.
+    /// Wait until this file exists and is not empty.
     pub file: Option<PathBuf>,
-    /// Where the command's output goes, and what became of it.
+    /// File for the command's output; the result is written next to it.
     pub out: PathBuf,
     /// The command and its arguments.
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// What became of the command, as written to `out.result`.
+/// The result of the command, as written to `out.result`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Ran {
     pub(super) seconds: f64,
     pub(super) code: i32,
 }
 
-/// The file that says that the command has begun.
+/// The file that is created when the command starts.
 pub(super) fn begun(out: &Path) -> PathBuf {
     out.with_extension("begun")
 }
 
-/// The file that says what became of the command.
+/// The file with the result of the command.
 pub(super) fn result(out: &Path) -> PathBuf {
     out.with_extension("result")
 }
 
-/// Runs it; the exit code is the command's.
+/// Runs the command; returns its exit code.
 ///
 /// # Errors
-/// When the far end does not come up or the command does not start.
+/// The remote end or the command does not start.
 pub(super) fn run(request: &NearRequest) -> io::Result<i32> {
     wait(request)?;
     let out = File::create(&request.out)?;
@@ -62,7 +62,7 @@ pub(super) fn run(request: &NearRequest) -> io::Result<i32> {
         seconds: clock::now().since(start).as_secs_f64(),
         code: status.code().unwrap_or(128),
     };
-    // Renamed when whole, so that nobody reads half of it.
+    // Renamed when it is complete, so that no reader sees a part of it.
     let path = result(&request.out);
     let part = path.with_extension("part");
     fs::write(&part, serde_json::to_vec(&ran)?)?;
@@ -81,6 +81,6 @@ fn wait(request: &NearRequest) -> io::Result<()> {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    let text = format!("the far end did not come up at {}", request.address);
+    let text = format!("the remote end did not start at {}", request.address);
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }

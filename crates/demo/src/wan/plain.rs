@@ -1,7 +1,7 @@
-//! The plain mover of the demo: files over one kernel TCP connection, in clear, by `sendfile`.
+//! A plain copy for comparison: files over one kernel TCP connection, unencrypted, with `sendfile`.
 //!
-//! As good as TCP gets: no cipher, no round trip a file, socket buffers as large as the path
-//! wants. What it lacks is only the congestion control that is compared.
+//! It has the best conditions for TCP: no cipher, no round trip per file, and socket buffers as
+//! large as the path needs. Only the congestion control is compared.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -11,16 +11,16 @@ use std::path::{Component, Path, PathBuf};
 
 use packtrain_net::tcp::tune::set_congestion;
 
-/// Largest socket buffer that autotuning may reach: three times 1 Gbit/s by 100 ms, as the
-/// kernel counts twice what it holds.
+/// Socket buffers for autotuning, at most three times the bandwidth-delay product of 1 Gbit/s and
+/// 100 ms, since the kernel counts twice the stored bytes.
 const BUFFER: &str = "4096 131072 67108864";
-/// No name on the wire is longer.
+/// Maximum length of a name.
 const MAX_NAME: usize = 4_096;
 
 /// Sends the files below `dir` to `to` with the congestion control `cc`.
 ///
 /// # Errors
-/// What the system reports; `NotFound` when the kernel has no such congestion control.
+/// The error of the system; `NotFound` if the kernel has no such congestion control.
 pub(super) fn send(to: SocketAddr, cc: &str, dir: &Path) -> io::Result<()> {
     widen();
     let mut files = Vec::new();
@@ -45,22 +45,22 @@ pub(super) fn send(to: SocketAddr, cc: &str, dir: &Path) -> io::Result<()> {
         }
     }
     socket.write_all(&0_u16.to_be_bytes())?;
-    // The other end answers when everything is on its disk.
+    // The other end answers when all files are on its disk.
     socket.read_exact(&mut [0])
 }
 
-/// Takes one connection at `listen` and writes what comes below `dir`; the files are synced before
-/// it answers.
+/// Accepts one connection at `listen` and writes its files below `dir`. The files are synced before
+/// the answer.
 ///
 /// # Errors
-/// What the system reports; `InvalidData` for names that lead out of `dir`.
+/// The error of the system; `InvalidData` for names that lead out of `dir`.
 pub(super) fn receive(listen: SocketAddr, cc: &str, dir: &Path) -> io::Result<()> {
     widen();
     let listener = TcpListener::bind(listen)?;
     set_congestion(&listener, cc)?;
     loop {
         let (socket, _) = listener.accept()?;
-        // Whoever only looks whether somebody listens sends nothing.
+        // A connection that only checks whether the port is open sends nothing.
         if socket.peek(&mut [0])? > 0 {
             return take(socket, dir);
         }
@@ -88,7 +88,7 @@ fn take(mut socket: TcpStream, dir: &Path) -> io::Result<()> {
     socket.write_all(&[1])
 }
 
-/// The next file's name; none at the end.
+/// The next file's name; `None` at the end.
 fn name(input: &mut impl Read) -> io::Result<Option<PathBuf>> {
     let mut len = [0; 2];
     input.read_exact(&mut len)?;
@@ -120,8 +120,8 @@ fn list(root: &Path, below: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the kernel's autotuning fill the path: the namespace is the demo's own. Where it may not
-/// be changed the mover does with what there is.
+/// Raises the limits of the kernel's autotuning in the demo's own namespace. If that fails, the
+/// limits stay.
 fn widen() {
     if std::env::var_os("PACKTRAIN_NEAR").is_none() {
         return; // Not in an emulation: the setting would be the machine's.

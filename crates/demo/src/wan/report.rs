@@ -1,18 +1,18 @@
-//! What an emulation said of its path in its last line.
+//! The report of an emulation in its last line.
 
 use serde_json::Value;
 
-/// The way out, from the near to the far host.
+/// The forward direction, from the local to the remote host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PathReport {
     pub(super) packets: u64,
     pub(super) dropped: u64,
     pub(super) overflow: u64,
-    /// The emulator kept up with what was asked of it.
+    /// The emulator was fast enough.
     pub(super) honest: bool,
 }
 
-/// Reads the last JSON line of `said`; zeros where there is none.
+/// Parses the last JSON line of `said`; zeros without one.
 pub(super) fn read(said: &str) -> PathReport {
     let value: Value =
         said.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null);
@@ -27,7 +27,7 @@ pub(super) fn read(said: &str) -> PathReport {
     }
 }
 
-/// What `cp --json` says in its last line of what limited it.
+/// The verdict in the last JSON line of `cp --json`.
 pub(super) fn verdict(said: &str) -> Option<String> {
     let last = said.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok())?;
     last["verdict"].as_str().map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Bars while movers run, and the table at the end.
+//! Progress bars, and the table at the end.
 
 use std::io::{IsTerminal, Write};
 
@@ -8,7 +8,7 @@ use super::lane::Moved;
 
 const WIDTH: usize = 30;
 
-/// One mover's line, redrawn in place on a terminal; elsewhere only its last state is printed.
+/// The line of one program. It is redrawn on a terminal; otherwise only its last state is printed.
 pub(super) struct Bar {
     name: &'static str,
     live: bool,
@@ -28,7 +28,7 @@ impl Bar {
         }
     }
 
-    /// The line as it stays.
+    /// Prints the final line.
     pub(super) fn end(&self, moved: &Result<Moved, String>) {
         let mut out = std::io::stdout().lock();
         let start = if self.live { "\r\x1b[K" } else { "" };
@@ -59,7 +59,7 @@ impl Bar {
     }
 }
 
-/// The table of what became of each.
+/// The table of results.
 pub(super) fn table(rows: &[(&'static str, Result<Moved, String>)]) -> String {
     let mut text = format!(
         "  {:<12} {:>8} {:>8} {:>7} {:>16} {:>9}\n",

@@ -1,4 +1,4 @@
-//! How many bytes probes may move in an hour: never more, whatever hour one looks at.
+//! Limits the bytes of probes in any period of one hour.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What was spent lately.
+/// The bytes spent in the last hour.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: ByteCount,
@@ -19,7 +19,7 @@ impl Budget {
         Self { most, spent: VecDeque::new(), sum: 0 }
     }
 
-    /// Takes up to `wanted`; none if less than `least` is to be had.
+    /// Takes up to `wanted` bytes; `None` if fewer than `least` are left.
     pub(super) fn take(
         &mut self,
         now: Time,

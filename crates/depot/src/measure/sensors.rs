@@ -1,7 +1,7 @@
-//! Passive sensors: what the kernel says of the connections that sessions have anyway.
+//! Passive measurements from `TCP_INFO` of the sessions' connections.
 //!
-//! A measurement counts where the hop was what a session waited for: there was something unsent
-//! on it at both ends of the interval, and no buffer of the other side held it back.
+//! A measurement counts only if the hop was the bottleneck: there was unsent data at both ends of
+//! the interval, and no buffer of the other side limited it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use packtrain_net::tcp::{TcpInfo, tcp_info};
 use packtrain_os::clock;
-use packtrain_session::measure::{Point, Series as Told};
+use packtrain_session::measure::{Point, Series as HopSeries};
 use packtrain_session::{Host, Place};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
@@ -19,22 +19,23 @@ use tokio::net::TcpStream;
 use super::series::{KEPT, Sample, Series};
 use packtrain_identity::statefile;
 
-/// How often connections are looked at.
+/// How often connections are sampled.
 pub(crate) const SAMPLE: Duration = Duration::from_secs(2);
-/// Neighbours that something is known of; of more the one unheard of for longest goes.
+/// Maximum number of neighbours; above it, the one with the oldest measurement is removed.
 const MAX_SENSORS: usize = 256;
-/// Connections that are looked at.
+/// Maximum number of sampled connections.
 const MAX_WATCHED: usize = 4096;
-/// Less than this within an interval says nothing of the hop.
-const LEAST: ByteCount = ByteCount(256 << 10);
-/// Held back by the other side for this part of the time, it is not the hop.
-const LIMITED: f64 = 0.5;
-/// A file of measurements is never longer.
+/// An interval with fewer bytes does not measure the hop.
+const MIN_SAMPLE_BYTES: ByteCount = ByteCount(256 << 10);
+/// If the other side limited the connection for this share of the time, the hop was not the
+/// bottleneck.
+const MAX_LIMITED_SHARE: f64 = 0.5;
+/// Maximum size of a measurement file, in bytes.
 const MAX_PROBE_BYTES: usize = 16 << 20;
-/// The port of a place that stands for all ports of its host.
-const ANY: u16 = 1;
+/// A port that stands for all ports of a host.
+const ANY_PORT: u16 = 1;
 
-/// What is known of all neighbours.
+/// The measurements of all neighbours.
 #[derive(Debug)]
 pub(crate) struct Sensors {
     inner: Mutex<Inner>,
@@ -57,14 +58,14 @@ struct Watched {
     before: Option<TcpInfo>,
 }
 
-/// What the file has.
+/// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     to: String,
     samples: Vec<Sample>,
 }
 
-/// A connection under the sensors' eye, as long as this is there.
+/// Samples a connection until it is dropped.
 pub(crate) struct Watch<'a> {
     sensors: &'a Sensors,
     number: u64,
@@ -77,7 +78,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Sensors {
-    /// What an earlier run knew; a file that cannot be read is as good as none.
+    /// Loads the measurements of an earlier run. An unreadable file counts as empty.
     pub(crate) fn load(path: Option<PathBuf>) -> Self {
         let text = path.as_deref().and_then(|path| statefile::read(path).ok().flatten());
         let text = text.filter(|text| text.len() <= MAX_PROBE_BYTES).unwrap_or_default();
@@ -94,23 +95,23 @@ impl Sensors {
         self.inner.lock()
     }
 
-    /// Looks at the connection to the next hop, which is the `last` or another depot, as long as
-    /// what it gives is there.
+    /// Samples the connection to the next hop, until the returned value is dropped. `last` says
+    /// that the next hop is the destination, not a depot.
     pub(crate) fn towards(
         &self,
         next: &Place,
         last: bool,
         socket: &impl AsFd,
     ) -> Option<Watch<'_>> {
-        // The streams of a transfer have ports of their own.
-        let port = if last { ANY } else { next.port };
+        // The streams of a transfer have different ports.
+        let port = if last { ANY_PORT } else { next.port };
         self.watch(Place { host: next.host.clone(), port }, socket)
     }
 
-    /// The same of the connection to whoever came.
+    /// Samples the connection to the previous hop, in the same way.
     pub(crate) fn back(&self, socket: &TcpStream) -> Option<Watch<'_>> {
         let from = socket.peer_addr().ok()?;
-        self.watch(Place { host: Host::Ip(from.ip().to_canonical()), port: ANY }, socket)
+        self.watch(Place { host: Host::Ip(from.ip().to_canonical()), port: ANY_PORT }, socket)
     }
 
     fn watch(&self, to: Place, socket: &impl AsFd) -> Option<Watch<'_>> {
@@ -125,8 +126,8 @@ impl Sensors {
         Some(Watch { sensors: self, number })
     }
 
-    /// Looks at all connections.
-    pub(crate) fn look(&self, now: Time) {
+    /// Samples all connections.
+    pub(crate) fn sample(&self, now: Time) {
         let mut inner = self.lock();
         let over = inner.looked.replace(now).map(|looked| now.since(looked)).unwrap_or_default();
         let mut sums: BTreeMap<Place, Sum> = BTreeMap::new();
@@ -143,43 +144,44 @@ impl Sensors {
         }
     }
 
-    /// Learns what was measured otherwise.
+    /// Adds a measurement of a probe.
     pub(crate) fn learn(&self, to: &Place, sample: Sample) {
         self.lock().learn(to.clone(), sample);
     }
 
-    /// Whether something moves towards a place.
+    /// Whether data moves to a place.
     pub(crate) fn is_busy(&self, to: &Place) -> bool {
         let own = |watched: &&Watched| watched.to.host == to.host;
         self.lock().watched.values().any(|watched| own(&watched))
     }
 
-    /// When something was last measured towards a place, since 1970.
+    /// Time of the newest measurement of a place, since 1970.
     pub(crate) fn newest(&self, to: &Place) -> Option<Duration> {
         self.lock().series.get(to).and_then(Series::newest).map(|sample| sample.at)
     }
 
-    /// What is expected towards other depots, and towards `to`.
-    pub(crate) fn report(&self, now: Duration, to: &Host) -> Vec<Told> {
+    /// The forecasts for other depots, and for `to`.
+    pub(crate) fn report(&self, now: Duration, to: &Host) -> Vec<HopSeries> {
         let inner = self.lock();
         let wanted = inner.series.iter().filter(|(place, _)| {
-            // What a user may not relay to is not told: destinations only by their name.
-            place.port != ANY || place.host == *to
+            // Other destinations are not reported, because a user may not be allowed to relay
+            // there. A destination is reported only by its name.
+            place.port != ANY_PORT || place.host == *to
         });
-        wanted.filter_map(|(place, series)| series.told(now, place.clone())).collect()
+        wanted.filter_map(|(place, series)| series.report(now, place.clone())).collect()
     }
 
-    /// What was measured towards a host, the oldest first.
+    /// The measurements of a host, the oldest first.
     pub(crate) fn points(&self, to: &Host) -> Vec<Point> {
         let inner = self.lock();
         let own = inner.series.iter().filter(|(place, _)| place.host == *to);
         let mut points: Vec<Point> =
-            own.flat_map(|(_, series)| series.samples()).map(Sample::told).collect();
+            own.flat_map(|(_, series)| series.samples()).map(Sample::report).collect();
         points.sort_by_key(|point| point.at);
         points
     }
 
-    /// Writes what is new.
+    /// Writes new measurements to the file.
     pub(crate) fn keep(&self) {
         let Some(path) = &self.path else { return };
         let text = {
@@ -194,7 +196,7 @@ impl Sensors {
             let all: Vec<Stored> = inner.series.iter().map(stored).collect();
             serde_json::to_vec(&all).unwrap_or_default()
         };
-        // Measurements that cannot be kept are made again.
+        // If the write fails, the hops are measured again.
         let _ = keep(path, &text);
     }
 }
@@ -220,14 +222,14 @@ impl Inner {
     }
 }
 
-/// All connections to one place over an interval.
+/// The sum of all connections to one place in an interval.
 #[derive(Default)]
 struct Sum {
     acked: u64,
     sent: u64,
     again: u64,
     streams: u32,
-    /// Those that waited for something else than the hop.
+    /// Connections that the hop did not limit.
     idle: u32,
     min_rtt: Option<Duration>,
 }
@@ -242,7 +244,8 @@ impl Sum {
         let busy = info.busy.unwrap_or_default() - before.busy.unwrap_or_default();
         let limited = (held(info) - held(before)).as_secs_f64();
         let unsent = |info: &TcpInfo| info.not_sent.is_some_and(|bytes| bytes > ByteCount::ZERO);
-        let hop = unsent(before) && unsent(info) && limited < busy.as_secs_f64() * LIMITED;
+        let hop =
+            unsent(before) && unsent(info) && limited < busy.as_secs_f64() * MAX_LIMITED_SHARE;
         let acked = more(|info| info.acked);
         if acked == 0 {
             return;
@@ -255,9 +258,10 @@ impl Sum {
         self.min_rtt = self.min_rtt.into_iter().chain(info.min_rtt).min();
     }
 
-    /// What it says of the hop; nothing if most of it waited for something else.
+    /// The measurement of the hop; `None` if most connections were not limited by it.
     fn sample(&self, over: Duration) -> Option<Sample> {
-        if self.streams == 0 || self.idle * 2 > self.streams || self.acked < LEAST.get() {
+        if self.streams == 0 || self.idle * 2 > self.streams || self.acked < MIN_SAMPLE_BYTES.get()
+        {
             return None;
         }
         let lost = self.again as f64 / self.sent.max(1) as f64;
@@ -327,7 +331,8 @@ mod tests {
         let peer: Place = "d2.example:7879".parse().expect("a place");
         for n in 0..300 {
             sensors.learn(&peer, sample(n, 90 + n % 20));
-            let other = Place { host: Host::parse(&format!("h{n}.example")).unwrap(), port: ANY };
+            let other =
+                Place { host: Host::parse(&format!("h{n}.example")).unwrap(), port: ANY_PORT };
             sensors.learn(&other, sample(n, 5));
         }
         sensors.keep();

@@ -1,26 +1,26 @@
-//! The measurements of one hop, and what comes next by them.
+//! The measurements of one hop, and their forecast.
 
 use std::collections::VecDeque;
 
 use packtrain_plan::forecast::Battery;
 use packtrain_session::Place;
-use packtrain_session::measure::{Point, Sensor, Series as Told};
+use packtrain_session::measure::{Point, Sensor, Series as HopSeries};
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// Measurements kept, and learnt again after a restart.
+/// Maximum number of measurements; they are also loaded after a restart.
 pub(super) const KEPT: usize = 128;
 
-/// What was measured once.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// When, since 1970.
+    /// Its time, since 1970.
     pub(crate) at: Duration,
-    /// All streams together.
+    /// Rate of all streams together.
     pub(crate) rate: DataRate,
-    /// How many there were.
+    /// Number of streams.
     pub(crate) streams: u32,
-    /// Bytes sent again, as parts per million.
+    /// Retransmitted bytes, in parts per million.
     pub(crate) lost_ppm: u32,
     pub(crate) min_rtt: Option<Duration>,
     pub(crate) probed: bool,
@@ -31,8 +31,8 @@ impl Sample {
         if self.probed { Sensor::Probed } else { Sensor::Relayed }
     }
 
-    /// As it is told to who asks for it.
-    pub(super) fn told(&self) -> Point {
+    /// The measurement in the format of a report.
+    pub(super) fn report(&self) -> Point {
         Point {
             sensor: self.sensor(),
             at: self.at,
@@ -48,7 +48,7 @@ impl Sample {
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     samples: VecDeque<Sample>,
-    /// All there ever were.
+    /// Number of measurements, including removed ones.
     count: u32,
     all: Battery,
     each: Battery,
@@ -62,7 +62,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// One that learnt these, the oldest first.
+    /// A series of these measurements, the oldest first.
     pub(super) fn of(samples: impl IntoIterator<Item = Sample>) -> Self {
         let mut series = Self::default();
         samples.into_iter().for_each(|sample| series.learn(sample));
@@ -70,7 +70,7 @@ impl Series {
     }
 
     pub(super) fn learn(&mut self, sample: Sample) {
-        // A rate is finite and not below zero, so nothing is refused.
+        // The rate is finite and not negative, so `learn` accepts it.
         let rate = sample.rate.as_bps() as f64;
         let _ = self.all.learn(rate);
         let _ = self.each.learn(rate / f64::from(sample.streams.max(1)));
@@ -89,14 +89,14 @@ impl Series {
         self.samples.back()
     }
 
-    /// What is said of it; nothing if nothing was measured.
-    pub(super) fn told(&self, now: Duration, to: Place) -> Option<Told> {
+    /// The report of this hop; `None` without measurements.
+    pub(super) fn report(&self, now: Duration, to: Place) -> Option<HopSeries> {
         let newest = self.newest()?;
         let (all, each) = (self.all.forecast()?, self.each.forecast()?);
         let rate = |bps: f64| DataRate::from_bps(bps as u64);
         let count = self.samples.len() as u64;
         let lost = self.samples.iter().map(|sample| u64::from(sample.lost_ppm)).sum::<u64>();
-        Some(Told {
+        Some(HopSeries {
             to,
             sensor: newest.sensor(),
             age: now.saturating_sub(newest.at),

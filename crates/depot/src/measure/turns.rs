@@ -1,5 +1,5 @@
-//! Active probes: the depots of a clique take turns, and probe only where nothing was relayed
-//! lately.
+//! Active probes. The depots of a clique take turns, and probe only hops without recent
+//! measurements.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -18,35 +18,35 @@ use super::series::Sample;
 use crate::{Depot, DepotClique};
 use packtrain_hops::{read_answer, write_all};
 
-/// A path that something was measured on since then is not probed.
+/// A hop with a newer measurement is not probed.
 const STALE: Duration = Duration::from_secs(300);
-/// One probe, at most and at least.
+/// Maximum and minimum size of a probe.
 const PROBE: ByteCount = ByteCount(8 << 20);
-const PROBE_LEAST: ByteCount = ByteCount(1 << 20);
-/// A piece of a probe.
+const MIN_PROBE: ByteCount = ByteCount(1 << 20);
+/// Bytes per write of a probe.
 const PIECE: usize = 64 << 10;
-/// How long a probe may take.
-const LASTS: Duration = Duration::from_secs(4);
-/// How long a turn, a pause and a message take.
+/// Timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
+/// Durations of a turn, a pause and a message.
 pub(super) const TIMING: Timing = Timing {
     lease: Duration::from_secs(6),
     rest: Duration::from_secs(1),
     delay: Duration::from_secs(2),
 };
 
-/// This depot's part in the clique.
-pub(crate) struct Turns {
-    /// All members in the order that all have.
+/// This depot as a member of its clique.
+pub(crate) struct ProbeTurns {
+    /// All members, in the order that all of them use.
     ring: Vec<Place>,
     own: Place,
     identity: Identity,
     clique: Mutex<Clique>,
     budget: Mutex<Budget>,
-    /// Something came from another member.
+    /// Notified when a message of another member arrives.
     word: Notify,
 }
 
-impl Turns {
+impl ProbeTurns {
     pub(crate) fn new(settings: DepotClique, identity: Identity) -> Self {
         let DepotClique { name: own, peers, budget } = settings;
         let mut ring = peers;
@@ -63,7 +63,7 @@ impl Turns {
         self.clique.lock()
     }
 
-    /// Takes turns, for ever.
+    /// Takes turns. Never returns.
     pub(crate) async fn run(&self, depot: &Depot) {
         loop {
             let now = clock::now();
@@ -79,12 +79,12 @@ impl Turns {
                 }
                 Some(Order::Pass { to, epoch, serial }) => {
                     let what = Measure::Token(theirs(epoch), serial);
-                    let sent = self.say(to, what).await;
-                    self.clique().passed(clock::now(), to, serial, sent);
+                    let sent = self.send_message(to, what).await;
+                    self.clique().on_pass_result(clock::now(), to, serial, sent);
                 }
                 Some(Order::Claim { to, epoch }) => {
-                    let sent = self.say(to, Measure::Claim(theirs(epoch))).await;
-                    self.clique().claimed(clock::now(), to, epoch, sent);
+                    let sent = self.send_message(to, Measure::Claim(theirs(epoch))).await;
+                    self.clique().on_claim_result(clock::now(), to, epoch, sent);
                 }
                 None => {
                     let wait = tokio::time::sleep(timeout.since(now).to_std());
@@ -97,8 +97,8 @@ impl Turns {
         }
     }
 
-    /// What is said to a token or a claim of another member; none to anything else.
-    pub(super) fn heard(&self, what: Measure) -> Option<measure::Reply> {
+    /// The reply to a token or a claim of another member; `None` to other messages.
+    pub(super) fn reply_to(&self, what: Measure) -> Option<measure::Reply> {
         let now = clock::now();
         let mut clique = self.clique();
         let reply = match what {
@@ -111,14 +111,14 @@ impl Turns {
         Some(measure::Reply { taken: reply.taken, highest: theirs(reply.highest) })
     }
 
-    /// Whether somebody's probe of this size may come now.
-    pub(crate) fn lets(&self, bytes: ByteCount) -> bool {
+    /// Whether a probe of this size from another member is admitted.
+    pub(crate) fn admits_probe(&self, bytes: ByteCount) -> bool {
         let mut budget = self.budget.lock();
         bytes <= PROBE && budget.take(clock::now(), bytes, bytes).is_some()
     }
 
-    /// Whether it is a member's place.
-    pub(crate) fn knows(&self, place: Option<&Place>) -> bool {
+    /// Whether a place is a member.
+    pub(crate) fn is_member(&self, place: Option<&Place>) -> bool {
         place.is_some_and(|place| self.ring.contains(place) && *place != self.own)
     }
 
@@ -143,8 +143,8 @@ impl Turns {
         connect(&to.host.to_string(), to.port, &options).await.ok()
     }
 
-    /// Says something to another member.
-    async fn say(&self, to: usize, what: Measure) -> Sent {
+    /// Sends a message to another member.
+    async fn send_message(&self, to: usize, what: Measure) -> Sent {
         let Some(to) = self.ring.get(to) else { return Sent::Unreachable };
         let (Some(socket), Some(header)) = (self.connect(to).await, self.header(to, what)) else {
             return Sent::Unreachable;
@@ -165,27 +165,27 @@ impl Turns {
         answered.ok().flatten().unwrap_or(Sent::Unknown)
     }
 
-    /// Probes towards those of whom nothing new is known.
+    /// Probes the members without recent measurements.
     async fn probe_all(&self, depot: &Depot, until: Time) {
         for to in self.ring.iter().filter(|place| **place != self.own) {
             let known = depot.sensors.newest(to);
             let new = known.is_some_and(|at| clock::wall().saturating_sub(at) < STALE);
-            if new || depot.sensors.is_busy(to) || until.since(clock::now()) < LASTS {
+            if new || depot.sensors.is_busy(to) || until.since(clock::now()) < PROBE_TIMEOUT {
                 continue;
             }
             let granted = {
                 let mut budget = self.budget.lock();
-                budget.take(clock::now(), PROBE, PROBE_LEAST)
+                budget.take(clock::now(), PROBE, MIN_PROBE)
             };
             let Some(bytes) = granted else { return };
-            let probed = tokio::time::timeout(LASTS.to_std(), self.probe(to, bytes)).await;
+            let probed = tokio::time::timeout(PROBE_TIMEOUT.to_std(), self.probe(to, bytes)).await;
             if let Ok(Some(sample)) = probed {
                 depot.sensors.learn(to, sample);
             }
         }
     }
 
-    /// Sends so many bytes; the second half, out of slow start, is what counts.
+    /// Sends this many bytes. Only the second half counts, because slow start is over by then.
     async fn probe(&self, to: &Place, bytes: ByteCount) -> Option<Sample> {
         let mut socket = self.connect(to).await?;
         socket.write_all(&self.header(to, Measure::Probe(bytes))?).await.ok()?;
@@ -231,8 +231,8 @@ fn theirs(epoch: Epoch) -> measure::Epoch {
     measure::Epoch { number: epoch.number, author: epoch.author }
 }
 
-/// Reads a probe to its end; how much came.
-pub(super) async fn swallow(socket: &mut TcpStream, bytes: ByteCount) -> std::io::Result<u64> {
+/// Reads and discards a probe until its end; returns its bytes.
+pub(super) async fn discard(socket: &mut TcpStream, bytes: ByteCount) -> std::io::Result<u64> {
     let mut waste = vec![0; PIECE];
     let mut came = 0;
     while came < bytes.get() {

@@ -1,4 +1,4 @@
-//! Records go out to who has the key to them.
+//! Sends records to receivers that have the claim key.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,41 +9,41 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::Depot;
-use super::super::session::{Ended, Flow, Known, SessionPermit, once, refusal};
-use super::{Kept, Spool, disk_failed, tell};
+use super::super::session::{Ended, Flow, SessionDetails, SessionPermit, once, refusal};
+use super::{Kept, Spool, disk_failed, report};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
-/// The session that is asked for, if who asks has its key. Who has another hears what is said of
-/// a session that never was: numbers are seen on the way, and that one is kept here is nobody's
-/// business.
+/// The requested session, if the claim has its key. A claim with another key gets the same answer
+/// as for a session that never existed. Session ids are visible on the path, and an observer must
+/// not learn what is kept here.
 fn judge(spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
     let no = |reason, text: &str| Err(refusal(0, reason, text).into());
     let Some(Asked::Claim(claim)) = header.session.spool else {
-        return no(Reason::Malformed, "the header does not say what is claimed");
+        return no(Reason::Malformed, "the header has no claim");
     };
     let signed = header.is_signed();
     let own = |kept: &Arc<Kept>| {
         let capability = kept.head.deposit().map(|deposit| deposit.capability);
-        // A claim that was heard elsewhere is none here.
+        // A claim that was recorded at another depot is not valid here.
         let nodes = kept.head.header.session.nodes();
         let here = nodes.get(usize::from(kept.head.node)).map(|node| &node.hop.place);
         let named = here == Some(&header.session.destination.place);
         !kept.is_over() && signed && named && capability == Some(header.sender)
     };
     let Some(kept) = spool.find(claim.session).filter(own) else {
-        return no(Reason::Absent, "no session of this ticket is kept here, or not any more");
+        return no(Reason::Absent, "this depot keeps no session of this ticket (any more)");
     };
     Ok((kept, claim))
 }
 
-/// Serves a connection that claims.
+/// Serves a connection with a claim.
 pub(crate) async fn claim(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
     pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut Known, &Flow),
+    (known, flow): (&mut SessionDetails, &Flow),
 ) -> Result<(), Ended> {
     let Some(spool) = &depot.spool else {
         let text = "this depot keeps no sessions: it has no --spool";
@@ -53,30 +53,30 @@ pub(crate) async fn claim(
     *pending = None;
     known.to = format!("claim of {}", kept.id);
     let seat = SessionPermit::take(depot, PublicKey(header.sender), flow, 0)?;
-    // Remembered only while there is a seat, and for each session by itself.
+    // Remembered only while a slot is held, and for each session separately.
     once(&kept.claims, &header, 0)?;
     flow.touch();
     if claim.purpose == ClaimPurpose::Release {
         let bytes = kept.records.bytes();
         let released = tokio::task::block_in_place(|| spool.release(&kept));
         released.map_err(|e| Ended::from(disk_failed(&e)))?;
-        tell(depot, &kept, "released", (String::new(), bytes));
+        report(depot, &kept, "released", (String::new(), bytes));
         socket.write_all(&Answer::Accepted.write()).await?;
         return Ok(());
     }
     let now = kept.records.progress();
     let have = Frame::Have { records: now.written, all: now.all };
     socket.write_all(&[&Answer::Accepted.write()[..], &have.write()].concat()).await?;
-    let work = hand_out(depot, spool, &kept, socket, flow);
+    let work = send_records(depot, spool, &kept, socket, flow);
     let ended = tokio::select! {
         ended = work => ended,
         ended = seat.idle() => Err(ended),
     };
-    tell(depot, &kept, "claimed", (String::new(), kept.records.bytes()));
+    report(depot, &kept, "claimed", (String::new(), kept.records.bytes()));
     ended
 }
 
-async fn hand_out(
+async fn send_records(
     depot: &Depot,
     spool: &Spool,
     kept: &Kept,
@@ -87,12 +87,12 @@ async fn hand_out(
     loop {
         match socket.read_exact(&mut head).await {
             Ok(_) => {}
-            // Who has what it came for goes.
+            // The receiver has everything and closed the connection.
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(e) => return Err(e.into()),
         }
         let Ok(Frame::Get { from, count }) = Frame::read(&head) else {
-            return Err(Ended::Failed("the claimer says something else".into()));
+            return Err(Ended::Failed("the receiver sent an unexpected message".into()));
         };
         flow.touch();
         for number in from..from.saturating_add(count.into()) {
@@ -106,7 +106,7 @@ async fn hand_out(
                 }
                 let now = kept.records.progress();
                 let behind = now.all && number >= now.written;
-                // Where a record cannot be read there are only those before it.
+                // If a record is unreadable, only the records before it are available.
                 let records = if behind { now.written } else { now.written.min(number) };
                 let lack = Frame::Lack { records, all: behind };
                 socket.write_all(&lack.write()).await?;

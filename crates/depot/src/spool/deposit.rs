@@ -1,4 +1,4 @@
-//! Records come in: from their sender, or from the depot before.
+//! Receives records from their sender or the previous depot.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,22 +12,23 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
-use super::super::session::{Ended, Flow, Known, SessionPermit, let_in, refusal};
-use super::depositors::Bringing;
+use super::super::session::{Ended, Flow, SessionDetails, SessionPermit, authorize, refusal};
+use super::depositors::DepositorSlot;
 use super::store::Appended;
-use super::{Denied, Kept, SOON, Spool, Stage, disk_failed, forward, sync};
+use super::{Denied, Kept, SHORT_RETRY, Spool, Stage, disk_failed, forward, sync};
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
-/// How far ahead of a slow branch that all wait for, or that is dropped, a session may be.
-pub(super) const AHEAD: u64 = 256;
-/// How long the one byte behind a header may take.
-const HELLO: Duration = Duration::from_secs(10);
-/// How long somebody who was refused may take to hear it.
-const HEAR: Duration = Duration::from_secs(2);
-/// How often who waits hears that this depot lives.
-const ALIVE: Duration = Duration::from_secs(5);
-/// The shortest time between two syncs.
-const REST: Duration = Duration::from_millis(50);
+/// How many records a session may be ahead of a slow branch, before the depot waits for the branch
+/// or drops it.
+pub(super) const MAX_LEAD_RECORDS: u64 = 256;
+/// Timeout for the byte after a header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for delivering a refusal.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a waiting sender gets a message that shows that this depot is alive.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Minimum interval between two syncs.
+const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(50);
 
 impl From<Denied> for Ended {
     fn from(denied: Denied) -> Self {
@@ -36,15 +37,15 @@ impl From<Denied> for Ended {
     }
 }
 
-/// What a depositor asks for, if this depot does that.
+/// Checks whether the depot carries out a deposit.
 fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head, Ended> {
     let position = usize::from(node);
     let no = |reason, text: String| Err(refusal(position, reason, text).into());
     let session = &header.session;
     let Some(Asked::Deposit(deposit)) = &session.spool else {
-        return no(Reason::Malformed, "the header does not say what is deposited".into());
+        return no(Reason::Malformed, "the header has no deposit".into());
     };
-    // Depots do not add to it: whoever did wants it to look like another.
+    // Depots add no trail to a deposit. A trail would make a copy of the header look different.
     if !header.trail.is_empty() {
         return no(Reason::Malformed, "a deposit's header has no trail".into());
     }
@@ -52,7 +53,8 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
     if position >= nodes.len() {
         return no(Reason::Malformed, "the route has no depot for this position".into());
     }
-    // All of it, so that who sends hears of it and not a depot that tries on.
+    // The whole tree is checked, so that the sender gets the refusal instead of a previous depot
+    // that would try again.
     let depth = deepest(&nodes);
     let most = depot.hop_limit.min(usize::from(session.hop_limit));
     if depth > most {
@@ -75,40 +77,42 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
     Ok(Head { node, header })
 }
 
-/// The most depots in a row.
+/// Maximum number of depots in a row.
 fn deepest(nodes: &[Node<'_>]) -> usize {
     let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        // A parent is an earlier one.
+        // A parent precedes its children.
         let above = node.parent.and_then(|parent| depths.get(usize::from(parent)));
         depths.push(above.copied().unwrap_or(0) + 1);
     }
     depths.into_iter().max().unwrap_or(0)
 }
 
-/// Why a session that is over takes nothing more.
+/// The error for an ended session.
 fn over(kept: &Kept) -> Ended {
-    if kept.records.progress().forsaken {
-        return Ended::Failed("the session came as another depot of its plan".into());
+    if kept.records.progress().abandoned {
+        return Ended::Failed(
+            "the session was deposited under another position of its plan".into(),
+        );
     }
     refusal(usize::from(kept.head.node), Reason::Absent, "this session is over").into()
 }
 
-/// Serves a connection that brings records.
+/// Serves a connection that deposits records.
 pub(crate) async fn deposit(
     depot: &Arc<Depot>,
     socket: &mut TcpStream,
     header: Header,
     pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut Known, &Flow),
+    (known, flow): (&mut SessionDetails, &Flow),
 ) -> Result<(), Ended> {
-    let key = let_in(depot, &header)?;
+    let key = authorize(depot, &header)?;
     let Some(spool) = &depot.spool else {
         let text = "this depot keeps no sessions: it has no --spool";
         return Err(refusal(0, Reason::Unsupported, text).into());
     };
-    let node = tokio::time::timeout(HELLO.to_std(), socket.read_u8()).await;
-    let node = node.map_err(|_| Ended::Failed("nothing came behind the header".into()))??;
+    let node = tokio::time::timeout(HEADER_TIMEOUT.to_std(), socket.read_u8()).await;
+    let node = node.map_err(|_| Ended::Failed("no data came after the header".into()))??;
     *pending = None;
     let refused = |ended| {
         if let Ended::Refused(_) = &ended {
@@ -129,28 +133,29 @@ pub(crate) async fn deposit(
     let displaced = bringing.left();
     forward::start(depot, spool, &kept);
     socket.write_all(&Answer::Accepted.write()).await?;
-    // Halves of their own: one is read while the other is written.
+    // Split, so that reading and writing are concurrent.
     let (mut read, mut write) = socket.split();
     let work = async {
         tokio::select! {
-            ended = take_in((depot, spool), (&kept, &bringing), &mut read, flow) => ended?,
+            ended = receive_records((depot, spool), (&kept, &bringing), &mut read, flow) => ended?,
             ended = answer(&kept, &mut write) => return ended,
         }
-        // All is here, and soon it is safe.
+        // All records are here, and soon durable.
         answer(&kept, &mut write).await
     };
     let work = async {
         tokio::select! {
             ended = work => ended,
-            failed = keep_safe(depot, spool, &kept) => Err(failed),
+            failed = sync_periodically(depot, spool, &kept) => Err(failed),
         }
     };
     let ended = tokio::select! {
         ended = work => ended,
         ended = seat.idle() => Err(ended),
-        () = displaced => Err(Ended::Failed("another connection brings this session".into())),
+        () = displaced => Err(Ended::Failed("another connection deposits this session".into())),
     };
-    // Whatever ended it, what came is kept: the sender goes on from there.
+    // Whatever ended the connection, the received records are kept, and the sender resumes from
+    // there.
     let synced = sync(depot, spool, &kept).await;
     match (ended, synced) {
         (Ok(()), Err(e)) => Err(disk_failed(&e).into()),
@@ -167,8 +172,8 @@ pub(crate) async fn deposit(
                 while read.read(&mut waste).await? > 0 {}
                 Ok::<(), std::io::Error>(())
             };
-            // A connection closed over unread bytes takes the answer with it.
-            let _ = tokio::time::timeout(HEAR.to_std(), hear).await;
+            // Closing a connection with unread data would reset it and lose the answer.
+            let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), hear).await;
             depot.counters.refused(refusal.reason);
             Err(Ended::Failed(refusal.text))
         }
@@ -180,10 +185,10 @@ fn session_of(head: &Head) -> packtrain_session::SessionId {
     head.deposit().map_or(head.header.session.id, |deposit| deposit.session)
 }
 
-/// Reads records until the last one is here.
-async fn take_in(
+/// Reads records until the last one has arrived.
+async fn receive_records(
     (depot, spool): (&Depot, &Arc<Spool>),
-    (kept, bringing): (&Kept, &Bringing<'_>),
+    (kept, bringing): (&Kept, &DepositorSlot<'_>),
     read: &mut ReadHalf<'_>,
     flow: &Flow,
 ) -> Result<(), Ended> {
@@ -191,7 +196,7 @@ async fn take_in(
     let mut head = [0; FRAME_HEAD];
     let mut record = Vec::new();
     while !kept.records.progress().all {
-        hold_back(kept, flow).await?;
+        wait_for_branches(kept, flow).await?;
         read.read_exact(&mut head).await?;
         let frame = Frame::read(&head).map_err(|e| refusal(0, Reason::Malformed, e.to_string()))?;
         let Frame::Record { number, last, len } = frame else {
@@ -208,20 +213,20 @@ async fn take_in(
             spool.grow(kept, ByteCount(len.into()))?;
             match kept.records.append(number, last, &record) {
                 Ok(Appended::Gap) => {
-                    // What was here before is not any more: it comes again from where that ends.
+                    // A damaged record was cut off, so the sender resumes from there.
                     let text = format!("record {number} comes before one that is missing");
                     let no = refusal(0, Reason::Busy, text);
-                    Err(Refusal { retry_after: Some(SOON), ..no }.into())
+                    Err(Refusal { retry_after: Some(SHORT_RETRY), ..no }.into())
                 }
                 Ok(appended) => Ok(appended),
                 Err(e) => Err(disk_failed(&e).into()),
             }
         };
-        // What was here is nothing that moves: whoever saw it go by can bring it.
+        // A known record counts as no movement, because an observer could replay it.
         if tokio::task::block_in_place(work)? == Appended::New {
             flow.up.fetch_add(u64::from(len), Ordering::Relaxed);
             flow.touch();
-            bringing.brought(clock::now());
+            bringing.record_delivered(clock::now());
         }
         if kept.is_over() {
             return Err(over(kept));
@@ -231,18 +236,18 @@ async fn take_in(
 }
 
 /// Waits for the branches that all wait for.
-async fn hold_back(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
+async fn wait_for_branches(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
     for branch in kept.branches.iter().filter(|branch| branch.policy == Policy::Wait) {
         let mut have = branch.have.subscribe();
         loop {
             if let Stage::Left(refusal) = &*branch.stage.lock() {
                 return Err(refusal.clone().into());
             }
-            if *have.borrow_and_update() + AHEAD > kept.records.progress().written {
+            if *have.borrow_and_update() + MAX_LEAD_RECORDS > kept.records.progress().written {
                 break;
             }
-            // Nothing moves, and that is as it should be.
-            let _ = tokio::time::timeout(REST.to_std() * 10, have.changed()).await;
+            // This wait is intended, so the session is not idle.
+            let _ = tokio::time::timeout(MIN_SYNC_INTERVAL.to_std() * 10, have.changed()).await;
             flow.touch();
             if kept.is_over() {
                 return Err(over(kept));
@@ -252,7 +257,7 @@ async fn hold_back(kept: &Kept, flow: &Flow) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Tells how much is safe, until all is.
+/// Reports the number of durable records, until all are.
 async fn answer(kept: &Kept, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
     let mut progress = kept.records.watch();
     let mut told = None;
@@ -269,16 +274,17 @@ async fn answer(kept: &Kept, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
         if now.all_safe {
             return Ok(());
         }
-        // Now and then although nothing changed: who waits is to know that this depot lives.
-        let changed = tokio::time::timeout(ALIVE.to_std(), progress.changed()).await;
+        // Sent periodically without a change too, so that the sender knows that this depot is
+        // alive.
+        let changed = tokio::time::timeout(KEEPALIVE_INTERVAL.to_std(), progress.changed()).await;
         if changed.is_err() {
             told = None;
         }
     }
 }
 
-/// Makes safe what comes, for as long as something comes.
-async fn keep_safe(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> Ended {
+/// Syncs records as long as they arrive.
+async fn sync_periodically(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> Ended {
     let mut progress = kept.records.watch();
     loop {
         let now = *progress.borrow_and_update();
@@ -290,6 +296,6 @@ async fn keep_safe(depot: &Depot, spool: &Spool, kept: &Arc<Kept>) -> Ended {
             depot.warn(format!("session {} in the spool: {e}", kept.id));
             return disk_failed(&e).into();
         }
-        tokio::time::sleep(REST.to_std()).await;
+        tokio::time::sleep(MIN_SYNC_INTERVAL.to_std()).await;
     }
 }

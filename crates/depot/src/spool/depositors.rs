@@ -1,15 +1,16 @@
-//! Connections that bring the records of one session.
+//! The connections that deposit records of one session.
 //!
-//! Its header is in clear and good until its time is over, so whoever saw it can connect with it and
-//! take places that are its key's. Therefore they are few, and who comes takes the place of the one
-//! that has brought nothing for longest: who only repeats what it saw brings nothing.
+//! The header is not encrypted and is valid until the session expires, so an observer can connect
+//! with a copy of it and use up the connections of the key. Therefore their number is small. A new
+//! connection replaces the one that has delivered no new record for the longest time. A replayed
+//! connection delivers no new record.
 
 use parking_lot::{Mutex, MutexGuard};
 
 use packtrain_units::Time;
 use tokio::sync::oneshot;
 
-/// Connections of one session: that of who brings it now, and one that nobody has noticed to be dead.
+/// Maximum connections per session: the current one, and one that is dead but not detected yet.
 const MAX_PER_SESSION: usize = 2;
 
 #[derive(Debug, Default)]
@@ -18,21 +19,21 @@ pub(super) struct Depositors(Mutex<All>);
 #[derive(Debug, Default)]
 struct All {
     next: u64,
-    here: Vec<Bringer>,
+    here: Vec<Depositor>,
 }
 
 #[derive(Debug)]
-struct Bringer {
+struct Depositor {
     number: u64,
-    /// When it last brought a record that was not here; none if it never did.
-    brought: Option<Time>,
-    /// Dropped when it is to leave.
+    /// When it last delivered a new record; `None` if never.
+    last_new: Option<Time>,
+    /// Dropped to end the connection.
     _stay: oneshot::Sender<()>,
 }
 
-/// One connection's place, given up with it.
+/// The slot of a connection, released on drop.
 #[derive(Debug)]
-pub(super) struct Bringing<'a> {
+pub(super) struct DepositorSlot<'a> {
     depositors: &'a Depositors,
     number: u64,
     leave: Option<oneshot::Receiver<()>>,
@@ -43,44 +44,45 @@ impl Depositors {
         self.0.lock()
     }
 
-    /// Takes a place, perhaps another's.
-    pub(super) fn join(&self) -> Bringing<'_> {
+    /// Takes a slot, and may evict another connection.
+    pub(super) fn join(&self) -> DepositorSlot<'_> {
         let mut all = self.all();
         if all.here.len() >= MAX_PER_SESSION {
-            let idle = all.here.iter().enumerate().min_by_key(|(_, one)| (one.brought, one.number));
+            let idle =
+                all.here.iter().enumerate().min_by_key(|(_, one)| (one.last_new, one.number));
             let idle = idle.map(|(at, _)| at);
             idle.map(|at| all.here.remove(at));
         }
         let number = all.next;
         all.next += 1;
         let (stay, leave) = oneshot::channel();
-        all.here.push(Bringer { number, brought: None, _stay: stay });
-        Bringing { depositors: self, number, leave: Some(leave) }
+        all.here.push(Depositor { number, last_new: None, _stay: stay });
+        DepositorSlot { depositors: self, number, leave: Some(leave) }
     }
 }
 
-impl Bringing<'_> {
-    /// It brought a record that was not here.
-    pub(super) fn brought(&self, now: Time) {
+impl DepositorSlot<'_> {
+    /// Records that a new record was delivered.
+    pub(super) fn record_delivered(&self, now: Time) {
         let mut all = self.depositors.all();
         if let Some(own) = all.here.iter_mut().find(|one| one.number == self.number) {
-            own.brought = Some(now);
+            own.last_new = Some(now);
         }
     }
 
-    /// When another is to have its place: to be waited for once.
+    /// Completes when the connection is evicted. Call it once.
     pub(super) fn left(&mut self) -> impl Future<Output = ()> + use<> {
         let leave = self.leave.take();
         async move {
             if let Some(leave) = leave {
-                // Nobody says anything: its other end is dropped.
+                // No value is sent: the sender is dropped.
                 let _ = leave.await;
             }
         }
     }
 }
 
-impl Drop for Bringing<'_> {
+impl Drop for DepositorSlot<'_> {
     fn drop(&mut self) {
         self.depositors.all().here.retain(|one| one.number != self.number);
     }
@@ -92,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn is_left(one: &mut Bringing<'_>) -> bool {
+    fn is_left(one: &mut DepositorSlot<'_>) -> bool {
         let leave = one.leave.as_mut().expect("nobody waits for it");
         leave.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
@@ -101,15 +103,16 @@ mod tests {
     fn who_brings_stays_however_many_come() {
         let depositors = Depositors::default();
         let mut sender = depositors.join();
-        sender.brought(Time::ZERO + Duration::from_secs(1));
+        sender.record_delivered(Time::ZERO + Duration::from_secs(1));
         let mut replays: Vec<_> = (0..100).map(|_| depositors.join()).collect();
         assert!(!is_left(&mut sender));
         let (last, before) = replays.split_last_mut().expect("some");
         assert!(!is_left(last) && before.iter_mut().all(is_left));
-        // Who comes back finds a place, although its old connection is not known to be dead.
+        // A reconnecting sender gets a slot, although its old connection is not detected as dead
+        // yet.
         let mut again = depositors.join();
         assert!(is_left(last) && !is_left(&mut sender));
-        again.brought(Time::ZERO + Duration::from_secs(2));
+        again.record_delivered(Time::ZERO + Duration::from_secs(2));
         let _third = depositors.join();
         assert!(is_left(&mut sender) && !is_left(&mut again));
         drop(replays);

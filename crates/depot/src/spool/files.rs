@@ -1,8 +1,9 @@
-//! A session's directory.
+//! The directory of a session.
 //!
-//! `head` says whose it is and is written first, `records` has the records one behind the other,
-//! `mark` says how many of them are safe. A directory without a head is one that was being made
-//! or removed when its depot ended, unless there are records that are not marked to be over.
+//! `head` identifies the session. It gets its name last, when the other files exist. `records`
+//! contains the records in sequence, `mark` the number of durable records. A directory without a
+//! head was being created or removed when its depot ended, unless it has records that are not marked
+//! as ended.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -30,17 +31,18 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Where a session's directory is.
+/// The path of a session's directory.
 pub(super) fn directory(spool: &Path, session: SessionId) -> PathBuf {
     spool.join(session.to_string())
 }
 
-/// Makes a session's directory, head last, so that it survives whatever comes.
+/// Creates a session's directory. The head gets its name last, so that a crash leaves a valid
+/// state.
 pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Result<Files> {
     let dir = directory(spool, session);
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => io::Error::other(
-            "what this depot has of the session is damaged: its owner can remove it",
+            "the session's data on this depot is damaged: the depot's owner can remove it",
         ),
         _ => e,
     })?;
@@ -60,16 +62,16 @@ pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Resul
     })
 }
 
-/// What a directory turned out to be.
+/// The state of a directory.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A session.
+    /// A valid session.
     Session(Box<Head>, Files),
-    /// One that was being made or removed when its depot ended: it is gone now.
+    /// It was being created or removed when the depot ended; it has been removed now.
     Unfinished,
 }
 
-/// Opens a session's directory that a depot left.
+/// Opens a session's directory from an earlier run.
 pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
     let dir = directory(spool, session);
     let bad = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
@@ -94,7 +96,7 @@ pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
     Ok(Found::Session(Box::new(head), files))
 }
 
-/// Whether there are records, and nothing says that they are over.
+/// Whether there are records that are not marked as ended.
 fn is_live(dir: &Path, session: SessionId) -> io::Result<bool> {
     let there = |name: &str| match OpenOptions::new().read(true).open(dir.join(name)) {
         Ok(file) => Ok(Some(file)),
@@ -110,7 +112,7 @@ fn is_live(dir: &Path, session: SessionId) -> io::Result<bool> {
     Ok(newest(session, &marks).is_none_or(|mark| !mark.over))
 }
 
-/// Removes a session's directory, the head first: without it the rest is nobody's.
+/// Removes a session's directory, the head first: without a head the rest counts as unfinished.
 pub(super) fn remove(spool: &Path, session: SessionId) -> io::Result<()> {
     let dir = directory(spool, session);
     for name in [HEAD, NEW_HEAD, RECORDS, MARK] {
@@ -122,7 +124,7 @@ pub(super) fn remove(spool: &Path, session: SessionId) -> io::Result<()> {
     fs::remove_dir(dir)
 }
 
-/// The sessions in a spool, and the names of what else is there.
+/// The sessions in a spool, and the names of other files.
 pub(super) fn list(spool: &Path) -> io::Result<(Vec<SessionId>, Vec<String>)> {
     let (mut sessions, mut others) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(spool)? {
@@ -139,10 +141,10 @@ pub(super) fn list(spool: &Path) -> io::Result<(Vec<SessionId>, Vec<String>)> {
 
 const LOCK: &str = "lock";
 
-/// Takes a spool for one depot alone; making it if it is not there.
+/// Locks a spool for one depot, and creates it if it does not exist.
 pub(super) fn lock(spool: &Path) -> io::Result<File> {
     let missing = spool.ancestors().take_while(|dir| !dir.exists());
-    // A relative path ends with an empty one, which is where we are.
+    // The last ancestor of a relative path is empty, which is the current directory.
     let made: Vec<_> = missing.filter(|dir| !dir.as_os_str().is_empty()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(spool)?;
     for dir in made {
@@ -151,7 +153,10 @@ pub(super) fn lock(spool: &Path) -> io::Result<File> {
     }
     let lock = open(&spool.join(LOCK))?;
     lock.try_lock().map_err(|_| {
-        io::Error::new(io::ErrorKind::WouldBlock, "another depot has it: one spool for each")
+        io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "another depot uses it: give each depot its own spool",
+        )
     })?;
     Ok(lock)
 }

@@ -1,4 +1,4 @@
-//! Records go on to the depots behind, while they come in and until all are there.
+//! Forwards records to the next depots while they arrive, until all are there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,28 +12,28 @@ use tokio::net::tcp::ReadHalf;
 
 use super::super::Depot;
 use super::super::session::{Ended, connect, refusal};
-use super::deposit::AHEAD;
-use super::{Branch, Kept, Spool, Stage, tell};
+use super::deposit::MAX_LEAD_RECORDS;
+use super::{Branch, Kept, Spool, Stage, report};
 use packtrain_hops::read_answer;
 
-/// How long a depot behind has to answer.
-const ANSWER: Duration = Duration::from_secs(15);
-/// A depot behind that has said nothing for so long, while records are under way, is gone.
-const SILENT: Duration = Duration::from_secs(20);
+/// Timeout for the answer of a next depot.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// A next depot that sends nothing for this long, while records are in flight, counts as dead.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first and the longest pause after a failure.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Failures in a row after which a branch that may be dropped is.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Consecutive failures after which a droppable branch is dropped.
 const DROPPED_AFTER: u32 = 3;
 
-/// Why a try is over.
+/// Why a try ended.
 enum Fault {
-    /// It may work another time.
+    /// A later try may succeed.
     Passing(String, Option<Duration>),
-    /// The same is refused every time.
+    /// Every try will be refused.
     Final(Refusal),
-    /// The session is over, or the branch is to be left.
+    /// The session has ended, or the branch is to be dropped.
     Over,
-    /// Record so and so on our disk is not what the sender signed.
+    /// This record on the local disk is not what the sender signed.
     Damaged(u64),
 }
 
@@ -46,7 +46,7 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// Passes a session on to each depot behind, if nobody does yet.
+/// Starts forwarding to each next depot, if no task does so yet.
 pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
     for (at, branch) in kept.branches.iter().enumerate() {
         {
@@ -65,7 +65,7 @@ pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
     }
 }
 
-/// How often a branch failed, and how long to wait before it is tried again.
+/// Number of failures of a branch, and the pause before the next try.
 struct Tries {
     failures: u32,
     pause: Duration,
@@ -73,7 +73,7 @@ struct Tries {
 
 async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Stage {
     let place = branch.hop.place.to_string();
-    let fresh = || Tries { failures: 0, pause: PAUSES.0 };
+    let fresh = || Tries { failures: 0, pause: RETRY_PAUSES.0 };
     let mut tries = fresh();
     let mut warned = false;
     while !kept.is_over() {
@@ -81,7 +81,7 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
         let fault = match push(depot, spool, kept, branch).await {
             Ok(()) => {
                 spool.counted.forwarded.fetch_add(1, Ordering::Relaxed);
-                tell(depot, kept, "forwarded", (place, kept.records.bytes()));
+                report(depot, kept, "forwarded", (place, kept.records.bytes()));
                 branch.have.send_replace(u64::MAX / 2);
                 return Stage::Done;
             }
@@ -102,28 +102,28 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
             Fault::Final(refusal) => return left(depot, spool, kept, (place, refusal)),
             Fault::Passing(text, wait) => (text, wait),
         };
-        // Who has what is safe here lacks nothing: its depot closes what is silent for long.
+        // A depot that has all durable records lacks nothing: it closes silent connections itself.
         tries.failures += u32::from(have < kept.records.progress().safe);
         if branch.policy == Policy::Drop && (tries.failures >= DROPPED_AFTER || slow) {
             spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
             depot.warn(format!("session {}: the branch {place} is dropped: {text}", kept.id));
-            tell(depot, kept, "dropped", (place, kept.records.bytes()));
+            report(depot, kept, "dropped", (place, kept.records.bytes()));
             return Stage::Done;
         }
-        // What says when to come again is said even where nothing is safe yet.
+        // A suggested pause is reported even if no record is durable yet.
         if (tries.failures > 0 || wait.is_some()) && !std::mem::replace(&mut warned, true) {
             let text = format!("session {} to {place}: {text}; trying on", kept.id);
             depot.warn(text);
         }
-        let wait = wait.unwrap_or(tries.pause).clamp(PAUSES.0, PAUSES.1);
-        tries.pause = (tries.pause + tries.pause).min(PAUSES.1);
+        let wait = wait.unwrap_or(tries.pause).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1);
+        tries.pause = (tries.pause + tries.pause).min(RETRY_PAUSES.1);
         let mut progress = kept.records.watch();
         let over = progress.wait_for(|progress| progress.over);
         let _ = tokio::time::timeout(wait.to_std(), over).await;
-        // Until there is more or the end, there is nothing to say.
+        // Without new records or the end there is nothing to send.
         while !kept.is_over() {
             let more = progress.wait_for(|now| now.over || now.all || now.written > have);
-            if tokio::time::timeout(PAUSES.1.to_std(), more).await.is_ok() {
+            if tokio::time::timeout(RETRY_PAUSES.1.to_std(), more).await.is_ok() {
                 break;
             }
         }
@@ -131,23 +131,24 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
     Stage::Done
 }
 
-/// Leaves a branch: nothing is gained by trying on.
+/// Stops a branch that is refused permanently.
 fn left(depot: &Depot, spool: &Spool, kept: &Kept, (place, refusal): (String, Refusal)) -> Stage {
     spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
     depot.warn(format!("session {}: the branch {place} is left: {}", kept.id, refusal.text));
     let text = format!("the branch {place}: {}", refusal.text);
-    tell(depot, kept, "dropped", (place, kept.records.bytes()));
+    report(depot, kept, "dropped", (place, kept.records.bytes()));
     Stage::Left(Refusal { text, retry_after: None, ..refusal })
 }
 
-/// A damaged record comes again, if somebody is there who has it; else all is kept as it is.
+/// Requests a damaged record again, if the depositor is still connected; otherwise nothing is
+/// changed.
 fn damaged(depot: &Depot, kept: &Kept, number: u64) -> Result<String, Refusal> {
     let text = format!("record {number} is damaged on this depot's disk");
     depot.warn(format!("session {}: {text}", kept.id));
     match tokio::task::block_in_place(|| kept.records.cut(number)) {
         Ok(true) => {}
         Ok(false) => {
-            let text = format!("{text}, and who brought it has left");
+            let text = format!("{text}, and its depositor is gone");
             return Err(refusal(usize::from(kept.head.node), Reason::Absent, text));
         }
         Err(e) => depot.warn(format!("session {}: {e}", kept.id)),
@@ -159,9 +160,9 @@ fn passing(text: impl std::fmt::Display) -> Fault {
     Fault::Passing(text.to_string(), None)
 }
 
-/// One connection to a depot behind, to the end of the session.
+/// One connection to a next depot, until the end of the session.
 async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Result<(), Fault> {
-    // Nobody closes it.
+    // The semaphore is never closed.
     let _turn = spool.forwards.acquire().await;
     if kept.is_over() {
         return Err(Fault::Over);
@@ -177,25 +178,28 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
         socket.write_all(&hello).await.map_err(passing)?;
         read_answer(&socket).await.map_err(passing)
     };
-    let answer = tokio::time::timeout(ANSWER.to_std(), greeted).await;
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT.to_std(), greeted).await;
     match answer.map_err(|_| passing("the next depot does not answer"))?? {
         Answer::Accepted => {}
         Answer::Refused(refusal) => return Err(refusal.into()),
     }
     let (mut read, mut write) = socket.split();
-    let first = tokio::time::timeout(ANSWER.to_std(), heard(&mut read, branch)).await;
+    let first =
+        tokio::time::timeout(ANSWER_TIMEOUT.to_std(), read_progress(&mut read, branch)).await;
     if first.map_err(|_| passing("the next depot does not answer"))?? {
         return Ok(());
     }
     let hear = async {
         loop {
-            match tokio::time::timeout(SILENT.to_std(), heard(&mut read, branch)).await {
+            match tokio::time::timeout(SILENCE_TIMEOUT.to_std(), read_progress(&mut read, branch))
+                .await
+            {
                 Ok(Ok(true)) => return Ok(()),
                 Ok(Ok(false)) => {}
                 Ok(Err(fault)) => return Err(fault),
-                // Where nothing is under way nothing is to be heard.
+                // Without records in flight no message is expected.
                 Err(_) if *branch.have.borrow() >= kept.records.progress().safe => {}
-                Err(_) => return Err(passing(format!("nothing heard for {SILENT}"))),
+                Err(_) => return Err(passing(format!("nothing heard for {SILENCE_TIMEOUT}"))),
             }
         }
     };
@@ -203,12 +207,12 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
     tokio::select! {
         ended = hear => ended,
         Err(fault) = send(depot, kept, branch, from, &mut write) => Err(fault),
-        () = gone(kept) => Err(Fault::Over),
+        () = wait_over(kept) => Err(Fault::Over),
     }
 }
 
-/// Reads what a depot behind has; true once that is all.
-async fn heard(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool, Fault> {
+/// Reads the progress of a next depot; true once it has everything.
+async fn read_progress(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool, Fault> {
     let mut head = [0; FRAME_HEAD];
     read.read_exact(&mut head).await.map_err(passing)?;
     match Frame::read(&head).map_err(passing)? {
@@ -220,21 +224,21 @@ async fn heard(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool, Fault> 
             let mut answer = vec![0; len as usize];
             read.read_exact(&mut answer).await.map_err(passing)?;
             match Answer::read(&answer).map_err(passing)? {
-                // A record spoilt on its way is right the next time.
+                // A record that was corrupted in transit is correct at the next try.
                 Answer::Refused(refusal) if refusal.reason == Reason::Malformed => {
                     Err(passing(refusal.text))
                 }
                 Answer::Refused(refusal) => Err(refusal.into()),
-                Answer::Accepted => Err(passing("a refusal that is none")),
+                Answer::Accepted => Err(passing("an unexpected acceptance")),
             }
         }
         Frame::Record { .. } | Frame::Get { .. } | Frame::Lack { .. } => {
-            Err(passing("the next depot says something else"))
+            Err(passing("the next depot sent an unexpected message"))
         }
     }
 }
 
-/// Sends records as they come, and then waits.
+/// Sends records as they arrive, then waits.
 async fn send(
     depot: &Depot,
     kept: &Kept,
@@ -247,10 +251,10 @@ async fn send(
     let mut began: Option<Time> = None;
     loop {
         let now = *progress.borrow_and_update();
-        if branch.policy == Policy::Drop && now.written > *branch.have.borrow() + AHEAD {
-            // Not at once: everybody is behind while a connection begins.
+        if branch.policy == Policy::Drop && now.written > *branch.have.borrow() + MAX_LEAD_RECORDS {
+            // A branch is always behind while its connection starts, so it is not dropped at once.
             let since = *began.get_or_insert_with(clock::now);
-            if clock::now().since(since) > SILENT {
+            if clock::now().since(since) > SILENCE_TIMEOUT {
                 return Err(Fault::Over);
             }
         } else {
@@ -261,13 +265,14 @@ async fn send(
             continue;
         }
         let read = tokio::task::block_in_place(|| {
-            // Once more: what was spoilt between disk and here need not be damaged.
+            // Read again: corruption between disk and memory does not mean that the record is
+            // damaged.
             genuine(kept, next)
                 .and_then(|read| if read.is_err() { genuine(kept, next) } else { Ok(read) })
         });
         let read = read.map_err(passing)?.map_err(Fault::Damaged)?;
         let Some((last, record)) = read else {
-            // It was cut off, or all is over.
+            // The records were cut, or the session has ended.
             let _ = progress.changed().await;
             continue;
         };
@@ -281,7 +286,7 @@ async fn send(
 
 type Read = Option<(bool, Vec<u8>)>;
 
-/// A record as its sender signed it, if it is here; else its number.
+/// A record whose signature is valid, if it is here; otherwise its number.
 fn genuine(kept: &Kept, number: u64) -> std::io::Result<Result<Read, u64>> {
     let read = kept.records.read(number)?;
     let good = read.as_ref().is_none_or(|(last, record)| {
@@ -290,12 +295,12 @@ fn genuine(kept: &Kept, number: u64) -> std::io::Result<Result<Read, u64>> {
     Ok(if good { Ok(read) } else { Err(number) })
 }
 
-/// Ends when the session does.
-async fn gone(kept: &Kept) {
+/// Returns when the session ends.
+async fn wait_over(kept: &Kept) {
     let mut progress = kept.records.watch();
     loop {
         let over = progress.wait_for(|progress| progress.over);
-        let waited = tokio::time::timeout(PAUSES.0.to_std(), over).await;
+        let waited = tokio::time::timeout(RETRY_PAUSES.0.to_std(), over).await;
         if waited.is_ok() || kept.is_over() {
             return;
         }

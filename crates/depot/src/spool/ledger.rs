@@ -1,4 +1,4 @@
-//! Who has how much room in the spool. No I/O.
+//! Reserved space in the spool, per key. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use packtrain_units::ByteCount;
 
 use packtrain_identity::pubkey::PublicKey;
 
-/// What a session takes at least: its directory and small files.
-pub(super) const LEAST: ByteCount = ByteCount(64 << 10);
+/// Minimum space of a session: its directory and small files.
+pub(super) const MIN_SESSION_SPACE: ByteCount = ByteCount(64 << 10);
 
-/// Why there is no room.
+/// Why space is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Short {
-    /// The spool is as full as it may be, or would be.
+pub(super) enum QuotaError {
+    /// The quota of the spool is exceeded.
     Spool,
-    /// This key has what it may have.
+    /// The quota of this key is exceeded.
     Key,
-    /// It would not even fit into an empty spool.
+    /// The request exceeds even an empty spool.
     Never,
 }
 
-/// Room that is given away; what is reserved never exceeds the quotas.
+/// Reserved space. The sum never exceeds the quotas.
 #[derive(Debug)]
 pub(super) struct Ledger {
     quota: ByteCount,
@@ -35,19 +35,19 @@ impl Ledger {
         Self { quota, key_quota, used: ByteCount::ZERO, keys: BTreeMap::new() }
     }
 
-    /// What is reserved.
+    /// The reserved bytes.
     pub(super) fn used(&self) -> ByteCount {
         self.used
     }
 
-    /// What is left for one key.
+    /// The remaining bytes of one key.
     pub(super) fn left(&self, key: PublicKey) -> ByteCount {
         let own = self.keys.get(&key).copied().unwrap_or_default();
         let all = self.quota.saturating_sub(self.used);
         self.key_quota.saturating_sub(own).min(all)
     }
 
-    /// Whether one session may have so much, if it were alone.
+    /// Checks whether a session of this size could ever be kept.
     pub(super) fn fits(&self, need: ByteCount) -> Result<(), String> {
         let quota = self.key_quota;
         if need <= quota {
@@ -56,32 +56,32 @@ impl Ledger {
         Err(format!("the depot keeps at most {quota} for one key, and this is longer"))
     }
 
-    /// Reserves so much more for a session of `key`.
-    pub(super) fn reserve(&mut self, key: PublicKey, more: ByteCount) -> Result<(), Short> {
+    /// Reserves bytes for a session of `key`.
+    pub(super) fn reserve(&mut self, key: PublicKey, more: ByteCount) -> Result<(), QuotaError> {
         let own = self.keys.get(&key).copied().unwrap_or_default();
         let over = |used: ByteCount, quota: ByteCount| {
             used.get().checked_add(more.get()).is_none_or(|sum| sum > quota.get())
         };
         if more > self.key_quota {
-            return Err(Short::Never);
+            return Err(QuotaError::Never);
         }
         if over(own, self.key_quota) {
-            return Err(Short::Key);
+            return Err(QuotaError::Key);
         }
         if over(self.used, self.quota) {
-            return Err(Short::Spool);
+            return Err(QuotaError::Spool);
         }
         self.take(key, more);
         Ok(())
     }
 
-    /// Counts what is there already, whatever the quotas are now.
+    /// Counts existing bytes, even above the current quotas.
     pub(super) fn take(&mut self, key: PublicKey, bytes: ByteCount) {
         self.used += bytes;
         *self.keys.entry(key).or_default() += bytes;
     }
 
-    /// Gives back what was reserved.
+    /// Returns reserved bytes.
     pub(super) fn give_back(&mut self, key: PublicKey, bytes: ByteCount) {
         self.used = self.used.saturating_sub(bytes);
         if let Some(own) = self.keys.get_mut(&key) {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is asked for and given back, no quota is exceeded and nothing is lost.
+        /// For any sequence of requests no quota is exceeded and no byte is lost.
         #[test]
         fn quotas_hold(asks in prop::collection::vec((0u8..4, 0u64..60, any::<bool>()), 1..120)) {
             let mut ledger = Ledger::new(ByteCount(100), Some(ByteCount(50)));
@@ -118,9 +118,9 @@ mod tests {
                     ledger.give_back(key, bytes);
                 } else {
                     let want = match bytes.get() {
-                        n if n > 50 => Err(Short::Never),
-                        n if own(&held) + n > 50 => Err(Short::Key),
-                        n if all(&held) + n > 100 => Err(Short::Spool),
+                        n if n > 50 => Err(QuotaError::Never),
+                        n if own(&held) + n > 50 => Err(QuotaError::Key),
+                        n if all(&held) + n > 100 => Err(QuotaError::Spool),
                         _ => Ok(()),
                     };
                     prop_assert_eq!(ledger.left(key) >= bytes, want.is_ok());

@@ -1,5 +1,5 @@
-//! One session's records on a disk. What is told to be safe is: first the records are synced, then
-//! a mark that counts them, then it is told.
+//! The records of one session on a disk. The order is: sync the records, write and sync a mark that
+//! counts them, then report them as durable.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
@@ -9,53 +9,53 @@ use packtrain_session::spool::{MARK_SLOT, Mark, RECORD, last_record, newest};
 use packtrain_units::ByteCount;
 use tokio::sync::watch;
 
-/// Two files, as this module uses them.
+/// The two files of a session.
 pub(super) trait Disk: Send + Sync {
     /// Writes records.
     fn write_records(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Reads records; the whole of `room` or an error.
+    /// Reads records; fills `room` or fails.
     fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()>;
-    /// How long the records are.
+    /// Length of the records.
     fn records_len(&self) -> io::Result<u64>;
-    /// Leaves so much of the records.
+    /// Truncates the records.
     fn cut_records(&self, len: u64) -> io::Result<()>;
-    /// What was written of records survives whatever comes.
+    /// Makes the written records durable.
     fn sync_records(&self) -> io::Result<()>;
     /// Writes a mark.
     fn write_mark(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Both marks.
     fn read_marks(&self) -> io::Result<Vec<u8>>;
-    /// The mark survives whatever comes.
+    /// Makes the mark durable.
     fn sync_mark(&self) -> io::Result<()>;
 }
 
-/// How far a session is.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Records that can be read.
+    /// Number of readable records.
     pub(super) written: u64,
-    /// The bytes that they have.
+    /// Their bytes.
     pub(super) bytes: ByteCount,
-    /// Whether the last one is among them.
+    /// Whether the last record is readable.
     pub(super) all: bool,
-    /// Records that are safe.
+    /// Number of durable records.
     pub(super) safe: u64,
-    /// Whether the last one is among them.
+    /// Whether the last record is durable.
     pub(super) all_safe: bool,
-    /// Nobody wants it any more.
+    /// The session has ended.
     pub(super) over: bool,
-    /// It is over because it had nothing and another takes its place.
-    pub(super) forsaken: bool,
+    /// It has ended because it was empty and another replaced it.
+    pub(super) abandoned: bool,
 }
 
-/// What came of a record.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Appended {
-    /// It is written.
+    /// The record was written.
     New,
-    /// It was here.
+    /// The record existed already.
     Known,
-    /// One before it is missing.
+    /// An earlier record is missing.
     Gap,
 }
 
@@ -65,7 +65,7 @@ struct State {
     bytes: u64,
     all: bool,
     over: bool,
-    forsaken: bool,
+    abandoned: bool,
 }
 
 /// The records of one session.
@@ -73,24 +73,25 @@ pub(super) struct Records<D> {
     disk: D,
     session: SessionId,
     state: Mutex<State>,
-    /// The mark that is written; its holder syncs.
+    /// The mark on the disk; the holder of the lock syncs.
     mark: Mutex<Mark>,
     progress: watch::Sender<Progress>,
 }
 
 impl<D: Disk> Records<D> {
-    /// What is on the disk, new or left by a depot before. Also says what is wrong, if there is less
-    /// than was told to be safe.
+    /// Opens new records, or those of an earlier run. Also returns a description of the damage if
+    /// fewer records exist than were reported as durable.
     ///
     /// # Errors
-    /// What the disk says; records without a mark, of which nobody knows how many are whole.
+    /// I/O errors, and records without a valid mark, because the number of whole records is unknown
+    /// then.
     pub(super) fn open(session: SessionId, disk: D) -> io::Result<(Self, Option<String>)> {
         let marks = disk.read_marks()?;
         let len = disk.records_len()?;
         let mut damage = None;
         let mut mark = match newest(session, &marks) {
             Some(mark) => mark,
-            // There is a mark before there is a record, so a missing one means something.
+            // A mark is written before the first record, so a missing mark is an error.
             None if len > 0 => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "no mark of it is whole"));
             }
@@ -104,10 +105,10 @@ impl<D: Disk> Records<D> {
             let records = len / RECORD as u64;
             let bytes = ByteCount(records * RECORD as u64);
             mark = Mark { count: mark.count + 1, records, bytes, all: false, over: false };
-            // Before there are new records that the higher one would count.
+            // Written before new records, which the higher mark would count.
             put(&disk, session, &mark)?;
         }
-        // What is behind the mark was told to nobody, and nobody knows whether it is whole.
+        // Records after the mark were never reported as durable, and may be incomplete.
         if len > mark.bytes.get() {
             disk.cut_records(mark.bytes.get())?;
         }
@@ -118,7 +119,7 @@ impl<D: Disk> Records<D> {
             state: Mutex::new(State::of(&mark)),
             mark: Mutex::new(mark),
         };
-        records.tell(&records.state(), &mark);
+        records.report(&records.state(), &mark);
         Ok((records, damage))
     }
 
@@ -130,9 +131,9 @@ impl<D: Disk> Records<D> {
         self.mark.lock()
     }
 
-    /// Tells how far it is. Whoever calls holds the state, so that what is told and what can be read
-    /// are the same.
-    fn tell(&self, state: &State, mark: &Mark) {
+    /// Publishes the progress. The caller holds the lock of the state, so that the published and
+    /// the readable records agree.
+    fn report(&self, state: &State, mark: &Mark) {
         self.progress.send_replace(Progress {
             written: state.records,
             bytes: ByteCount(state.bytes),
@@ -140,26 +141,26 @@ impl<D: Disk> Records<D> {
             safe: mark.records.min(state.records),
             all_safe: mark.all && state.all,
             over: state.over,
-            forsaken: state.forsaken,
+            abandoned: state.abandoned,
         });
     }
 
-    /// How far it is.
+    /// The current progress.
     pub(super) fn progress(&self) -> Progress {
         *self.progress.borrow()
     }
 
-    /// Hears how far it is.
+    /// Subscribes to the progress.
     pub(super) fn watch(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// The bytes there are.
+    /// The bytes of the records.
     pub(super) fn bytes(&self) -> ByteCount {
         self.progress().bytes
     }
 
-    /// Writes the next record. Whoever calls has verified it.
+    /// Writes the next record, which the caller has verified.
     pub(super) fn append(&self, number: u64, last: bool, record: &[u8]) -> io::Result<Appended> {
         let mut state = self.state();
         if number < state.records || state.over {
@@ -179,11 +180,11 @@ impl<D: Disk> Records<D> {
         Ok(Appended::New)
     }
 
-    /// Makes safe what is written by now, and then tells.
+    /// Makes all written records durable, then publishes the progress.
     ///
     /// # Errors
-    /// What the disk says. If it did not take records, those behind the mark are gone: a system tells
-    /// such a failure once and then takes the same pages for written.
+    /// I/O errors. If the records could not be synced, those after the mark are removed: the kernel
+    /// reports such an error once, and then treats the same pages as clean.
     pub(super) fn sync(&self) -> io::Result<Progress> {
         let mut mark = self.marked();
         let next = {
@@ -196,19 +197,19 @@ impl<D: Disk> Records<D> {
             if let Err(e) = self.disk.sync_records() {
                 let mut state = self.state();
                 *state = State::of(&mark);
-                // What cannot be cut off now is when the spool is opened.
+                // A failed truncation is repeated when the spool is opened.
                 let _ = self.disk.cut_records(state.bytes);
-                self.tell(&state, &mark);
+                self.report(&state, &mark);
                 return Err(e);
             }
             put(&self.disk, self.session, &next)?;
             *mark = next;
         }
-        self.tell(&self.state(), &mark);
+        self.report(&self.state(), &mark);
         Ok(self.progress())
     }
 
-    /// Record `number` and whether it is the last; none if it is not here.
+    /// Record `number` and whether it is the last; `None` if it is not here.
     pub(super) fn read(&self, number: u64) -> io::Result<Option<(bool, Vec<u8>)>> {
         let (last, len) = {
             let state = self.state();
@@ -227,8 +228,9 @@ impl<D: Disk> Records<D> {
         Ok(Some((last, record)))
     }
 
-    /// Leaves only what is before record `number`, which is damaged, so that it comes again. False if
-    /// everything was told to be safe: then nobody is there who could send it, and all stays.
+    /// Removes record `number`, which is damaged, and all later ones, so that they are sent again.
+    /// Returns false, and removes nothing, if everything was reported as durable, because no sender
+    /// is left then.
     pub(super) fn cut(&self, number: u64) -> io::Result<bool> {
         let mut mark = self.marked();
         if mark.all || mark.over {
@@ -237,7 +239,7 @@ impl<D: Disk> Records<D> {
         let bytes = ByteCount(number.saturating_mul(RECORD as u64));
         if number < mark.records {
             let lower = Mark { count: mark.count + 1, records: number, bytes, ..*mark };
-            // Before there are new records that the higher one would count.
+            // Written before new records, which the higher mark would count.
             put(&self.disk, self.session, &lower)?;
             *mark = lower;
         }
@@ -247,12 +249,12 @@ impl<D: Disk> Records<D> {
             *state = State { records: number, bytes: bytes.get(), ..State::default() };
             cut = self.disk.cut_records(state.bytes);
         }
-        self.tell(&state, &mark);
+        self.report(&state, &mark);
         cut.map(|()| true)
     }
 
-    /// Nobody wants it any more: its records go, the knowledge that it was here stays. If that fails,
-    /// nothing has changed.
+    /// Ends the session: its records are removed, and the session stays known. On an error nothing
+    /// has changed.
     pub(super) fn end(&self) -> io::Result<()> {
         let mut mark = self.marked();
         if !mark.over {
@@ -262,19 +264,19 @@ impl<D: Disk> Records<D> {
         }
         let mut state = self.state();
         *state = State::of(&mark);
-        self.tell(&state, &mark);
+        self.report(&state, &mark);
         drop(state);
         self.disk.cut_records(0)
     }
 
-    /// Takes nothing more, if nothing has come yet; says whether that is so. The disk is not told.
-    pub(super) fn forsake(&self) -> bool {
+    /// Abandons the session if it is empty; returns whether it was. The disk is not changed.
+    pub(super) fn abandon(&self) -> bool {
         let mark = self.marked();
         let mut state = self.state();
         let empty = state.records == 0 && !state.over;
         if empty {
-            (state.over, state.forsaken) = (true, true);
-            self.tell(&state, &mark);
+            (state.over, state.abandoned) = (true, true);
+            self.report(&state, &mark);
         }
         empty
     }
@@ -283,11 +285,11 @@ impl<D: Disk> Records<D> {
 impl State {
     fn of(mark: &Mark) -> Self {
         let Mark { records, bytes, all, over, .. } = *mark;
-        Self { records, bytes: bytes.get(), all, over, forsaken: false }
+        Self { records, bytes: bytes.get(), all, over, abandoned: false }
     }
 }
 
-/// Writes a mark so that it survives whatever comes.
+/// Writes a mark durably.
 fn put(disk: &impl Disk, session: SessionId, mark: &Mark) -> io::Result<()> {
     disk.write_mark(mark.count % 2 * MARK_SLOT, &mark.write(session))?;
     disk.sync_mark()

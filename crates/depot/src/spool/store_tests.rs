@@ -1,4 +1,4 @@
-//! Crashes of the machine at any step of writing: what was told to be safe is there afterwards.
+//! Crashes at any step of a write: every record that was reported as durable exists afterwards.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::*;
 
 const SESSION: SessionId = SessionId([3; 16]);
 
-/// A file of which what was not synced may be lost, in part and in any order.
+/// A file whose unsynced changes may be lost, in part and in any order.
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// What survives for certain.
+    /// The content that survives any crash.
     safe: Vec<u8>,
-    /// What is read.
+    /// The content that is read.
     seen: Vec<u8>,
-    /// What was done since the last sync.
+    /// The changes since the last sync.
     doing: Vec<Doing>,
 }
 
@@ -55,12 +55,12 @@ impl File {
         self.doing.push(doing);
     }
 
-    /// What was done is safe. If it fails it is lost and looks as if it were there: the next sync has
-    /// nothing to do, as on Linux.
+    /// Makes the changes durable. A failing sync loses them, but they stay readable, and the next
+    /// sync succeeds, as on Linux.
     fn sync(&mut self, fails: bool) -> io::Result<()> {
         for doing in std::mem::take(&mut self.doing) {
             match doing {
-                // Bytes that no disk took are zeros after a crash.
+                // Bytes that were not written to the disk are zeros after a crash.
                 Doing::Write(at, bytes) if fails => {
                     let lost = Doing::Write(at, vec![0; bytes.len()]);
                     apply(&mut self.safe, &lost, None);
@@ -71,7 +71,7 @@ impl File {
         if fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
     }
 
-    /// What is left of it: each step since the last sync is done, half done or not at all.
+    /// The content after a crash: each change since the last sync is applied, torn or lost.
     fn crash(&mut self, chance: &mut impl FnMut() -> u8) {
         for doing in std::mem::take(&mut self.doing) {
             match chance() % 3 {
@@ -84,13 +84,13 @@ impl File {
     }
 }
 
-/// Two files and how many more steps the machine lasts.
+/// Two files, and the number of steps until the crash.
 #[derive(Debug, Default)]
 struct Virtual {
     records: File,
     marks: File,
     left: u32,
-    /// The syncs of records that fail.
+    /// Which syncs of records fail.
     fails: VecDeque<bool>,
 }
 
@@ -151,7 +151,8 @@ fn record(number: u64, last: bool) -> Vec<u8> {
     vec![number as u8 + 1; len]
 }
 
-/// One life of a depot: what it told to be safe when the machine stopped, or that all is.
+/// One run of a depot, until a crash or until everything is durable. Updates the number of reported
+/// records.
 fn live(shared: &Shared, total: u64, every: u64, told: &mut u64) -> io::Result<()> {
     let (records, damage) = Records::open(SESSION, Machine(Arc::clone(shared)))?;
     assert_eq!(damage, None, "a crash is no damage");
@@ -174,7 +175,7 @@ fn live(shared: &Shared, total: u64, every: u64, told: &mut u64) -> io::Result<(
                     assert_eq!(progress.safe, number + 1);
                     *told = progress.safe;
                 }
-                // It goes on from what is safe.
+                // The depot continues from the durable records.
                 Err(e) if e.kind() == io::ErrorKind::Other => {
                     let progress = records.progress();
                     assert_eq!((progress.written, progress.safe), (*told, *told));
@@ -215,7 +216,7 @@ proptest! {
         prop_assert_eq!(told, total);
     }
 
-    /// Damaged records are cut off before all is told: what was told since is there after a crash.
+    /// Damaged records are cut off before everything is reported; later reports survive a crash.
     #[test]
     fn what_comes_again_after_a_cut_survives_any_crash(
         steps in prop::collection::vec((0u8..4, 0u64..6), 1..24),
@@ -231,7 +232,7 @@ proptest! {
                 match what {
                     0 => *told = records.sync()?.safe,
                     1 => {
-                        // Half of it may have been done.
+                        // The cut may be half done.
                         *told = number.min(*told);
                         assert!(records.cut(number)?, "not all was told");
                         *told = records.progress().safe;
@@ -257,7 +258,7 @@ proptest! {
         live(&shared, 26, 5, &mut told).expect("nothing fails");
     }
 
-    /// Whatever somebody did to the files: no panic, and never more than there is.
+    /// For any change to the files: no panic, and never more records than there are.
     #[test]
     fn files_that_were_meddled_with_are_noticed(
         marks in prop::collection::vec(any::<u8>(), 0..5000),
@@ -284,7 +285,7 @@ proptest! {
         let (records, damage) = match Records::open(SESSION, Machine(Arc::clone(&shared))) {
             Ok(opened) => opened,
             Err(e) => {
-                // It is left alone.
+                // The files are not changed.
                 prop_assert!(e.kind() == io::ErrorKind::InvalidData && len > 0 && !keep);
                 prop_assert_eq!(shared.lock().records.now().len(), len);
                 return Ok(());
@@ -327,7 +328,7 @@ fn a_damaged_record_is_cut_off_while_it_can_come_again() {
     assert_eq!((progress.written, progress.safe, progress.all_safe), (2, 2, false));
     drop(records);
     live(&shared, 5, 1, &mut 2).expect("nothing fails");
-    // Everything was told to be safe: its sender has left.
+    // Everything was reported as durable, so the sender has ended.
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
     assert_eq!(records.cut(2).ok(), Some(false));
     assert_eq!((records.progress().written, records.progress().all_safe), (5, true));
@@ -353,8 +354,8 @@ fn only_what_has_nothing_is_forsaken() {
     let shared = Shared::default();
     shared.lock().left = u32::MAX;
     let (records, _) = Records::open(SESSION, Machine(Arc::clone(&shared))).expect("it opens");
-    assert!(records.forsake() && records.progress().over && !records.forsake());
+    assert!(records.abandon() && records.progress().over && !records.abandon());
     let (records, _) = Records::open(SESSION, Machine(shared)).expect("it opens");
     records.append(0, false, &record(0, false)).expect("nothing fails");
-    assert!(!records.forsake() && !records.progress().over);
+    assert!(!records.abandon() && !records.progress().over);
 }

@@ -1,4 +1,4 @@
-//! What is taken in, and what room it has.
+//! Admission of kept sessions, and their space.
 
 use packtrain_net::tcp::Identity;
 use packtrain_session::spool::RECORD;
@@ -22,7 +22,7 @@ fn spool(dir: &std::path::Path, quota: ByteCount) -> Spool {
     spool
 }
 
-/// A session over three depots, as one of them gets it.
+/// A session over three depots, as received by one of them.
 fn head(id: u8, node: u8, size: Option<u64>, keep: Duration) -> Head {
     let hop = |n: u8| Hop::tcp(format!("depot-{n}:7879").parse().expect("a place"));
     let deposit = Deposit {
@@ -59,17 +59,17 @@ fn a_session_that_has_nothing_may_come_as_another_depot() {
     let spool = spool(dir.path(), ByteCount(3 * MIB));
     let as_last = head(1, 2, Some(2 * MIB), HOUR);
     let as_first = Head { node: 0, ..as_last.clone() };
-    // A replay comes first and says another position; the room is for one of them.
+    // A replay with another position arrives first; there is space for only one of them.
     let replayed = spool.admit(as_last.clone()).expect("room");
     let right = spool.admit(as_first.clone()).expect("in its place");
-    assert!(replayed.records.progress().forsaken && replayed.is_over());
+    assert!(replayed.records.progress().abandoned && replayed.is_over());
     assert_eq!((right.head.node, spool.ledger().used()), (0, ByteCount(2 * MIB)));
     assert!(Arc::ptr_eq(&right, &spool.admit(as_first.clone()).expect("the same")));
     right.records.append(0, false, &vec![1; RECORD]).expect("room");
     assert_eq!(denied(spool.admit(as_last)), Some(Reason::Loop));
     let other = head(1, 0, Some(MIB), HOUR);
     assert_eq!(denied(spool.admit(other)), Some(Reason::Stale));
-    // The disk knows it as what it is now.
+    // The disk has its current position.
     right.records.sync().expect("a disk");
     drop((right, replayed));
     let settings = spool.settings.clone();
@@ -95,7 +95,7 @@ fn a_pipe_gets_what_room_there_is_and_nothing_once_it_is_over() {
     assert_eq!((full.reason, spool.ledger().used()), (Reason::Forbidden, ByteCount(MIB)));
     spool.release(&kept).expect("a disk");
     let over = spool.grow(&kept, record).expect_err("it is over");
-    assert_eq!((over.reason, spool.ledger().used()), (Reason::Absent, LEAST));
+    assert_eq!((over.reason, spool.ledger().used()), (Reason::Absent, MIN_SESSION_SPACE));
     assert_eq!(denied(spool.admit(kept.head.clone())), Some(Reason::Absent));
 }
 
@@ -111,7 +111,7 @@ fn what_cannot_be_removed_keeps_its_room_until_it_can() {
     assert!(spool.find(kept.id).is_some() && spool.ledger().used() == ByteCount(MIB));
     std::fs::remove_file(odd).expect("it is there");
     let swept = spool.sweep();
-    // It is told once that it expired.
+    // Its expiry is reported once.
     assert!(swept.len() == 1 && swept[0].gone.is_ok() && swept[0].expired.is_none());
     assert!(spool.find(kept.id).is_none() && spool.ledger().used() == ByteCount::ZERO);
     assert_eq!(spool.stats().expired, 1);
@@ -141,7 +141,7 @@ fn directories_without_a_head_are_removed_unless_they_have_records() {
     let (spool, warnings) = Spool::open(settings).expect("it opens");
     assert!(warnings.len() == 1 && warnings[0].contains("head is missing"), "{warnings:?}");
     assert!(at(1).join("records").exists() && !at(2).exists() && !at(3).exists());
-    // Its number is not taken, and what is there stays.
+    // Its id is still in use, and its files are kept.
     assert_eq!(denied(spool.admit(head(1, 0, None, HOUR))), Some(Reason::Busy));
     assert_eq!(spool.ledger().used(), ByteCount::ZERO);
     assert!(at(1).join("records").exists());

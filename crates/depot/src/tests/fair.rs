@@ -1,16 +1,17 @@
-//! Shares of sessions that all want as much as they can get.
+//! Shares of sessions with unlimited demand.
 
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
 
 const SESSIONS: usize = 200;
-/// Bytes of each.
+/// Bytes per session.
 const EACH: usize = 6 << 20;
-/// Buffers of all sockets: what lies in them is moved and not yet counted.
+/// Socket buffer size: bytes in a buffer are moved but not counted yet.
 const BUFFERS: ByteCount = ByteCount(32 << 10);
 
-/// Takes what comes, counts it for each connection, and notes all counts when the first is whole.
+/// Receives and counts bytes per connection. Stores all counts when the first connection is
+/// complete.
 async fn sink(counts: Arc<StdMutex<Vec<Arc<AtomicUsize>>>>) -> (Place, Arc<StdMutex<Vec<usize>>>) {
     let listener = packtrain_net::tcp::listen("127.0.0.1:0".parse().expect("an address"));
     let listener = listener.expect("a port");
@@ -46,14 +47,14 @@ async fn sink(counts: Arc<StdMutex<Vec<Arc<AtomicUsize>>>>) -> (Place, Arc<StdMu
 fn of_two_hundred_sessions_nine_in_ten_move_alike() {
     let pool = ByteCount(8 << 20);
     let limits = DepotLimits { pool, key_sessions: 256, ..DepotLimits::default() };
-    let depot = Station::start(|request| {
+    let depot = TestDepot::start(|request| {
         request.limits = limits;
         request.buffers = Some(BUFFERS);
     });
     let shares = executor::handle().block_on(async {
         let (to, shares) = sink(Arc::default()).await;
         let mut running = tokio::task::JoinSet::new();
-        // All are let in before any may go on.
+        // All sessions are admitted before any continues.
         let gate = Arc::new(tokio::sync::Barrier::new(SESSIONS));
         for _ in 0..SESSIONS {
             let (to, at, gate) = (to.clone(), depot.place.clone(), Arc::clone(&gate));
@@ -82,7 +83,7 @@ fn of_two_hundred_sessions_nine_in_ten_move_alike() {
     let mut shares = shares;
     shares.sort_unstable();
     assert_eq!((shares.len(), shares.last()), (SESSIONS, Some(&EACH)));
-    // How even they are is measured (`cargo xtask bench relay`): here the ends are as busy as the
+    // Fairness is measured by `cargo xtask bench relay`. In this test the ends are as busy as the
     // depot, and a connection that lost its first packets waits for a timer of the kernel.
     let tenth = shares[SESSIONS / 10];
     assert!(tenth * 2 >= EACH, "when the first is whole a tenth has less than {tenth} of {EACH}");

@@ -1,5 +1,5 @@
-//! Hops by datagrams: clean, through a middle that loses, repeats and reorders, and through one
-//! that lets none through.
+//! Hops by datagrams: without losses, through a middlebox that loses, duplicates and reorders, and
+//! through one that drops everything.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ fn byte(at: usize) -> u8 {
     (at * 31 + (at >> 9) * 7) as u8
 }
 
-/// Opens a session as a sender does.
+/// Opens a session as a sender.
 async fn open(session: &Session) -> Carrier {
     let first = &session.route[0];
     let mut socket = reach(&first.place).await;
@@ -38,7 +38,7 @@ async fn open(session: &Session) -> Carrier {
     hop::call(socket, first.transport, &header, &hops).await.expect("it is there").0
 }
 
-/// So many bytes there and, through the echo, back; in order and whole.
+/// Sends bytes and checks their echo.
 async fn there_and_back(session: &Session, len: usize) {
     let mut socket = open(session).await;
     assert_eq!(read_answer(&socket).await.expect("an answer"), Answer::Accepted);
@@ -49,7 +49,7 @@ async fn there_and_back(session: &Session, len: usize) {
             let piece: Vec<u8> = (at..len.min(at + 50_000)).map(byte).collect();
             write.write_all(&piece).await.expect("it takes all");
             at += piece.len();
-            // Not all of it before datagrams have begun.
+            // Part of the data is sent before datagrams start.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         write.shutdown().await.expect("it is open");
@@ -73,14 +73,14 @@ async fn there_and_back(session: &Session, len: usize) {
 #[test]
 fn bytes_by_native_and_udt_and_tcp_in_any_order() {
     use HopTransport::{Native, Tcp, Udt};
-    let (a, b) = (Station::start(|_| {}), Station::start(|_| {}));
+    let (a, b) = (TestDepot::start(|_| {}), TestDepot::start(|_| {}));
     executor::handle().block_on(async {
         let to = echo().await;
         for (first, second) in [(Native, Tcp), (Tcp, Native), (Udt, Native), (Native, Udt)] {
             there_and_back(&route(&to, &[(&a.place, first), (&b.place, second)]), 5_000_001).await;
         }
         there_and_back(&route(&to, &[(&a.place, Udt)]), 5_000_001).await;
-        // Too short for datagrams, and nothing at all.
+        // Too short for datagrams, and an empty stream.
         there_and_back(&route(&to, &[(&a.place, Native)]), 2_000).await;
         there_and_back(&route(&to, &[(&a.place, Native), (&b.place, Native)]), 0).await;
     });
@@ -108,8 +108,8 @@ fn bytes_by_native_and_udt_and_tcp_in_any_order() {
 
 #[test]
 fn refusals_come_through_hops_by_datagrams() {
-    let a = Station::start(|_| {});
-    let b = Station::start(|request| request.allow.clear());
+    let a = TestDepot::start(|_| {});
+    let b = TestDepot::start(|request| request.allow.clear());
     executor::handle().block_on(async {
         let to = echo().await;
         let by = HopTransport::Native;
@@ -134,18 +134,18 @@ fn refusals_come_through_hops_by_datagrams() {
     });
 }
 
-/// What happens to datagrams on their way.
+/// Impairments of datagrams.
 #[derive(Clone, Copy)]
-struct Weather {
+struct Impairment {
     lost: f64,
     twice: f64,
     late: f64,
     seed: u64,
 }
 
-/// A middle between two ends of a hop: bytes of TCP go through, the ports that they tell each
-/// other are this middle's, and datagrams meet the weather.
-async fn middle(depot: &Place, weather: Weather) -> Place {
+/// A middlebox between two ends of a hop. TCP bytes pass through, the announced ports are replaced
+/// by its own, and datagrams are impaired.
+async fn middle(depot: &Place, weather: Impairment) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
     let depot = depot.clone();
@@ -158,7 +158,7 @@ async fn middle(depot: &Place, weather: Weather) -> Place {
     place
 }
 
-async fn between(caller: TcpStream, called: TcpStream, weather: Weather) {
+async fn between(caller: TcpStream, called: TcpStream, weather: Impairment) {
     let (mut from, mut back) = caller.into_split();
     let (mut other, mut to) = called.into_split();
     let ports: Arc<[StdMutex<[u16; 2]>; 2]> = Arc::default();
@@ -187,7 +187,7 @@ async fn between(caller: TcpStream, called: TcpStream, weather: Weather) {
     let _ = tokio::join!(there, here);
 }
 
-/// Passes frames on; `side` 0 is the caller's. Flow 0 is the caller's offer, 1 the other's.
+/// Relays frames; `side` 0 is the caller's. Flow 0 is the caller's offer, flow 1 the other's.
 async fn frames(
     from: &mut tokio::net::tcp::OwnedReadHalf,
     to: &mut tokio::net::tcp::OwnedWriteHalf,
@@ -222,11 +222,11 @@ async fn datagrams(
     socket: UdpSocket,
     ports: Arc<[StdMutex<[u16; 2]>; 2]>,
     flow: usize,
-    weather: Weather,
+    weather: Impairment,
 ) {
     let (mut rng, mut buffer) = (Rng::new(weather.seed + flow as u64), vec![0; 65_536]);
     let mut late: VecDeque<(Vec<u8>, u16)> = VecDeque::new();
-    // Nobody waits for this task: it ends with the runtime, or when nothing comes any more.
+    // No task waits for this one: it ends with the runtime, or when no datagram arrives any more.
     let quiet = std::time::Duration::from_secs(20);
     while let Ok(Ok((len, from))) = tokio::time::timeout(quiet, socket.recv_from(&mut buffer)).await
     {
@@ -255,11 +255,11 @@ async fn datagrams(
 #[test]
 fn bytes_come_out_in_order_and_whole_through_loss_repetition_and_disorder() {
     use HopTransport::{Native, Tcp, Udt};
-    let (a, b) = (Station::start(|_| {}), Station::start(|_| {}));
+    let (a, b) = (TestDepot::start(|_| {}), TestDepot::start(|_| {}));
     executor::handle().block_on(async {
         let to = echo().await;
         for (by, seed) in [(Native, 1), (Udt, 2), (Native, 3)] {
-            let weather = Weather { lost: 0.02, twice: 0.02, late: 0.05, seed };
+            let weather = Impairment { lost: 0.02, twice: 0.02, late: 0.05, seed };
             let inner = middle(&b.place, weather).await;
             there_and_back(&route(&to, &[(&a.place, Tcp), (&inner, by)]), 1_500_001).await;
             let outer = middle(&a.place, weather).await;
@@ -275,15 +275,15 @@ fn bytes_come_out_in_order_and_whole_through_loss_repetition_and_disorder() {
 
 #[test]
 fn where_no_datagram_gets_through_tcp_carries_the_hop_and_it_is_told() {
-    let (a, b) = (Station::start(|_| {}), Station::start(|_| {}));
+    let (a, b) = (TestDepot::start(|_| {}), TestDepot::start(|_| {}));
     executor::handle().block_on(async {
         let to = echo().await;
-        let weather = Weather { lost: 1.0, twice: 0.0, late: 0.0, seed: 1 };
+        let weather = Impairment { lost: 1.0, twice: 0.0, late: 0.0, seed: 1 };
         let inner = middle(&b.place, weather).await;
         let by = [(&a.place, HopTransport::Tcp), (&inner, HopTransport::Native)];
         let mut socket = open(&route(&to, &by)).await;
         assert_eq!(read_answer(&socket).await.expect("an answer"), Answer::Accepted);
-        // Bytes flow meanwhile, for longer than datagrams have.
+        // Bytes flow meanwhile, for longer than the timeout of datagrams.
         let mut piece = vec![5; 100_000];
         for _ in 0..50 {
             socket.write_all(&[5; 100_000]).await.expect("it takes all");
@@ -303,14 +303,14 @@ fn where_no_datagram_gets_through_tcp_carries_the_hop_and_it_is_told() {
 #[test]
 fn who_does_not_read_stops_who_writes_over_datagrams_too() {
     let limits = DepotLimits { pool: ByteCount(4 << 20), sessions: 8, ..DepotLimits::default() };
-    let depot = Station::start(|request| request.limits = limits);
+    let depot = TestDepot::start(|request| request.limits = limits);
     executor::handle().block_on(async {
-        // Takes the connection and nothing from it.
-        let deaf = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let to = deaf.local_addr().expect("bound").to_string().parse().expect("a place");
+        // Accepts the connection and reads nothing.
+        let unread = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let to = unread.local_addr().expect("bound").to_string().parse().expect("a place");
         let session = route(&to, &[(&depot.place, HopTransport::Native)]);
         let mut socket = open(&session).await;
-        let (_kept, _) = deaf.accept().await.expect("it comes");
+        let (_kept, _) = unread.accept().await.expect("it comes");
         assert_eq!(read_answer(&socket).await.expect("an answer"), Answer::Accepted);
         let mut written = 0;
         let write = async {
@@ -330,7 +330,7 @@ fn who_does_not_read_stops_who_writes_over_datagrams_too() {
 #[test]
 fn an_echo_comes_from_each_depot_of_a_route() {
     use packtrain_session::echo::{ECHO_HEAD, EchoHead};
-    let (a, b) = (Station::start(|_| {}), Station::start(|_| {}));
+    let (a, b) = (TestDepot::start(|_| {}), TestDepot::start(|_| {}));
     executor::handle().block_on(async {
         use HopTransport::{Native, Tcp};
         let nobody: Place = "192.0.2.1:9".parse().expect("a place");
@@ -347,9 +347,9 @@ fn an_echo_comes_from_each_depot_of_a_route() {
                 let head = EchoHead { len, flags: 0, tag };
                 let asked = [&head.write()[..], &vec![9; len as usize]].concat();
                 socket.write_all(&asked).await.expect("room");
-                let mut heard = vec![0; ECHO_HEAD + len as usize];
-                socket.read_exact(&mut heard).await.expect("an echo");
-                assert!(heard == asked);
+                let mut received = vec![0; ECHO_HEAD + len as usize];
+                socket.read_exact(&mut received).await.expect("an echo");
+                assert!(received == asked);
             }
         }
     });

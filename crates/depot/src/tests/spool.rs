@@ -1,12 +1,12 @@
-//! Sessions that are kept, as depots are told of them.
+//! The protocol of kept sessions.
 
 use packtrain_session::spool::{FRAME_HEAD, Frame, RECORD_TEXT, Sealer};
 use packtrain_session::{Claim, ClaimPurpose, Deposit, DepotId, Spool as Asked};
 
 use super::*;
 
-/// A depot that keeps what comes.
-fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (Station, tempfile::TempDir) {
+/// A depot with a spool.
+fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (TestDepot, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let spool = DepotSpool {
         dir: dir.path().join("spool"),
@@ -15,7 +15,7 @@ fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (Station, tempfile::TempDi
         keep: Duration::from_secs(3600),
         free: ByteCount::ZERO,
     };
-    let station = Station::start(|request| {
+    let station = TestDepot::start(|request| {
         request.spool = Some(spool);
         change(request);
     });
@@ -56,7 +56,7 @@ async fn frame(socket: &mut TcpStream) -> Option<Frame> {
     Some(Frame::read(&head).expect("a frame"))
 }
 
-/// Why it was not let in, or ends.
+/// The reason of the refusal, or of the end.
 async fn reason(socket: &mut TcpStream, answer: Answer) -> Option<Reason> {
     if let Answer::Refused(refusal) = answer {
         return Some(refusal.reason);
@@ -112,7 +112,7 @@ fn what_some_depot_behind_would_refuse_is_refused_at_once() {
         let chain: Vec<&Place> = places.iter().collect();
         let (mut socket, answer) = bring(&depot.place, &hello(&deposit(&chain), 0)).await;
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::TooLong));
-        // Of a tree the deepest leaf counts, wherever the depot is itself.
+        // In a tree the deepest leaf counts, at every depot of it.
         let branch = |(n, parent): (usize, Option<u8>)| Branch {
             parent,
             policy: 1,
@@ -129,11 +129,11 @@ fn what_some_depot_behind_would_refuse_is_refused_at_once() {
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::TooLong));
         let wide = tree([None, Some(0), Some(1), Some(1)]);
         assert_eq!(bring(&depot.place, &hello(&wide, 2)).await.1, Answer::Accepted);
-        // Depots do not sign the trail, so there is none.
+        // Depots do not sign the trail, so a deposit has none.
         let identity = Identity::generate([1; 32]);
         let sealed = deposit(&chain[..2]).seal(identity.public().0, |text| identity.sign(text));
-        let passed = sealed.expect("it fits").passed(DepotId([1; 16])).write();
-        let (mut socket, answer) = bring(&depot.place, &[&passed[..], &[0]].concat()).await;
+        let forwarded_by = sealed.expect("it fits").forwarded_by(DepotId([1; 16])).write();
+        let (mut socket, answer) = bring(&depot.place, &[&forwarded_by[..], &[0]].concat()).await;
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::Malformed));
     });
 }
@@ -152,14 +152,14 @@ fn a_replayed_header_takes_no_more_than_one_more_place() {
         for _ in 0..9 {
             let (replay, answer) = bring(&depot.place, &hello).await;
             assert_eq!(answer, Answer::Accepted);
-            // The replay before has to go, which is not refused: nothing is wrong with it.
+            // The earlier replay is evicted. That is not a refusal, because the header is valid.
             if let Some(mut before) = before.replace(replay) {
                 assert_eq!(reason(&mut before, Answer::Accepted).await, None);
             }
         }
         sender.write_all(&record(1, false)).await.expect("room");
         until_safe(&mut sender, 2).await;
-        // One that is missing is no reason to give up.
+        // A missing record is no reason to refuse.
         sender.write_all(&record(5, false)).await.expect("room");
         assert_eq!(reason(&mut sender, Answer::Accepted).await, Some(Reason::Busy));
     });
@@ -182,10 +182,10 @@ fn a_claim_is_for_the_depot_it_names() {
         let (mut socket, answer) = bring(&depot.place, &good).await;
         assert_eq!(answer, Answer::Accepted);
         assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 1, all: true }));
-        // Once.
+        // A claim is accepted once.
         let (mut socket, answer) = bring(&depot.place, &good).await;
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::Stale));
-        // Another key is no ticket.
+        // Another key is not the ticket's.
         let claim = Claim { session: SESSION, purpose: ClaimPurpose::Read };
         let session = Session {
             kind: Kind::Claim,
@@ -201,8 +201,8 @@ fn a_claim_is_for_the_depot_it_names() {
 
 #[test]
 fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
-    // The next one keeps nothing, and says so.
-    let next = Station::start(|_| {});
+    // The next depot keeps no sessions, and refuses.
+    let next = TestDepot::start(|_| {});
     let (depot, _dir) = keeping(|_| {});
     executor::handle().block_on(async {
         let branch =
@@ -213,7 +213,7 @@ fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
         let (mut sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
         assert_eq!(answer, Answer::Accepted);
         let send = async {
-            // Fewer than may be ahead; it is told before.
+            // Fewer than the allowed lead; the refusal arrives before.
             for number in 0..200 {
                 if sender.write_all(&record(number, false)).await.is_err() {
                     break;
@@ -228,7 +228,7 @@ fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
     assert_eq!(stats.spool.map(|spool| spool.dropped), Some(1));
 }
 
-/// A tree of one branch below `root`.
+/// A tree with one branch below `root`.
 fn branch_to(root: &Place, policy: u8, next: &Place) -> Session {
     let tree = vec![
         Branch { parent: None, policy: 1, hop: Hop::tcp(root.clone()) },
@@ -241,8 +241,8 @@ async fn pause(millis: u64) {
     tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
 }
 
-/// Waits until a depot has, or has had, so much to tell.
-async fn until(station: &Station, is: impl Fn(&SpoolStats) -> bool) {
+/// Waits until a depot's counters fulfil a condition.
+async fn until(station: &TestDepot, is: impl Fn(&SpoolStats) -> bool) {
     loop {
         let stats = station.ear.stats.lock().spool.clone();
         if stats.is_some_and(|stats| is(&stats)) {
@@ -262,7 +262,7 @@ fn a_branch_that_lacks_nothing_is_neither_dropped_nor_called_again() {
         assert_eq!(answer, Answer::Accepted);
         sender.write_all(&record(0, false)).await.expect("room");
         until(&next, |stats| stats.bytes > ByteCount::ZERO).await;
-        // The pipe is silent, and the next depot closes what is.
+        // The sender is silent, and the next depot closes silent connections.
         pause(5000).await;
         sender.write_all(&record(1, true)).await.expect("room");
         until(&depot, |stats| stats.forwarded == 1).await;
@@ -304,7 +304,7 @@ fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
     });
     assert!(std::fs::read(&records).expect("it is there") == bytes);
     let (_, stats) = next.end();
-    // It has at most what was before.
+    // It has at most the records before the damaged one.
     let before = ByteCount(packtrain_session::spool::RECORD as u64);
     assert!(stats.spool.is_some_and(|spool| spool.bytes <= before && spool.deposited == 0));
 }

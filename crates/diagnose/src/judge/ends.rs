@@ -1,37 +1,37 @@
-//! The rules about the two ends: processors, disks, names.
+//! Rules about the two ends: processors, disks, operations on names.
 
 use packtrain_units::Duration;
 
 use super::{Finding, Limiter, goodput, percent, ramp, seconds};
 use packtrain_service::evidence::{Cpu, End, Evidence, PartRole, Waits, Work};
 
-/// A name operation slower than this is a file server's, not a disk's cache.
-const SLOW_NAME: Duration = Duration::from_micros(700);
-/// Files of less than this on average are small.
-const SMALL: u64 = 128 << 10;
+/// A slower operation on a name needs a file server, not a disk's cache.
+const SLOW_NAME_OPERATION: Duration = Duration::from_micros(700);
+/// Files with a smaller mean size, in bytes, count as small.
+const SMALL_FILE_MEAN: u64 = 128 << 10;
 
-/// What kept the sender, as shares.
-pub(super) struct Held {
-    /// Nothing to do.
+/// What the sender waited for, as shares of the time.
+pub(super) struct WaitShares {
+    /// No data was requested.
     pub(super) work: f64,
-    /// Bytes from its disk.
+    /// Data from its disk.
     pub(super) bytes: f64,
-    /// Window and pace: the path, or TCP behind it.
+    /// Window and pacer: the path, or TCP's window.
     pub(super) path: f64,
-    /// Room or life at the receiver.
+    /// Free buffer at the receiver, or any message of it.
     pub(super) room: f64,
-    /// How much the sink's memory was full.
+    /// How much of the time the sink's memory was full.
     pub(super) full: f64,
-    /// How much of the path was left over (1: much, or nobody knows).
+    /// Unused capacity of the path (1: much, or unknown).
     pub(super) spare: f64,
-    /// The share of the time in which a network thread waited for a core, at the worse end: what it
-    /// measured of the path is then the machine's as well.
+    /// The share of the time in which a network thread waited for a core, at the worse end. The
+    /// measurements of the path then also depend on the machine.
     pub(super) blurred: f64,
 }
 
-impl Held {
+impl WaitShares {
     pub(super) fn of(evidence: &Evidence) -> Self {
-        // Each look was at one or the other.
+        // Each sample has one of the two reasons.
         let waits = evidence.path.as_ref().map_or(Waits::default(), |p| p.waits.and(&p.mover));
         let share = |n: u64| n as f64 / waits.total().max(1) as f64;
         let full = evidence.sink.as_ref().map_or(0.0, |s| s.full as f64 / s.looks.max(1) as f64);
@@ -52,15 +52,15 @@ impl Held {
         }
     }
 
-    /// How much the receiving end held the sender up.
+    /// How much the receiving end delayed the sender.
     pub(super) fn by_sink(&self) -> f64 {
         self.room.max(self.full)
     }
 }
 
-/// Looks at both ends.
-pub(super) fn look(evidence: &Evidence, found: &mut Vec<Finding>) {
-    let held = Held::of(evidence);
+/// Applies the rules to both ends.
+pub(super) fn apply(evidence: &Evidence, found: &mut Vec<Finding>) {
+    let held = WaitShares::of(evidence);
     if let Some(end) = &evidence.source {
         quota(end, PartRole::Source, found);
         encryption(evidence, end, PartRole::Source, found);
@@ -108,8 +108,8 @@ fn quota(end: &End, role: PartRole, found: &mut Vec<Finding>) {
     );
 }
 
-/// How much a thread of this end wanted a processor all the time, or was kept from one.
-fn hunger(cpu: &Cpu) -> (f64, f64) {
+/// How much a thread of this end needed a processor, and how much it waited for one.
+fn demand(cpu: &Cpu) -> (f64, f64) {
     cpu.hungriest.as_ref().map_or((0.0, 0.0), |h| (h.ran + h.waited, h.waited))
 }
 
@@ -126,8 +126,8 @@ fn encryption(evidence: &Evidence, end: &End, role: PartRole, found: &mut Vec<Fi
     }
     let sealed = sealing.time_for(bytes);
     let of_cpu = Work::share(sealed, cpu, 1);
-    // Time in which others had the core is not encryption's, as long as it had some.
-    let had = (1.0 - hunger(&end.cpu).1).clamp(0.3, 1.0);
+    // Time in which other processes had the core is subtracted, within limits.
+    let had = (1.0 - demand(&end.cpu).1).clamp(0.3, 1.0);
     let of_time = Work::share(sealed, elapsed, 1) / had;
     let sure = 0.92 * ramp(of_cpu, 0.3, 0.55).min(ramp(of_time, 0.2, 0.4));
     let says = format!("encryption at the {} end was the limit", place(role));
@@ -149,16 +149,16 @@ fn processor(
     found: &mut Vec<Finding>,
 ) {
     let cpu = &end.cpu;
-    let (want, waited) = hunger(cpu);
+    let (want, waited) = demand(cpu);
     let used = Work::share(cpu.used, cpu.elapsed, 1) / cpu.cores.max(1.0);
-    // A thread that sleeps much of the time is held up by something else than the processor, even
-    // where each time that it wakes it has to wait for a core.
+    // A thread that often sleeps is limited by something other than the processor, even if it waits
+    // for a core at each wake-up.
     let strength = (ramp(want, 0.6, 0.9))
         .max(ramp(waited, 0.15, 0.4) * ramp(want, 0.5, 0.75))
         .max(ramp(used, 0.6, 0.9));
-    // Wanting much is a limit only if the others wait for this end. A network thread that is kept
-    // from a core makes them wait in many ways, but not where the path is full nevertheless; those
-    // that read and write step back for it.
+    // High demand is a limit only if other parts of the transfer wait for this end. A network
+    // thread without a core delays them in several ways, except when the path is full anyway.
+    // Threads that read and write have a lower priority than it.
     let network = cpu.network.as_ref().map_or(waited, |thread| thread.waited);
     let kept = ramp(network, 0.3, 0.6) * spare;
     let runs = cpu.hungriest.as_ref().map_or(0.0, |thread| thread.ran);
@@ -203,10 +203,10 @@ fn processor(
     found.push(finding);
 }
 
-fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
+fn source_disk(end: &End, held: &WaitShares, found: &mut Vec<Finding>) {
     let waiting = without_cores(end, Work::share(end.data.idle(), end.elapsed, end.threads));
     let mut sure = 0.94 * ramp(waiting, 0.2, 0.6);
-    // Who is slow is waited for; without such counts (a local copy) the time has to speak.
+    // The sender waits for a slow disk. Without such counts (a local copy) only the time is used.
     sure *= 0.6 + 0.4 * ramp(held.bytes.max(held.work), 0.15, 0.4);
     found.push(
         Finding::new(
@@ -223,8 +223,8 @@ fn source_disk(end: &End, held: &Held, found: &mut Vec<Finding>) {
     );
 }
 
-/// What is left of the share of time in which the threads' work with data stood still when the time
-/// in which they waited for a core, not for a disk, is taken off.
+/// The share of the time in which the threads waited for data, without the time in which they
+/// waited for a core.
 fn without_cores(end: &End, share: f64) -> f64 {
     (share - end.cpu.data_waited.unwrap_or(0.0)).max(0.0)
 }
@@ -233,13 +233,13 @@ fn mean(work: &Work) -> String {
     packtrain_units::ByteCount(work.bytes.get() / work.count.max(1)).to_string()
 }
 
-fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Finding>) {
+fn target_disk(evidence: &Evidence, end: &End, held: &WaitShares, found: &mut Vec<Finding>) {
     let writing = Work::share(end.data.idle(), end.elapsed, end.threads);
     let writing = without_cores(end, writing);
     let syncing = Work::share(end.sync.idle(), end.elapsed, 1).min(1.0);
-    // Syncs go on beside the writing and keep nobody; those at the end are waited for.
+    // Concurrent syncs delay nothing; those at the end do.
     let rest = Work::share(end.rest, end.elapsed, 1).min(syncing);
-    // A sender that is through waits for the rest to be written.
+    // A sender that has sent everything waits for the remaining writes.
     let waiting = held.by_sink().max(held.work);
     let weight = if evidence.local { 1.0 } else { ramp(waiting, 0.1, 0.35) };
     let sure =
@@ -261,9 +261,9 @@ fn target_disk(evidence: &Evidence, end: &End, held: &Held, found: &mut Vec<Find
     );
 }
 
-fn source_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
+fn source_names(end: &End, held: &WaitShares, found: &mut Vec<Finding>) {
     let share = Work::share(end.names.idle(), end.elapsed, 1).min(1.0);
-    let slow = end.names.each() >= SLOW_NAME && end.names.count >= 20;
+    let slow = end.names.each() >= SLOW_NAME_OPERATION && end.names.count >= 20;
     let starved = ramp(held.work + held.bytes, 0.2, 0.5);
     let sure = if slow { 0.93 * ramp(share, 0.25, 0.6) * (0.6 + 0.4 * starved) } else { 0.0 };
     found.push(
@@ -281,14 +281,14 @@ fn source_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
     );
 }
 
-fn target_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
-    // Small files are made, written and closed as one; most of that is names.
+fn target_names(end: &End, held: &WaitShares, found: &mut Vec<Finding>) {
+    // Small files are created, written and closed in one step, which is mostly spent on names.
     let names = Work::share(end.names.idle(), end.elapsed, 1);
     let small = Work::share(end.small.idle(), end.elapsed, end.threads);
     let count = end.names.count.saturating_add(end.small.count);
     let wall = end.names.wall + end.small.wall;
     let each = if count == 0 { Duration::ZERO } else { wall / count };
-    let slow = each >= SLOW_NAME && count >= 20;
+    let slow = each >= SLOW_NAME_OPERATION && count >= 20;
     let share = names.max(small).min(1.0);
     let weight = 0.6 + 0.4 * ramp(held.by_sink().max(held.work), 0.15, 0.4).max(share);
     let sure = if slow { 0.93 * ramp(share, 0.25, 0.6) * weight } else { 0.0 };
@@ -306,17 +306,17 @@ fn target_names(end: &End, held: &Held, found: &mut Vec<Finding>) {
     );
 }
 
-fn small_files(evidence: &Evidence, held: &Held, found: &mut Vec<Finding>) {
+fn small_files(evidence: &Evidence, held: &WaitShares, found: &mut Vec<Finding>) {
     let files = evidence.files;
     let mean = evidence.bytes.get() / files.max(1);
-    if files < 200 || mean > SMALL {
+    if files < 200 || mean > SMALL_FILE_MEAN {
         return;
     }
     let at = |end: &Option<End>| {
         end.as_ref().map_or(0.0, |end| {
             let names = Work::share(end.names.wall, end.elapsed, 1);
             let small = Work::share(end.small.wall, end.elapsed, end.threads);
-            // First their bytes are written, then they get their names.
+            // First their bytes are written, then they are renamed.
             (names + small).min(1.0)
         })
     };

@@ -1,46 +1,46 @@
-//! The rules about the path itself: what it loses, and what fills it.
+//! Rules about the path: its losses, and the traffic that fills it.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::ends::Held;
+use super::ends::WaitShares;
 use super::series::Series;
 use super::transport::{asked, black_hole, blocked, buffer, outage, pipe, window};
 use super::{Finding, Limiter, percent, ramp, seconds};
 use packtrain_service::evidence::{Evidence, PathPart};
 
-/// So many losses have a pattern.
-const ENOUGH_LOST: u64 = 20;
-/// Losses below this share are nobody's limit.
-const LOSS: f64 = 2e-4;
+/// Number of losses from which their pattern counts.
+const MIN_LOST: u64 = 20;
+/// A smaller share of losses does not limit a transfer.
+const MIN_LOSS_SHARE: f64 = 2e-4;
 
-/// The share of the lost datagrams that the receiving host dropped or refused, by its own count;
-/// where it counts fewer, by the pattern of what was lost.
+/// The share of the lost datagrams that the receiving host dropped or refused, according to its
+/// counters, or according to the pattern of the losses if that gives more.
 pub(super) fn host_share(path: &PathPart) -> f64 {
     let host = path.host_drops.saturating_add(path.refused_packets) as f64;
     if path.lost_packets == 0 {
         return 0.0;
     }
     let counted = host / path.lost_packets as f64;
-    let word = path.loss.as_ref().filter(|word| word.lost >= ENOUGH_LOST);
+    let word = path.loss.as_ref().filter(|word| word.lost >= MIN_LOST);
     let judged = word.map_or(0.0, |word| match word.cause.as_str() {
         "cpu" => word.share * word.p_cpu,
-        // Both had a part in it.
+        // Host and path both lost packets.
         "hybrid" => word.share * 0.5,
         _ => 0.0,
     });
     counted.max(judged).clamp(0.0, 1.0)
 }
 
-/// How much of the path was left over: nothing (0) where datagrams filled what it can carry.
+/// Unused capacity of the path: 0 if datagrams used all of it.
 pub(super) fn spare(path: &PathPart) -> f64 {
     let Some(capacity) = path.capacity.filter(|_| path.by_udp > path.by_tcp) else { return 1.0 };
     let used = Series::of(path).arrived / capacity.as_bps().max(1) as f64;
     1.0 - ramp(used, 0.7, 0.9)
 }
 
-/// Looks at the path.
-pub(super) fn look(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
-    let held = Held::of(evidence);
+/// Applies the rules to the path.
+pub(super) fn apply(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
+    let held = WaitShares::of(evidence);
     let all = path.by_udp + path.by_tcp + path.by_pipe;
     let by = |bytes: ByteCount| bytes.get() as f64 / all.get().max(1) as f64;
     let series = Series::of(path);
@@ -55,7 +55,7 @@ pub(super) fn look(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding
     full(path, &series, &held, by(path.by_pipe), found);
 }
 
-fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding>) {
+fn losses(path: &PathPart, series: &Series, held: &WaitShares, found: &mut Vec<Finding>) {
     let host = host_share(path);
     let loss = match (&path.tcp, path.lost_packets) {
         (_, lost) if path.by_udp > path.by_tcp => lost as f64 / path.sent_packets.max(1) as f64,
@@ -63,12 +63,12 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         _ => series.loss,
     };
     let on_path = loss * (1.0 - host);
-    if on_path < LOSS || series.busy.len() < 4 {
+    if on_path < MIN_LOSS_SHARE || series.busy.len() < 4 {
         return;
     }
-    // The classifier's `network` is the network as against the receiving host: random losses
-    // leave the same pattern as a queue that many share. What it calls a link's is one's.
-    let word = path.loss.as_ref().filter(|word| word.lost >= ENOUGH_LOST);
+    // The classifier's verdict `network` only excludes the receiving host: random losses have the
+    // same pattern as those of a shared queue. The verdict `link` is specific.
+    let word = path.loss.as_ref().filter(|word| word.lost >= MIN_LOST);
     let link = word.filter(|word| word.cause == "link").map_or(0.0, |word| word.share);
     let full = series.queue_at_loss() * (1.0 - 0.9 * link.clamp(0.0, 1.0));
     let weight = 0.5 + 0.5 * ramp(held.path, 0.2, 0.5);
@@ -93,7 +93,7 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
         }
         finding
     };
-    // So much it could have had if it does not slow down for losses.
+    // The rate that a sender could have reached which does not reduce its rate after losses.
     let most = path.capacity.into_iter().chain(path.asked_rate).min();
     let most = most.filter(|_| path.transport == "native");
     let policed = if path.by_udp > path.by_tcp { series.policed(most) } else { 0.0 };
@@ -108,15 +108,16 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
             (series.arrived * 0.95e-6).max(1.0)
         ),
     )));
-    // Who does not slow down for them is not limited by them.
+    // A sender that ignores losses is not limited by them.
     let model = path.tcp.as_ref().is_some_and(|t| t.congestion.starts_with("bbr"));
     let by_udp = path.by_udp > path.by_tcp;
     let steady = if by_udp { path.transport == "native" } else { model };
     let bears = if steady { 0.7 } else { 1.0 };
     let strength = ramp(on_path.log10(), -3.7, -2.7);
-    // Where the host lost most of them, the few others may be its doing too.
+    // If the host lost most of the packets, it may have lost the others too.
     let ours = 1.0 - ramp(host, 0.5, 0.9);
-    // On a short path a full queue is no longer than noise: who fills it overruns it.
+    // On a short path a full queue is within the noise of the measurement, and a sender that fills
+    // it overflows it.
     let unseen = 1.0 - ramp(series.rtt.as_secs_f64(), 5e-3, 15e-3);
     let used = path.capacity.map_or(0.0, |c| series.arrived / c.as_bps().max(1) as f64);
     let ours = ours * (1.0 - 0.5 * unseen * ramp(used, 0.3, 0.6));
@@ -129,8 +130,8 @@ fn losses(path: &PathPart, series: &Series, held: &Held, found: &mut Vec<Finding
     )));
 }
 
-/// The path itself: full with this transfer, or with others'.
-fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut Vec<Finding>) {
+/// The path is full, with this transfer or with other traffic.
+fn full(path: &PathPart, series: &Series, held: &WaitShares, piped: f64, found: &mut Vec<Finding>) {
     if piped > 0.5 || series.busy.len() < 4 {
         return;
     }
@@ -146,14 +147,14 @@ fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut V
             None => finding,
         }
     };
-    // Who has little of the path and still meets a queue does not make it.
+    // A transfer with a small share of the path did not create the queue that it measures.
     let share = path.capacity.and_then(|capacity| series.share_of_queue(capacity));
     let others = match used {
         Some(used) => {
             let queue = ramp(series.mean, series.floor, 3.0 * series.floor);
             let queue = queue.max(share.map_or(0.0, |share| 1.0 - ramp(share, 0.6, 0.85)));
-            // Who keeps out of the others' way meets a short one: it comes to rest at what they
-            // leave, or its controller found that the queue is not its own.
+            // A flow that yields to others sees a short queue: its rate has settled at what the
+            // others leave, or its controller has detected that the queue is not its own.
             let competes = path.controller.starts_with("native compete");
             let short = ramp(series.mean, 0.4 * series.floor, series.floor);
             let left = series.rests() * short * if competes { 0.9 } else { 0.8 };
@@ -176,8 +177,8 @@ fn full(path: &PathPart, series: &Series, held: &Held, piped: f64, found: &mut V
     });
     let sure = match used {
         Some(used) => ramp(used, 0.5, 0.8),
-        // Its capacity is not known: it may be full if a queue stands, and if it never did much
-        // better.
+        // The capacity is unknown: the path may be full if there is a queue, and if the rate was
+        // never much higher.
         None => {
             let queue = ramp(series.mean, 0.5 * series.floor, 1.5 * series.floor);
             (0.55 + 0.25 * queue) * ramp(series.of_best(), 0.3, 0.6)

@@ -1,5 +1,5 @@
-//! What was measured when causes were provoked for real (`recorded`), judged again: rules that
-//! change have to tell these as before, and no test of them depends on the machine.
+//! Diagnoses recorded measurements of provoked causes (`recorded`) again. Changed rules must give
+//! the same causes, and these tests do not depend on the machine.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde::Deserialize;
 use super::{Diagnosis, judge};
 use packtrain_service::evidence::Evidence;
 
-/// One run.
+/// One recorded run.
 #[derive(Deserialize)]
 struct Run {
     provoked: String,
-    /// What was so as well, on a machine that others kept busy.
+    /// Other causes that were true too, on a busy machine.
     #[serde(default)]
     true_too: Vec<String>,
     evidence: Evidence,
@@ -37,7 +37,7 @@ fn runs(folder: &str) -> Vec<(String, Run, Diagnosis)> {
     runs
 }
 
-/// One line of a run: what was provoked, what was told.
+/// One line per run: the provoked cause and the diagnosis.
 fn told(name: &str, run: &Run, diagnosis: &Diagnosis) -> String {
     let told: Vec<String> =
         diagnosis.findings.iter().map(|f| format!("{} {}", f.cause.name(), f.sure)).collect();

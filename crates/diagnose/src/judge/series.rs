@@ -1,31 +1,31 @@
-//! The intervals of a path: queues, losses, and what one has to do with the other.
+//! The intervals of a path: queues, losses, and their correlation.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::ramp;
 use packtrain_service::evidence::{PathPart, Sample};
 
-/// The least length of intervals in which a policer shows.
-const MERGED: Duration = Duration::from_millis(500);
+/// Minimum length of the intervals in which a policer is visible.
+const MERGED_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The intervals of a path, added up.
+/// Statistics over the intervals of a path.
 pub(super) struct Series {
-    /// Those in which something was sent.
+    /// The intervals in which data was sent.
     pub(super) busy: Vec<Sample>,
-    /// Bits a second that arrived on the whole.
+    /// Total arrival rate, in bits per second.
     pub(super) arrived: f64,
-    /// Share of what was sent that was lost on the way.
+    /// Lost share of the sent bytes.
     pub(super) loss: f64,
-    /// The largest queue, that but for the odd one, and the mean, in seconds.
+    /// The largest queue, the largest without outliers, and the mean, in seconds.
     pub(super) largest: f64,
     most: f64,
     pub(super) mean: f64,
-    /// The mean queue that what was lost met, and that what was sent met.
+    /// The mean queue of lost bytes, and of sent bytes.
     pub(super) at_loss: f64,
     usual: f64,
-    /// Less than this is noise.
+    /// Smaller values are noise.
     pub(super) floor: f64,
-    /// The least round trip.
+    /// Minimum round-trip time.
     pub(super) rtt: Duration,
 }
 
@@ -34,7 +34,7 @@ fn bps(bytes: ByteCount, span: Duration) -> f64 {
 }
 
 impl Series {
-    /// Adds up the samples of `path`.
+    /// Computes the statistics of the samples of `path`.
     pub(super) fn of(path: &PathPart) -> Self {
         let busy: Vec<Sample> = path.samples.iter().copied().filter(|s| s.sent.get() > 0).collect();
         let sum = |of: fn(&Sample) -> ByteCount| busy.iter().map(of).sum::<ByteCount>();
@@ -44,7 +44,8 @@ impl Series {
         queues.sort_by(f64::total_cmp);
         let most = queues.get(queues.len() * 19 / 20).copied().unwrap_or(0.0);
         let mean = queues.iter().sum::<f64>() / queues.len().max(1) as f64;
-        // A loss is known a round trip later: the queue that made it is that of now or before.
+        // A loss is reported one round trip later, so the queue that caused it is that of this or
+        // the previous interval.
         let queue = |n: usize| busy[n].queue.max(busy[n.saturating_sub(1)].queue).as_secs_f64();
         let met = |of: fn(&Sample) -> ByteCount| {
             let weigh = |n: usize| of(&busy[n]).get() as f64;
@@ -67,18 +68,18 @@ impl Series {
         }
     }
 
-    /// Whether losses came with a full queue (1) or an empty one (0).
+    /// Whether losses occurred with a full queue (1) or an empty one (0).
     pub(super) fn queue_at_loss(&self) -> f64 {
         if self.most < 2.0 * self.floor {
             return 0.0;
         }
-        // Full at any rate, or fuller than at other times.
+        // Full in absolute terms, or fuller than at other times.
         let full = ramp(self.at_loss / self.most, 0.7, 0.9);
         let fuller = ramp(self.at_loss / self.usual.max(1e-6), 1.1, 1.4);
         full.max(ramp(self.at_loss / self.most, 0.25, 0.5) * fuller)
     }
 
-    /// How much of the capacity arrived while a queue stood, if one stood for long.
+    /// The share of the capacity that arrived while there was a queue, if that lasted long enough.
     pub(super) fn share_of_queue(&self, capacity: DataRate) -> Option<f64> {
         let queued = || self.busy.iter().filter(|s| s.queue.as_secs_f64() > 2.5 * self.floor);
         let span = queued().fold(Duration::ZERO, |all, s| all + s.span);
@@ -87,7 +88,7 @@ impl Series {
         long.then(|| bps(arrived, span) / capacity.as_bps().max(1) as f64)
     }
 
-    /// How near the mean comes to the best that arrived in an interval, but for the odd one.
+    /// The ratio of the mean to the best rate of an interval, without outliers.
     pub(super) fn of_best(&self) -> f64 {
         let mut rates: Vec<f64> = self.busy.iter().map(|s| bps(s.arrived, s.span)).collect();
         rates.sort_by(f64::total_cmp);
@@ -95,7 +96,8 @@ impl Series {
         self.arrived / best.max(1.0)
     }
 
-    /// Whether it had come to rest (1) or still grew or fell (0): its last third and the one before.
+    /// Whether the rate has settled (1) or still changes (0): compares the last third with the one
+    /// before.
     pub(super) fn rests(&self) -> f64 {
         let third = self.busy.len() / 3;
         let span = self.busy.iter().fold(Duration::ZERO, |all, s| all + s.span);
@@ -110,14 +112,14 @@ impl Series {
         1.0 - ramp((last - before).abs() / before.max(1.0), 0.15, 0.3)
     }
 
-    /// Longer intervals: what a loss has to do with what was sent shows when the round trip
-    /// between the two matters less. The begin is a search, and a policer lets a burst pass
-    /// before it drops anything; the end is a rest.
+    /// Merges intervals. In longer intervals the round trip between a send and its loss matters
+    /// less. The start is left out, because the rate still changes and a policer passes a burst
+    /// first; so is the end.
     fn merged(&self) -> Vec<Sample> {
         let lossy = self.busy.iter().position(|sample| sample.lost.get() > 0);
         let begin = lossy.map_or(4, |first| (first + 2).max(4));
         let middle = self.busy.get(begin..self.busy.len().saturating_sub(2)).unwrap_or_default();
-        let long = MERGED.max(self.rtt * 4);
+        let long = MERGED_INTERVAL.max(self.rtt * 4);
         let mut merged = Vec::new();
         let mut sum = Sample::default();
         for sample in middle {
@@ -132,8 +134,8 @@ impl Series {
         merged
     }
 
-    /// How much it looks like a policer: whatever is sent, the same arrives, so that what is sent
-    /// beyond it is lost. A link with errors takes the same share of whatever is sent.
+    /// The likelihood of a policer: a constant rate arrives, whatever the sending rate is, so that
+    /// all data above it is lost. A link with errors loses the same share at every rate.
     pub(super) fn policed(&self, capacity: Option<DataRate>) -> f64 {
         let merged = self.merged();
         if merged.len() < 4 || self.loss < 0.004 {
@@ -143,7 +145,7 @@ impl Series {
         rates.sort_by(f64::total_cmp);
         let of = |share: usize| rates[(rates.len() * share / 10).min(rates.len() - 1)];
         let flat = 1.0 - ramp((of(8) - of(2)) / of(5).max(1.0), 0.2, 0.5);
-        // Of each byte that was sent more, so much was lost more.
+        // The slope of the loss over the sending rate.
         let sent: Vec<f64> = merged.iter().map(|s| bps(s.sent, s.span)).collect();
         let lost: Vec<f64> = merged.iter().map(|s| bps(s.lost, s.span)).collect();
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
@@ -153,10 +155,11 @@ impl Series {
         let varied = (spread / sent.len() as f64).sqrt() / middle.max(1.0);
         let slope = if spread > 0.0 { both / spread } else { 0.0 };
         let share = losses / middle.max(1.0);
-        // Errors make it the share that is lost on the whole, a policer one.
+        // Errors give a slope equal to the mean share of losses, a policer a slope of one.
         let beyond = ramp((slope - share) / (1.0 - share).max(0.1), 0.15, 0.4);
-        // Who sends at an even pace shows none of it; but who bears losses would send more, were
-        // it not for the policer. On a link what arrives would follow a varied pace.
+        // At a constant sending rate the slope is unknown. But a sender that ignores losses would
+        // send more without a policer. On a link the arrival rate would follow a varying sending
+        // rate.
         let room = capacity.map_or(0.0, |capacity| capacity.as_bps() as f64 / of(5).max(1.0));
         let capped = 0.85 * ramp(room, 1.3, 2.0) * ramp(self.loss, 0.01, 0.04);
         let known = ramp(varied, 0.04, 0.1);

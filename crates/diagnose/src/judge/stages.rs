@@ -1,48 +1,48 @@
-//! What each stage could do.
+//! The highest rate of each stage.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 
-use super::ends::Held;
+use super::ends::WaitShares;
 use super::series::Series;
 use super::{Finding, Limiter, percent, ramp};
 use packtrain_service::evidence::{End, Evidence, Net, PathPart, Work};
 
-/// Less than this says nothing of a rate.
-const LEAST: ByteCount = ByteCount(1 << 20);
+/// Less data gives no rate.
+const MIN_MEASURED: ByteCount = ByteCount(1 << 20);
 
-/// A stage on the way of the data.
+/// A stage of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// From the source's disk, hashed.
+    /// Read from the source's disk and hashed.
     Read,
-    /// Sealed and sent.
+    /// Encrypted and sent.
     Encrypt,
-    /// Across the network.
+    /// Over the network.
     Path,
-    /// Received and opened.
+    /// Received and decrypted.
     Decrypt,
     /// Hashed, written, synced.
     Write,
 }
 
-/// What a stage could do.
+/// The highest rate of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// The stage.
     pub stage: Stage,
-    /// At most about this.
+    /// The approximate rate.
     #[serde(rename = "rate_bps")]
     pub rate: DataRate,
-    /// How that was found.
+    /// How it was measured.
     pub by: String,
-    /// It may do more: it was not at its limit when it was measured.
+    /// The stage was not at its limit, so it may be faster.
     pub at_least: bool,
 }
 
 impl Stage {
-    /// Its name.
+    /// The name of the stage.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -54,7 +54,7 @@ impl Stage {
     }
 }
 
-/// The ceilings that the evidence tells of, in the order of the way.
+/// The highest rates that the measurements show, in the order of the stages.
 pub(super) fn ceilings(evidence: &Evidence) -> Vec<Ceiling> {
     let mut found = Vec::new();
     if let Some(end) = &evidence.source {
@@ -78,7 +78,7 @@ pub(super) fn ceilings(evidence: &Evidence) -> Vec<Ceiling> {
         } else {
             format!("by the time that {} writers spent", end.threads.max(1))
         };
-        // Syncs that went on beside the writing would have had more to do each.
+        // Concurrent syncs would take longer with more data.
         let beside = synced && Work::share(end.rest, end.elapsed, 1) < 0.2;
         let write = rate(bytes, work.max(end.sync.wall), Stage::Write, by);
         found.extend(write.map(|ceiling| Ceiling { at_least: beside, ..ceiling }));
@@ -87,7 +87,7 @@ pub(super) fn ceilings(evidence: &Evidence) -> Vec<Ceiling> {
 }
 
 fn rate(bytes: ByteCount, span: Duration, stage: Stage, by: String) -> Option<Ceiling> {
-    let known = bytes >= LEAST && !span.is_zero();
+    let known = bytes >= MIN_MEASURED && !span.is_zero();
     known.then(|| Ceiling {
         stage,
         rate: DataRate::from_bytes_over(bytes, span),
@@ -96,22 +96,21 @@ fn rate(bytes: ByteCount, span: Duration, stage: Stage, by: String) -> Option<Ce
     })
 }
 
-/// The share of the time that others leave its core to the network thread, as far as they were
-/// seen in its way.
+/// The share of the time in which the network thread had a core, as far as other processes took it.
 fn given(end: &End) -> f64 {
     let thread = end.cpu.network.as_ref().filter(|thread| thread.waited >= 0.15);
     let given = thread.map_or(1.0, |thread| thread.ran / (thread.ran + thread.waited));
-    // What cannot be compared (NaN) says nothing.
+    // NaN gives 1.
     if given > 0.0 { given.min(1.0) } else { 1.0 }
 }
 
-/// A network thread seals or opens and makes the system calls; TCP's work is spread, so that only
-/// its sealing is known.
+/// The network thread encrypts or decrypts, and makes the system calls. With TCP the work is
+/// distributed over threads, so only the encryption rate is known.
 fn network(end: &End, stage: Stage) -> Option<Ceiling> {
     let alone = |rate: DataRate| format!("sealing alone {rate}");
     let quota = end.cpu.quota.filter(|q| *q < 1.0).unwrap_or(1.0);
     match &end.net {
-        Some(Net { cpu, bytes, elapsed }) if *bytes >= LEAST && !cpu.is_zero() => {
+        Some(Net { cpu, bytes, elapsed }) if *bytes >= MIN_MEASURED && !cpu.is_zero() => {
             let given = given(end);
             let mut by = match percent(given) {
                 share if given < 1.0 => {
@@ -124,7 +123,8 @@ fn network(end: &End, stage: Stage) -> Option<Ceiling> {
             }
             let quota = quota.min(given);
             let rate = DataRate::from_bytes_over(*bytes, *cpu).mul_f64(quota);
-            // At low rates the work for each wake-up counts, which at high ones many share.
+            // At low rates each wake-up handles few packets, so the cost per packet is higher than
+            // at high rates.
             let at_least = Work::share(*cpu, *elapsed, 1) < 0.5 * quota;
             Some(Ceiling { stage, rate, by, at_least })
         }
@@ -141,7 +141,7 @@ fn path(evidence: &Evidence) -> Option<Ceiling> {
     let long = path.samples.iter().filter(|s| s.span >= Duration::from_millis(50));
     let mut rates: Vec<_> = long.map(|s| DataRate::from_bytes_over(s.arrived, s.span)).collect();
     rates.sort_unstable();
-    // One in twenty may be what a pause had kept back.
+    // One interval in twenty may contain data that a pause delayed.
     let best = rates.len().checked_sub(1).map(|last| rates[last - rates.len() / 20]);
     let tcp = path.tcp.as_ref().and_then(|t| Some(t.best_rate?.mul_f64(t.streams.max(1) as f64)));
     let seen = best.max(tcp);
@@ -153,7 +153,7 @@ fn path(evidence: &Evidence) -> Option<Ceiling> {
         (Some(capacity), None) => (capacity, "by how trains of packets spread"),
         (None, None) => return None,
     };
-    let at_least = path.capacity.is_none() && Held::of(evidence).path < 0.5;
+    let at_least = path.capacity.is_none() && WaitShares::of(evidence).path < 0.5;
     (rate > DataRate::ZERO).then(|| Ceiling {
         stage: Stage::Path,
         rate,
@@ -162,7 +162,7 @@ fn path(evidence: &Evidence) -> Option<Ceiling> {
     })
 }
 
-/// Where datagrams are policed the path's ceiling is what is let through.
+/// If UDP is policed, the policer's rate is the highest rate of the path.
 pub(super) fn police(ceilings: &mut [Ceiling], path: &PathPart) {
     let through = DataRate::from_bps(Series::of(path).arrived as u64);
     for ceiling in ceilings.iter_mut().filter(|c| c.stage == Stage::Path) {
@@ -171,7 +171,7 @@ pub(super) fn police(ceilings: &mut [Ceiling], path: &PathPart) {
     }
 }
 
-/// What the lowest ceiling of a probe means.
+/// The finding for the slowest stage of a probe.
 pub(super) fn probed(ceilings: &[Ceiling]) -> Option<Finding> {
     let mut sorted: Vec<&Ceiling> = ceilings.iter().collect();
     sorted.sort_by_key(|c| c.rate);

@@ -1,17 +1,17 @@
-//! The rules about how the data goes: by what transport, with which window and buffers.
+//! Rules about the transport, its window and its buffers.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-use super::ends::Held;
+use super::ends::WaitShares;
 use super::path::host_share;
 use super::series::Series;
 use super::{Finding, Limiter, goodput, percent, ramp, seconds};
 use packtrain_service::evidence::{Evidence, PathPart, Work};
 
-/// Buffers that hold less than this are overrun by an ordinary scheduler's latency.
-const LATENCY: Duration = Duration::from_millis(8);
-/// Sockets that a flow uses where it may.
-const PORTS: u64 = 8;
+/// Smaller buffers overflow during the latency of an ordinary scheduler.
+const SCHEDULING_LATENCY: Duration = Duration::from_millis(8);
+/// Number of sockets of a flow, if enough ports are available.
+const MAX_PORTS: u64 = 8;
 
 pub(super) fn asked(path: &PathPart, series: &Series, found: &mut Vec<Finding>) {
     let Some(asked) = path.asked_rate else { return };
@@ -76,11 +76,11 @@ pub(super) fn blocked(path: &PathPart, found: &mut Vec<Finding>) {
     found.push(finding);
 }
 
-/// A shorter time without an arrival may be a change of the route, or the fall of the MTU itself.
-const OUTAGE: Duration = Duration::from_secs(3);
+/// A shorter time without an arrival may be a route change, or a reduction of the MTU.
+const MIN_OUTAGE: Duration = Duration::from_secs(3);
 
 pub(super) fn outage(evidence: &Evidence, path: &PathPart, found: &mut Vec<Finding>) {
-    if path.outage < OUTAGE {
+    if path.outage < MIN_OUTAGE {
         return;
     }
     let share = path.outage.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-3);
@@ -98,14 +98,14 @@ pub(super) fn outage(evidence: &Evidence, path: &PathPart, found: &mut Vec<Findi
 }
 
 pub(super) fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
-    // Where the system knew, it was told.
+    // If the system refused the size, the reduction is not a black hole.
     let small = path.mtu.get() > 0 && path.mtu < path.mtu_begun;
-    // In an outage datagrams of every size vanish: that the size fell says nothing.
-    let small = small && path.outage < OUTAGE;
+    // During an outage datagrams of every size are lost, so the reduction has no meaning.
+    let small = small && path.outage < MIN_OUTAGE;
     if !small || path.by_udp == ByteCount::ZERO {
         return;
     }
-    // A system that knows refuses such datagrams; larger ones are only tried.
+    // The system refuses datagrams above a known MTU; larger ones are only probes.
     let known = path.smallest_refused.is_some_and(|size| size <= path.mtu_begun);
     found.push(
         Finding::new(
@@ -120,7 +120,7 @@ pub(super) fn black_hole(path: &PathPart, found: &mut Vec<Finding>) {
                 "set the MTU of the interface to what the path carries (`ip link set dev DEV mtu \
                  {}`; `ip route get ADDRESS` names DEV), or let ICMP `fragmentation needed` \
                  through the firewalls; for TCP: `sysctl -w net.ipv4.tcp_mtu_probing=1`",
-                // Headers of UDP and IPv4; of IPv6 twenty more would do.
+                // The headers of UDP and IPv4. IPv6 needs 20 bytes more.
                 path.mtu.get().saturating_add(28)
             ),
         )
@@ -138,18 +138,19 @@ pub(super) fn buffer(evidence: &Evidence, path: &PathPart, found: &mut Vec<Findi
     }
     let share = path.host_drops as f64 / path.sent_packets as f64;
     let covers = buffers.covers.unwrap_or(Duration::MAX);
-    let tight = 1.0 - ramp(covers.as_secs_f64() / LATENCY.as_secs_f64(), 1.0, 4.0);
+    let tight = 1.0 - ramp(covers.as_secs_f64() / SCHEDULING_LATENCY.as_secs_f64(), 1.0, 4.0);
     let sure = 0.9 * ramp(share, 1e-5, 1e-3) * ramp(host_share(path), 0.05, 0.4) * tight;
     let want = buffers.each.get().clamp(2 << 20, 64 << 20).next_power_of_two() * 4;
-    // A system grants twice its limit; less than the limit was not even asked of it.
+    // A system grants twice its limit. A buffer below the limit means that the request had no
+    // effect.
     let mut remedy = match buffers.limit {
         Some(limit) if buffers.each < limit => "there something (a seccomp filter?) keeps it from \
                                                 setting SO_RCVBUF: let that through"
             .to_owned(),
         _ => format!("there, as root: `sysctl -w net.core.rmem_max={want}`"),
     };
-    if buffers.sockets < PORTS {
-        remedy += &format!("; let it use {PORTS} ports (--ports A-B): each brings a buffer");
+    if buffers.sockets < MAX_PORTS {
+        remedy += &format!("; let it use {MAX_PORTS} ports (--ports A-B): each brings a buffer");
     }
     found.push(
         Finding::new(
@@ -169,7 +170,7 @@ pub(super) fn window(
     evidence: &Evidence,
     path: &PathPart,
     tcp_share: f64,
-    (series, held): (&Series, &Held),
+    (series, held): (&Series, &WaitShares),
     found: &mut Vec<Finding>,
 ) {
     let tcp = path.tcp.as_ref().filter(|t| tcp_share > 0.5 && !t.busy.is_zero());
@@ -177,14 +178,14 @@ pub(super) fn window(
     let receiver = Work::share(tcp.receiver_limited, tcp.busy, 1).min(1.0);
     let sender = Work::share(tcp.send_buffer_limited, tcp.busy, 1).min(1.0);
     let rtt = path.min_rtt.unwrap_or_default();
-    // A paced sender is not always at the window when the kernel looks; but no more can be
-    // under way than it allows.
+    // A paced sender is not always window-limited when the kernel samples it, but the data in
+    // flight cannot exceed the window.
     let under_way = series.arrived / 8.0 * rtt.as_secs_f64();
     let used = tcp.receiver_window.map_or(0.0, |w| under_way / w.get().max(1) as f64);
-    // A receiver that does not take its data closes its window too.
+    // A receiver that does not read its data closes the window too.
     let slow = ramp(held.full, 0.1, 0.4).max(ramp(held.blurred, 0.15, 0.4));
     let full = ramp(receiver, 0.1, 0.35).max(ramp(used, 0.55, 0.8));
-    // Where a queue stands a larger window would lengthen it and nothing else.
+    // If there is a queue, a larger window would only lengthen it.
     let queued = ramp(series.mean, 2.0 * series.floor, 5.0 * series.floor);
     let sure = 0.92 * (full * (1.0 - slow)).max(ramp(sender, 0.2, 0.5)) * (1.0 - 0.5 * queued);
     let (which, remedy) = if receiver.max(used) >= sender {

@@ -1,29 +1,29 @@
-//! A list of names to move, put in an order in which parents come first.
+//! A list of names, sorted so that parents come first.
 
 use std::collections::VecDeque;
 
-/// What a path of the list is.
+/// The role of a path in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Only on the way to a name.
+    /// A parent directory of a listed name.
     Parent,
-    /// A name of the list.
+    /// A listed name.
     Name,
 }
 
-/// A path beneath the source and what it is.
+/// A path beneath the source and its role.
 pub(super) type Listing = (Vec<u8>, Part);
 /// A name that leads out of the source.
 pub(super) type BadName = Vec<u8>;
 
-/// The names, cleaned, sorted and each once.
+/// The cleaned names, sorted, without duplicates.
 #[derive(Debug)]
 pub(super) struct Listed {
     bad: Vec<BadName>,
     names: std::vec::IntoIter<Vec<u8>>,
     last: Vec<u8>,
     parts: VecDeque<Listing>,
-    /// A directory whose contents were all taken.
+    /// A directory that was taken with all its contents.
     taken: Option<Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ impl Listed {
                 None => bad.push(name),
             }
         }
-        // By component: a directory comes right before what is in it.
+        // Sorted by component, so that a directory immediately precedes its contents.
         clean.sort_by(|a, b| a.split(|&c| c == b'/').cmp(b.split(|&c| c == b'/')));
         clean.dedup();
         Self {
@@ -49,7 +49,7 @@ impl Listed {
         }
     }
 
-    /// The next path to look at, or a name that cannot be used.
+    /// The next path, or an invalid name.
     pub(super) fn next(&mut self) -> Option<Result<Listing, BadName>> {
         if let Some(bad) = self.bad.pop() {
             return Some(Err(bad));
@@ -73,8 +73,8 @@ impl Listed {
 }
 
 impl Listed {
-    /// Says that the directory given out last was taken with everything in it, so that names in it
-    /// are not taken again.
+    /// Marks the last returned directory as taken with all its contents, so that listed names in it
+    /// are skipped.
     pub(super) fn took_all(&mut self) {
         self.taken = Some(self.last.clone());
     }
@@ -85,7 +85,7 @@ pub(super) fn is_within(path: &[u8], dir: &[u8]) -> bool {
     dir.is_empty() || path.starts_with(dir) && matches!(path.get(dir.len()), None | Some(b'/'))
 }
 
-/// The path without `.`, double and outer slashes; `None` for one with `..` or a NUL byte.
+/// The path without `.`, double and outer slashes; `None` for a path with `..` or a NUL byte.
 fn cleaned(name: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(name.len());
     for part in name.split(|&b| b == b'/') {

@@ -41,13 +41,13 @@ impl Walker {
             Err(_) if part == Part::Parent => None,
             Err(error) => return self.fail_place(&place, error),
         };
-        // A name may lie in a directory that is left out.
+        // The name may lie in an excluded directory.
         if self.filters.excludes_within(&place.to, kind == Some(Kind::Directory)) {
             return;
         }
         match part {
             Part::Parent if kind == Some(Kind::Directory) => self.visit(place, kind, false),
-            // No directory on the way: the names beneath it fail.
+            // A parent is not a directory, so the names beneath it fail.
             Part::Parent => self.no_parent = Some(place.to),
             Part::Name if self.lacks_parent(&place) => {
                 self.fail_listed(self.sources.shown(&place), Errno::NOTDIR.into());
@@ -62,7 +62,8 @@ impl Walker {
         }
     }
 
-    /// Whether a listed name lies beneath what is there, but is no directory: a link to one, say.
+    /// Whether a listed name lies beneath something that exists but is not a directory, such as a
+    /// link to one.
     fn lacks_parent(&self, place: &Place) -> bool {
         let no_parent = self.no_parent.as_ref().filter(|parent| is_within(&place.to, parent));
         no_parent.is_some_and(|parent| {

@@ -1,4 +1,4 @@
-//! The sources as the user names them, and what each of them stands for.
+//! The sources as the user names them.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,27 +16,28 @@ use super::list::is_within;
 pub(super) struct Sources {
     roots: Vec<Arc<Root>>,
     sources: Vec<Source>,
-    /// Sources by the name they begin with at the target; those that bring contents by none.
+    /// Sources by the first component of their name at the target; `None` for those that mean their
+    /// contents.
     by_name: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 #[derive(Debug)]
 struct Source {
     named: Vec<u8>,
-    /// Which root, or why there is none.
+    /// The index of its root, or the reason why it has none.
     root: Result<usize, Option<io::Error>>,
-    /// The name beneath the root; empty when the source stands for what is in it.
+    /// The name beneath the root; empty if the source means its contents.
     name: Vec<u8>,
 }
 
-/// Whether an earlier source brings something of the same name.
+/// Whether an earlier source has the same name at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Earlier {
     /// No.
     None,
-    /// The very same file, or a directory that the two share.
+    /// The same file, or a directory that both sources share.
     Same,
-    /// Something else.
+    /// Another file.
     Other,
 }
 
@@ -47,7 +48,7 @@ impl Sources {
         as_contents: bool,
     ) -> Self {
         let mut all = Self { roots: Vec::new(), sources: Vec::new(), by_name: HashMap::new() };
-        // Sources beside each other share one open directory.
+        // Sources in the same directory share one open directory.
         let mut opened = HashMap::new();
         for named in all_named {
             let (dir, name) = split_argument(&named, as_contents);
@@ -79,7 +80,7 @@ impl Sources {
         self.sources.iter().map(|source| source.name.clone()).collect()
     }
 
-    /// Where the source begins.
+    /// The place where the source begins.
     pub(super) fn first_place(&mut self, source: usize) -> io::Result<Place> {
         let at = &mut self.sources[source];
         match &mut at.root {
@@ -109,7 +110,7 @@ impl Sources {
         [&source.named, slash, beneath].concat()
     }
 
-    /// The root's number of a place in an opened source.
+    /// The index of the root of a place in an opened source.
     pub(super) fn root_index(&self, place: &Place) -> usize {
         *self.sources[place.source].root.as_ref().unwrap_or(&0)
     }
@@ -122,8 +123,8 @@ impl Sources {
         self.root(place).stat_bytes(&place.from)
     }
 
-    /// Asks the earlier sources whether they have the same name for the target. Nothing is
-    /// remembered for it, however large the trees are.
+    /// Checks the earlier sources for the same name at the target. It uses no memory per name, so
+    /// trees can be large.
     pub(super) fn earlier(&self, place: &Place, stat: &Stat) -> Earlier {
         if place.source == 0 {
             return Earlier::None;
@@ -149,8 +150,7 @@ impl Sources {
     }
 }
 
-/// The directory to hold open and the name in it; no name when the source stands for what is in
-/// the directory.
+/// The directory to open and the name in it; no name if the source means its contents.
 fn split_argument(path: &[u8], as_contents: bool) -> (Vec<u8>, Vec<u8>) {
     match SourceName::of(path) {
         SourceName::Named(name) if !as_contents => {

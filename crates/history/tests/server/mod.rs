@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A server of its own: data, socket and log in one temporary directory.
+/// A separate server: data, socket and log in one temporary directory.
 pub(crate) struct Server {
     dir: tempfile::TempDir,
     child: Child,
@@ -17,7 +17,7 @@ fn skip(why: &str) {
     packtrain_testkit::skip(&format!("no PostgreSQL: {why}"));
 }
 
-/// The newest of Debian's installations.
+/// The newest version among Debian's installations.
 fn programs() -> Option<PathBuf> {
     let found = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut all: Vec<PathBuf> = found.flatten().map(|entry| entry.path().join("bin")).collect();
@@ -26,7 +26,7 @@ fn programs() -> Option<PathBuf> {
     all.pop()
 }
 
-/// PostgreSQL refuses to run as root: then it runs as the user that its package makes.
+/// PostgreSQL refuses to run as root, so root runs it as the user of its package.
 fn command(program: &Path) -> Command {
     if is_root() {
         let mut command = Command::new("setpriv");
@@ -39,7 +39,7 @@ fn command(program: &Path) -> Command {
 }
 
 impl Server {
-    /// Starts one, or says why not.
+    /// Starts a server; the error is the reason why it cannot be started.
     pub(crate) fn start() -> Option<Self> {
         let Some(bin) = programs() else {
             skip("none below /usr/lib/postgresql: install the package postgresql");
@@ -83,23 +83,23 @@ impl Server {
         Some(Self { dir, child, port })
     }
 
-    /// What it said.
+    /// Its log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Its URL, password and all, with `rest` at the end.
+    /// Its URL with the password, and `rest` at the end.
     pub(crate) fn url(&self, rest: &str) -> String {
         let port = self.port;
         format!("postgresql://tester:pass%3A%20w%25rd@127.0.0.1:{port}/postgres{rest}")
     }
 
-    /// Where it listens.
+    /// The port that it listens at.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// A file of its directory.
+    /// A file in its directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -113,7 +113,7 @@ fn is_root() -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its name is in the file that it writes: the child may be setpriv's.
+        // The server's own process id is in its file, since the child may be setpriv's.
         let pid = std::fs::read_to_string(self.dir.path().join("data/postmaster.pid"));
         let pid = pid.ok().and_then(|text| text.lines().next()?.trim().parse::<u32>().ok());
         let told = pid.map(|pid| Command::new("kill").args(["-INT", &pid.to_string()]).status());
@@ -124,13 +124,13 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     listener.local_addr().expect("its number").port()
 }
 
-/// A certificate for localhost that nobody vouches for; false where openssl is missing.
+/// Creates a self-signed certificate for localhost; false if openssl is not installed.
 fn certificate(dir: &Path) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])

@@ -1,10 +1,11 @@
-//! Watching a route while it is used: a depot that no longer moves is noticed and gone around, one
-//! that changes bytes is found and named.
+//! Watches a route in use: detects a depot that stalls, so that the route avoids it, and identifies
+//! a depot that corrupts bytes.
 //!
-//! While anything comes over any connection of the route, nothing is asked. When nothing has for
-//! [`QUIET`], each depot is asked for an echo over a new session, all at once; the other end's
-//! silence is none of theirs. When the ends found bytes changed (TLS broke with a wrong
-//! authentication), echoes with many random bytes show the first depot up to which they change.
+//! While any connection of the route receives data, nothing is sent. After a silence of
+//! [`QUIET_TIME`] each depot gets an echo request in a new session, all at the same time. If all
+//! depots answer, the other end is the silent one. If an end detected corrupted bytes (an
+//! authentication error of TLS), echoes with many random bytes identify the first depot up to which
+//! bytes are corrupted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,87 +22,88 @@ use super::Route;
 use crate as hops;
 use crate::{Carrier, read_answer, write_all};
 
-/// How often it is looked at.
+/// How often the route is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Silence on all connections after which depots are asked.
-const QUIET: Duration = Duration::from_millis(1500);
-/// How long an echo may take, and in round trips to the first depot, whichever is more.
-const ECHO: Duration = Duration::from_millis(2500);
+/// Silence on all connections after which echoes are sent.
+const QUIET_TIME: Duration = Duration::from_millis(1500);
+/// Timeout of an echo: the larger of this time and a multiple of the round-trip time to the first
+/// depot.
+const ECHO_TIMEOUT: Duration = Duration::from_millis(2500);
 const ECHO_RTTS: u64 = 8;
-/// The longest wait between two questions while nothing comes.
+/// Maximum pause between two rounds of echoes during a silence.
 const MAX_WAIT: Duration = Duration::from_secs(8);
-/// What an audit sends over each part of the route, in pieces of this size.
+/// Bytes that an audit sends over each part of the route, in pieces.
 const AUDIT: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
-/// How long one part of an audit may take.
+/// Timeout for one part of an audit.
 const AUDIT_TIME: Duration = Duration::from_secs(20);
 
-/// What an echo showed.
+/// The result of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Echoed {
-    /// It came back as it was, or was refused by somebody who is awake.
+    /// The bytes came back unchanged, or the depot refused the session and so is alive.
     Same,
-    /// It came back changed.
+    /// They came back changed.
     Changed,
-    /// Nothing came in time.
+    /// Nothing came within the timeout.
     Silent,
-    /// The connection broke.
+    /// The connection failed.
     Broke,
 }
 
 impl Route {
-    /// Looks after the route as long as somebody uses it.
+    /// Watches the route as long as it is in use.
     pub(super) fn watch(self: &Arc<Self>) {
         if self.watched.swap(true, Ordering::Relaxed) {
             return;
         }
         let weak = Arc::downgrade(self);
         tokio::spawn(async move {
-            let (mut before, mut heard, mut wait) = (0, clock::now(), QUIET);
+            let (mut before, mut heard, mut wait) = (0, clock::now(), QUIET_TIME);
             loop {
                 tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
                 let Some(route) = weak.upgrade() else { return };
-                if route.pulse.is_corrupted() && !route.is_direct() {
+                if route.activity.is_corrupted() && !route.is_direct() {
                     route.auditing.store(true, Ordering::Relaxed);
-                    route.pulse.take_corrupted();
-                    route.audit().await;
+                    route.activity.take_corrupted();
+                    route.find_corrupting_depot().await;
                     route.auditing.store(false, Ordering::Relaxed);
                 }
-                let (now, received) = (clock::now(), route.pulse.received());
+                let (now, received) = (clock::now(), route.activity.received());
                 if received != before || route.count() == 0 || route.is_direct() {
-                    (before, heard, wait) = (received, now, QUIET);
+                    (before, heard, wait) = (received, now, QUIET_TIME);
                     continue;
                 }
                 if now.since(heard) < wait {
                     continue;
                 }
-                let frozen = route.sound().await;
-                // It may have moved on meanwhile.
-                match frozen.filter(|_| route.pulse.received() == before) {
-                    Some(depot) => route.frozen(depot, clock::now().since(heard)),
+                let stalled = route.find_stalled_depot().await;
+                // Data may have arrived meanwhile.
+                match stalled.filter(|_| route.activity.received() == before) {
+                    Some(depot) => route.report_stalled(depot, clock::now().since(heard)),
                     None => (heard, wait) = (clock::now(), (wait * 2).min(MAX_WAIT)),
                 }
             }
         });
     }
 
-    fn frozen(&self, depot: usize, silence: Duration) {
+    fn report_stalled(&self, depot: usize, silence: Duration) {
         let name = &self.depots[depot];
         self.give_up(&format!(
             "the depot {name} does not move: nothing came for {silence}, and no echo from it"
         ));
     }
 
-    /// Goes on without depots: connections over them end now.
+    /// Abandons the depots: connections over them end now.
     fn give_up(&self, why: &str) {
         if !self.direct.swap(true, Ordering::Relaxed) {
-            self.say(format!("{why}; going on without depots"));
+            self.push_notice(format!("{why}; going on without depots"));
         }
         self.lines(|line| line.cut());
     }
 
-    /// The first depot up to which no echo comes.
-    async fn sound(self: &Arc<Self>) -> Option<usize> {
+    /// The first depot that returns no echo.
+    async fn find_stalled_depot(self: &Arc<Self>) -> Option<usize> {
         let mut asked = JoinSet::new();
         for depot in 0..self.depots.len() {
             let route = Arc::clone(self);
@@ -116,8 +118,8 @@ impl Route {
         silent
     }
 
-    /// Finds who changes bytes, if that shows, and says so.
-    async fn audit(self: &Arc<Self>) {
+    /// Searches for the depot that corrupts bytes, and reports the result.
+    async fn find_corrupting_depot(self: &Arc<Self>) {
         let mut clean = "this machine".to_owned();
         for depot in 0..self.depots.len() {
             let name = self.depots[depot].to_string();
@@ -132,7 +134,7 @@ impl Route {
                 }
                 Echoed::Same => clean = format!("the depot {name}"),
                 Echoed::Silent | Echoed::Broke => {
-                    self.say(format!(
+                    self.push_notice(format!(
                         "bytes were changed on the way; up to {clean} they are right, and the \
                          depot {name} does not send back what would show more"
                     ));
@@ -140,7 +142,7 @@ impl Route {
                 }
             }
         }
-        self.say(format!(
+        self.push_notice(format!(
             "bytes were changed on the way, and caught; {} over each part of the route came back \
              right, so that the depot that does it cannot be named: it does it rarely, or not to \
              what it can tell from a transfer",
@@ -148,9 +150,9 @@ impl Route {
         ));
     }
 
-    /// An echo of so many bytes from this depot of the route.
+    /// Sends an echo of `len` bytes to this depot of the route.
     async fn echo(&self, depot: usize, len: usize) -> Echoed {
-        let limit = if len == 0 { ECHO } else { AUDIT_TIME };
+        let limit = if len == 0 { ECHO_TIMEOUT } else { AUDIT_TIME };
         let options = ConnectOptions { timeout: limit, ..ConnectOptions::default() };
         let first = &self.depots[0];
         let begun = clock::now();
@@ -183,7 +185,7 @@ impl Route {
             socket
         };
         if let Answer::Refused(_) = read_answer(&socket).await.map_err(std::io::Error::other)? {
-            // Who refuses is awake.
+            // A depot that refuses is alive.
             return Ok(if len == 0 { Echoed::Same } else { Echoed::Broke });
         }
         let seed = entropy::seed();
@@ -214,7 +216,7 @@ impl Route {
         tokio::pin!(send, hear);
         tokio::select! {
             heard = &mut hear => heard,
-            // Framing that was changed ends the session: what matters is what came back.
+            // A corrupted frame ends the session; only the returned bytes matter.
             _ = &mut send => hear.await,
         }
     }

@@ -1,5 +1,5 @@
-//! The site's ceilings: `/etc/packtrain/policy.toml`. No flag, variable or file goes above them, at
-//! whichever end of a transfer this is, and whether it sends or receives.
+//! The site's ceilings: `/etc/packtrain/policy.toml`. No option, variable or configuration file
+//! exceeds them, at both ends of a transfer and in both directions.
 //!
 //! ```toml
 //! max-rate = "2gbit"              # any transfer, in either direction
@@ -17,27 +17,27 @@ use serde::{Deserialize, Deserializer};
 
 use super::{ConfigError, Dirs, load_toml};
 
-/// Ceilings. A ceiling that is none does not limit.
+/// Ceilings. `None` means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Policy {
     /// The highest rate of a transfer, sent or received.
     #[serde(deserialize_with = "rate")]
     pub max_rate: Option<DataRate>,
-    /// The most streams of a transfer.
+    /// Maximum number of streams of a transfer.
     #[serde(deserialize_with = "streams")]
     pub max_streams: Option<u32>,
-    /// The longest life of a ticket.
+    /// Maximum lifetime of a ticket.
     #[serde(deserialize_with = "duration")]
     pub max_ticket_lifetime: Option<Duration>,
-    /// The transports allowed, by their names on the command line.
+    /// The allowed transports, by their names on the command line.
     #[serde(deserialize_with = "transports")]
     pub transports: Option<Vec<String>>,
-    /// Whether `--accept-new-host` is.
+    /// Whether `--accept-new-host` is allowed.
     pub accept_new_host: Option<bool>,
 }
 
-/// What was asked for and is not allowed.
+/// A request that the policy does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A transport.
@@ -45,12 +45,12 @@ pub enum PolicyError {
         "this site's policy does not allow --transport {asked}: it allows {allowed} (transports in policy.toml)"
     )]
     Transport {
-        /// The one asked for.
+        /// The requested transport.
         asked: String,
-        /// Those there are.
+        /// The allowed transports.
         allowed: String,
     },
-    /// Trust at first sight.
+    /// Trust on first use.
     #[error(
         "this site's policy does not allow --accept-new-host: ask for the host key to be added"
     )]
@@ -58,8 +58,8 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// The site's policy; an empty one if the file is not there. A file that cannot be read or
-    /// understood is an error: ceilings do not vanish because of a typing mistake.
+    /// The site's policy; empty if the file does not exist. A file that is unreadable or malformed
+    /// is an error, so that a typing error does not remove the ceilings.
     pub fn load(dirs: &Dirs) -> Result<Self, ConfigError> {
         Self::load_from(&dirs.site.join("policy.toml"))
     }
@@ -68,23 +68,23 @@ impl Policy {
         Ok(load_toml(path)?.unwrap_or_default())
     }
 
-    /// The rate to use when `asked` is asked for (none: as fast as possible).
+    /// The rate to use if `asked` is requested; `None` means unlimited.
     pub fn rate(&self, asked: Option<DataRate>) -> Option<DataRate> {
         least(asked, self.max_rate)
     }
 
-    /// The number of streams to use when `asked` is asked for.
+    /// The number of streams to use if `asked` is requested.
     pub fn streams(&self, asked: u32) -> u32 {
         self.max_streams.map_or(asked, |most| asked.min(most))
     }
 
-    /// The life of a ticket when `asked` is asked for.
+    /// The lifetime of a ticket if `asked` is requested.
     pub fn ticket_lifetime(&self, asked: Duration) -> Duration {
         self.max_ticket_lifetime.map_or(asked, |most| asked.min(most))
     }
 
-    /// Whether the transport named `name` may be used. `auto` may: whoever picks asks again for
-    /// each transport it would use.
+    /// Checks whether the transport `name` is allowed. `auto` is: its caller checks each transport
+    /// that it would use.
     pub fn check_transport(&self, name: &str) -> Result<(), PolicyError> {
         match &self.transports {
             Some(allowed) if name != "auto" && !allowed.iter().any(|known| known == name) => {
@@ -94,7 +94,7 @@ impl Policy {
         }
     }
 
-    /// Whether a server's key may be trusted at first sight.
+    /// Checks whether trust on first use is allowed, if it is `asked` for.
     pub fn check_new_host(&self, asked: bool) -> Result<(), PolicyError> {
         if asked && self.accept_new_host == Some(false) {
             Err(PolicyError::NewHost)
@@ -111,7 +111,7 @@ fn least<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
     }
 }
 
-/// The transports that a policy can name.
+/// The transports that a policy can contain.
 pub const TRANSPORTS: [&str; 7] = ["native", "udt", "fobs", "sabul", "tcp", "pipe", "udt4"];
 
 fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DataRate>, D::Error> {
@@ -147,7 +147,7 @@ fn transports<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>,
     }
     match names.iter().find(|name| !TRANSPORTS.contains(&name.as_str())) {
         Some(name) => {
-            Err(D::Error::custom(format!("`{name}` is no transport: the names are {known}")))
+            Err(D::Error::custom(format!("`{name}` is not a transport: the names are {known}")))
         }
         None => Ok(Some(names)),
     }
@@ -204,7 +204,7 @@ mod tests {
             let text = said(bad);
             assert!(text.contains("native, udt, fobs, sabul, tcp, pipe, udt4"), "{text}");
         }
-        assert!(said("transports = ['foo']").contains("`foo` is no transport"));
+        assert!(said("transports = ['foo']").contains("`foo` is not a transport"));
         assert!(said("max-streams = 0").contains("max-streams is zero"));
         assert!(said("max-rate = '0bit'").contains("max-rate is zero"));
         assert!(said("max-rate = '0gbit'").contains("max-rate is zero"));

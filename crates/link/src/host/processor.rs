@@ -1,19 +1,19 @@
-//! The processor, as the process that reads sees it: it has it, or others do.
+//! The processor from the view of the reading process.
 
 use packtrain_units::{Duration, Rng, Time};
 
 use super::Scheduler;
 use crate::random::exponential;
 
-/// Spans in which the process may run, in turn.
+/// Successive spans in which the process may run.
 #[derive(Clone, Debug)]
 pub(super) struct Processor {
     scheduler: Scheduler,
     rng: Rng,
-    /// The present or next such span.
+    /// The current or next such span.
     from: Time,
     to: Time,
-    /// Of the generator of processes: how many there are, and until when.
+    /// Process generator: number of other processes, and until when.
     others: u64,
     change: Time,
 }
@@ -23,7 +23,7 @@ impl Processor {
         let (from, to) = match scheduler {
             Scheduler::Alone => (Time::ZERO, Time::MAX),
             Scheduler::Slices { slice, competitors } => {
-                // Time begins anywhere in the turns of the others.
+                // The start time is random within the turns of the others.
                 let others = slice * u64::from(competitors);
                 let from = Time::from_nanos(rng.below(others.as_nanos()));
                 (from, from + slice)
@@ -38,7 +38,7 @@ impl Processor {
         Self { scheduler, rng, from, to, others, change }
     }
 
-    /// The first instant from `at` on at which the process may run. Times never decrease.
+    /// The first time from `at` on at which the process may run. Times never decrease.
     pub(super) fn next_turn(&mut self, at: Time) -> Time {
         if let (Scheduler::Slices { slice, competitors }, true) = (self.scheduler, at >= self.to) {
             let round = (slice * (u64::from(competitors) + 1)).max(Duration::from_nanos(1));
@@ -52,7 +52,7 @@ impl Processor {
         at.max(self.from)
     }
 
-    /// Works for `work` from `at` on, whenever it may run; when that is done.
+    /// Works for `work` from `at` on, while it may run; returns when the work is done.
     pub(super) fn run(&mut self, at: Time, work: Duration) -> Time {
         let (mut now, mut left) = (self.next_turn(at), work);
         while left > self.to.since(now) && self.to != Time::MAX {
@@ -77,7 +77,7 @@ impl Processor {
             Scheduler::Generator { most, slice, spread, keep } => {
                 self.compete(most, slice, spread);
                 if self.others == 0 {
-                    // Until they come again it has the processor to itself.
+                    // Until they return it has the processor to itself.
                     self.to = self.change;
                 } else {
                     let keep = exponential(&mut self.rng, keep).max(Duration::from_nanos(1));
@@ -87,7 +87,7 @@ impl Processor {
         }
     }
 
-    /// Others run, if there are any, and then it is this process's turn: sets `from`.
+    /// The others run, if there are any, and then it is this process's turn: sets `from`.
     fn compete(&mut self, most: u32, slice: Duration, spread: f64) {
         self.from = self.to;
         if self.from >= self.change {
@@ -132,7 +132,7 @@ mod tests {
             longest = longest.max(processor.next_turn(now).since(now));
         }
         assert!(longest <= MS * 3 && longest > MS * 2, "{longest}");
-        // A quarter of the processor does four times as long.
+        // With a quarter of the processor the work takes four times as long.
         let start = processor.next_turn(now);
         let done = processor.run(start, MS * 100);
         assert!(done.since(start) >= MS * 397 && done.since(start) <= MS * 400);
@@ -152,8 +152,8 @@ mod tests {
             now = turn + MS;
         }
         assert!(longest <= MS * 84 && longest > MS * 60, "{longest}");
-        // They are there for 4 of 14 seconds, seven times of eight; then they take two turns and a
-        // half, of ten milliseconds, every forty and those.
+        // They are present for 4 of 14 seconds, in seven of eight cases; they then take two and a
+        // half turns of ten milliseconds, per forty milliseconds and those turns.
         let share = lost.as_secs_f64() / now.since(Time::ZERO).as_secs_f64();
         assert!((0.05..0.16).contains(&share), "{share}");
     }

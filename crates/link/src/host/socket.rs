@@ -1,4 +1,4 @@
-//! What the interface joins and what the socket's buffer holds.
+//! Coalescing at the interface, and the socket's buffer.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use packtrain_units::{ByteCount, Time};
 use super::{true_size, true_size_joined};
 use crate::element::{DropCause, Observer, Pace, Segments};
 
-/// Datagrams that a read takes out at most, unless a single joined buffer has more: about what one
-/// receive call of ours asks for, 32 small messages or two large ones.
-const READ_MOST: u32 = 64;
+/// Maximum datagrams of one read, unless a single coalesced buffer has more: about what one receive
+/// call of ours requests, 32 small messages or two large ones.
+const MAX_READ_DATAGRAMS: u32 = 64;
 
-/// Datagrams that the interface has not handed over yet.
+/// Datagrams that the interface has not passed on yet.
 #[derive(Debug)]
 pub(super) struct Joining<P> {
     until: Time,
@@ -29,14 +29,14 @@ impl<P: Segments> Joining<P> {
         this
     }
 
-    /// Equal segments.
+    /// Adds equal segments.
     pub(super) fn add(&mut self, pace: Pace, packet: P) {
         self.count += packet.count();
         self.bytes += u64::from(packet.count()) * u64::from(packet.size(0));
         self.parts.push((pace, packet));
     }
 
-    /// When it is handed over at the latest.
+    /// When it is passed on at the latest.
     pub(super) fn until(&self) -> Time {
         self.until
     }
@@ -57,8 +57,8 @@ impl<P: Segments> Joining<P> {
     }
 }
 
-/// The socket's buffer. As in Linux, what comes is taken as long as what is there does not exceed
-/// the limit, so the last one may.
+/// The socket's buffer. As in Linux, a packet is accepted while the present contents do not exceed
+/// the limit, so the last one may exceed it.
 #[derive(Debug)]
 pub(super) struct Socket<P> {
     limit: u64,
@@ -68,7 +68,7 @@ pub(super) struct Socket<P> {
 
 #[derive(Debug)]
 struct Waiting<P> {
-    /// True size of each datagram, or of the whole if they are joined.
+    /// True size of each datagram, or of the whole if they are coalesced.
     cost: u64,
     joined: bool,
     count: u32,
@@ -105,7 +105,7 @@ impl<P: Segments> Socket<P> {
         });
     }
 
-    /// Equal datagrams, each in a buffer of its own.
+    /// Accepts equal datagrams, each in a buffer of its own.
     pub(super) fn take_singles(
         &mut self,
         pace: Pace,
@@ -131,9 +131,9 @@ impl<P: Segments> Socket<P> {
         }
     }
 
-    /// What the process takes out at once.
+    /// Removes the packets of one read.
     pub(super) fn read(&mut self) -> Vec<(Pace, P)> {
-        let (mut packets, mut left) = (Vec::new(), READ_MOST);
+        let (mut packets, mut left) = (Vec::new(), MAX_READ_DATAGRAMS);
         while let Some(mut first) = self.waiting.pop_front() {
             if first.joined && first.count > left && !packets.is_empty() || left == 0 {
                 self.waiting.push_front(first);

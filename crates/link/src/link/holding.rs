@@ -1,7 +1,7 @@
-//! Links whose queue decides when packets come to its head: they are kept until then.
+//! Links whose queue decides when packets reach its head: packets are kept until then.
 //!
-//! A decision due at some instant is made before anything that arrives at this instant is looked
-//! at, so it makes no difference whether time or an arrival brings it about.
+//! A decision due at some instant is made before arrivals at the same instant, so it makes no
+//! difference whether time or an arrival triggers it.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::element::{DropCause, Observer, Pace, Segments};
 use crate::queue::{Arriving, Discipline, Release, Verdict};
 use crate::rate::Sent;
 
-/// Packets that wait, as the trains they came in.
+/// Waiting packets, as the trains in which they arrived.
 #[derive(Debug)]
 pub(super) struct Held<P>(VecDeque<(Pace, P)>);
 
@@ -47,7 +47,7 @@ impl<P: Segments> Link<P> {
         let (mut pace, mut rest) = (pace, Some(packet));
         while let Some(mut packet) = rest.take() {
             self.release(pace.first, observer);
-            self.look_at_transmitter(pace.first);
+            self.update_transmitter(pace.first);
             let n = self.undisturbed(Arriving { pace, count: packet.count(), size });
             let coming = Arriving { pace, count: n, size };
             let (n, cause) = match self.backlog.free() {
@@ -74,14 +74,14 @@ impl<P: Segments> Link<P> {
 
     /// How many of the first of `coming` arrive before the next packet leaves the queue.
     fn undisturbed(&self, coming: Arriving) -> u32 {
-        // On an empty queue, the first of them is itself the next to leave.
+        // With an empty queue, the first of them is itself the next to leave.
         self.held.next(self.backlog.free()).map_or(1, |next| coming.before(next))
     }
 
     /// Makes all decisions due until `until`.
     pub(super) fn release(&mut self, until: Time, observer: &mut impl Observer<P>) {
         let mut open: Option<Sent> = None;
-        // Of the train at the head, `open` is decided but not yet cut off.
+        // Of the train at the head, `open` is decided but not yet split off.
         while let Some((pace, packet)) = self.held.0.front() {
             let done = open.map_or(0, |sent| sent.count);
             if done == packet.count() {
@@ -89,7 +89,7 @@ impl<P: Segments> Link<P> {
                 continue;
             }
             let (arrived, size) = (pace.time(done), packet.size(0));
-            self.look_at_transmitter(self.backlog.free().max(arrived));
+            self.update_transmitter(self.backlog.free().max(arrived));
             let now = self.backlog.free().max(arrived);
             if now == Time::MAX {
                 self.send_open(&mut open, observer);
@@ -119,7 +119,7 @@ impl<P: Segments> Link<P> {
         self.send_open(&mut open, observer);
     }
 
-    /// The link is down for good.
+    /// Drops all waiting packets, because the link is down permanently.
     fn drop_held(&mut self, observer: &mut impl Observer<P>) {
         while let Some((arrived, packet)) = self.held.0.pop_front() {
             self.backlog.unhold(packet.count(), packet.size(0));

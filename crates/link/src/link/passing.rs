@@ -1,4 +1,4 @@
-//! Links whose queue decides when packets come: all is known at once.
+//! Links whose queue decides on arrival: all departures are known at once.
 
 use packtrain_units::Time;
 
@@ -7,9 +7,9 @@ use crate::element::{DropCause, Observer, Pace, Segments};
 use crate::queue::{Arriving, Discipline, Verdict};
 use crate::rate::Sent;
 
-/// What is left of a train, and the first part of it that will be sent at one pace.
+/// The rest of a train, and its first part that will be sent at one pace.
 struct Cutter<P> {
-    /// Arrivals of what is left, `open` included.
+    /// Arrivals of the rest, including `open`.
     pace: Pace,
     left: Option<P>,
     open: Option<Sent>,
@@ -21,7 +21,7 @@ impl<P: Segments> Link<P> {
         let mut coming = Arriving { pace, count, size };
         let mut cutter = Cutter { pace, left: Some(packet), open: None };
         while coming.count > 0 {
-            self.look_at_transmitter(coming.pace.first);
+            self.update_transmitter(coming.pace.first);
             if self.backlog.free() == Time::MAX {
                 return self.drop_first(&mut cutter, coming.count, DropCause::Down, observer);
             }
@@ -52,9 +52,9 @@ impl<P: Segments> Link<P> {
         self.flush(&mut cutter, observer);
     }
 
-    /// Tells the backlog when the transmitter can start next and how fast it is.
+    /// Updates the backlog with the transmitter's next start and rate.
     #[inline]
-    pub(super) fn look_at_transmitter(&mut self, now: Time) {
+    pub(super) fn update_transmitter(&mut self, now: Time) {
         let free = self.backlog.free();
         if free == Time::MAX {
             return;
@@ -79,7 +79,7 @@ impl<P: Segments> Link<P> {
         self.sent(pace, sent, packet, observer);
     }
 
-    /// Sends the first of `coming`, as many as keep one pace and at most `n`; how many.
+    /// Sends the first of `coming`, as many as keep one pace and at most `n`; returns how many.
     fn take(
         &mut self,
         coming: Arriving,
@@ -144,7 +144,7 @@ impl<P: Segments> Link<P> {
 }
 
 impl<P: Segments> Cutter<P> {
-    /// Cuts off the first `n` with their arrivals.
+    /// Splits off the first `n` with their arrivals.
     fn first(&mut self, n: u32) -> Option<(Pace, P)> {
         let mut packet = self.left.take()?;
         let pace = self.pace;
@@ -156,7 +156,7 @@ impl<P: Segments> Cutter<P> {
     }
 }
 
-/// Both as one, if they keep one pace. They are parts of one train, so their arrivals do.
+/// Joins both if they keep one pace. They are parts of one train, so their arrivals do.
 pub(super) fn joined(one: &Sent, next: &Sent) -> Option<Sent> {
     if one.takes != next.takes {
         return None;

@@ -1,4 +1,4 @@
-//! What waits for the transmitter, as runs of packets that start at equal gaps.
+//! The packets that wait for the transmitter, as runs of packets that start at equal gaps.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::element::Pace;
 
-/// What waits for the transmitter; the packet in transmission does not.
+/// The waiting packets, without the one in transmission.
 ///
-/// A packet leaves the queue at the instant at which its transmission starts, before anything
-/// that arrives at this same instant. Asking for a time makes all later questions about earlier
-/// times meaningless: times never decrease.
+/// A packet leaves the queue at the instant at which its transmission starts, before arrivals at
+/// the same instant. After a query for a time, queries for earlier times are meaningless: times
+/// never decrease.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
     runs: VecDeque<Run>,
@@ -35,7 +35,7 @@ impl Run {
 }
 
 impl Backlog {
-    /// Packets that wait at `now`.
+    /// Number of packets that wait at `now`.
     pub fn packets(&mut self, now: Time) -> u64 {
         self.advance(now);
         self.packets
@@ -47,25 +47,26 @@ impl Backlog {
         ByteCount(self.bytes)
     }
 
-    /// No more packets than this wait now: cheap, and exact just after `packets` or `bytes`.
+    /// An upper bound of the packets that wait now: cheap, and exact just after `packets` or
+    /// `bytes`.
     #[inline]
     pub fn packets_at_most(&self) -> u64 {
         self.packets
     }
 
-    /// No more bytes than this wait now.
+    /// An upper bound of the bytes that wait now.
     #[inline]
     pub fn bytes_at_most(&self) -> ByteCount {
         ByteCount(self.bytes)
     }
 
-    /// When the next packet leaves the queue or the transmitter gets free, whichever is first.
+    /// When the next packet leaves the queue or the transmitter becomes free, whichever is first.
     pub fn next_change(&mut self, now: Time) -> Time {
         self.advance(now);
         self.runs.front().map_or(self.free, |run| run.start)
     }
 
-    /// Since when nothing waits and nothing is being sent; none while something does, or while
+    /// Since when nothing waits and nothing is being sent; `None` while something does, or while
     /// the link is down.
     #[inline]
     pub fn idle_since(&self, now: Time) -> Option<Time> {
@@ -95,7 +96,7 @@ impl Backlog {
         self.bytes += n * u64::from(size);
         if let Some(run) = self.runs.back_mut().filter(|run| run.size == size) {
             let gap = starts.first.since(run.start);
-            // A run of one takes the gap to what follows it.
+            // A run of one packet takes the gap to the next one.
             if run.count == 1 && (count == 1 || starts.gap == gap) {
                 (run.gap, run.count) = (gap, n + 1);
                 return;
@@ -108,7 +109,7 @@ impl Backlog {
         self.runs.push_back(Run { start: starts.first, gap: starts.gap, count: n, size });
     }
 
-    /// Forgets whole runs that have left: what keeps memory bounded at least cost.
+    /// Removes whole runs that have left, which bounds memory at minimum cost.
     #[inline]
     pub(crate) fn prune(&mut self, now: Time) {
         while let Some(run) = self.runs.front().filter(|run| run.last() <= now) {
@@ -122,20 +123,20 @@ impl Backlog {
         self.prune(now);
         let Some(run) = self.runs.front_mut().filter(|run| run.start <= now) else { return };
         // The last of it is later than `now`, so the gap is not zero.
-        let gone = now.since(run.start).as_nanos() / run.gap.as_nanos() + 1;
-        run.start += run.gap * gone;
-        run.count -= gone;
-        self.packets -= gone;
-        self.bytes -= gone * u64::from(run.size);
+        let sent = now.since(run.start).as_nanos() / run.gap.as_nanos() + 1;
+        run.start += run.gap * sent;
+        run.count -= sent;
+        self.packets -= sent;
+        self.bytes -= sent * u64::from(run.size);
     }
 
-    /// A packet that the queue's owner holds itself.
+    /// Adds packets that the queue's owner keeps.
     pub(crate) fn hold(&mut self, count: u32, size: u32) {
         self.packets += u64::from(count);
         self.bytes += u64::from(count) * u64::from(size);
     }
 
-    /// And gives away.
+    /// Removes them.
     pub(crate) fn unhold(&mut self, count: u32, size: u32) {
         self.packets -= u64::from(count);
         self.bytes -= u64::from(count) * u64::from(size);

@@ -1,4 +1,5 @@
-//! Controlled delay (RFC 8289): drops at the head when packets have waited too long for too long.
+//! Controlled delay (RFC 8289): drops at the head when the waiting time has been too long for an
+//! interval.
 
 use packtrain_units::{Duration, Time};
 
@@ -10,25 +11,24 @@ use crate::config::CoDelConfig;
 pub struct CoDel {
     config: CoDelConfig,
     tail: DropTail,
-    /// The largest packet seen, in bytes: with no more than this waiting there is no standing
-    /// queue.
+    /// The largest packet seen, in bytes: if no more than this waits, there is no standing queue.
     maxpacket: u32,
     first_above_time: Option<Time>,
     drop_next: Time,
     count: u32,
     lastcount: u32,
     dropping: bool,
-    /// Where in the procedure `dodeque` of the RFC the next packet meets us.
+    /// The position in the procedure `dodeque` of the RFC for the next packet.
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The transmitter asks for a packet.
+    /// The transmitter requests a packet.
     Fresh,
-    /// One was dropped to enter the dropping state: the next is sent whatever it is.
+    /// A packet was dropped to enter the dropping state: the next is sent in any case.
     Entering,
-    /// One was dropped in the dropping state.
+    /// A packet was dropped in the dropping state.
     Dropping,
 }
 
@@ -55,12 +55,12 @@ impl CoDel {
             return false;
         }
         let since = *self.first_above_time.get_or_insert(now + self.config.interval);
-        // Set just now, it lies an interval ahead.
+        // If it was set just now, it is an interval ahead.
         now >= since
     }
 
-    /// The next drop comes sooner the more there were, so that TCP's rate falls linearly
-    /// (RFC 8289 section 5.4).
+    /// The interval between drops shrinks with their number, so that TCP's rate falls linearly (RFC
+    /// 8289 section 5.4).
     fn control_law(&self, from: Time) -> Time {
         let interval = self.config.interval.as_nanos() as f64;
         from + Duration::from_nanos((interval / f64::from(self.count.max(1)).sqrt()) as u64)
@@ -68,7 +68,7 @@ impl CoDel {
 
     fn enter(&mut self, now: Time) {
         self.dropping = true;
-        // Dropping stopped a short while ago: go on near the rate that was enough then.
+        // Dropping ended recently: continue near the rate that sufficed then.
         let delta = self.count.wrapping_sub(self.lastcount);
         let recent = now.since(self.drop_next) < self.config.interval * 16;
         self.count = if delta > 1 && recent { delta } else { 1 };

@@ -8,7 +8,7 @@ use crate::config::{Limit, LinkConfig, QueueConfig};
 use crate::element::{Count, DropCause, Element, Observer, Pace, Segments};
 use crate::link::Link;
 
-/// The procedure of RFC 8289 section 5, packet by packet, as a second opinion.
+/// The procedure of RFC 8289 section 5, packet by packet, as a reference.
 struct Plain {
     target: u64,
     interval: u64,
@@ -75,12 +75,12 @@ impl Plain {
 
 const SIZE: u64 = 1_000;
 /// At 100 Mbit/s.
-const TAKES: u64 = 80_000;
+const TRANSMISSION_NS: u64 = 80_000;
 
 /// Departures from the transmitter and drops at the head.
-type Fates = (Vec<(u64, u64)>, Vec<(u64, u64)>);
+type Outcomes = (Vec<(u64, u64)>, Vec<(u64, u64)>);
 
-fn plain(config: &CoDelConfig, arrivals: &[u64]) -> Fates {
+fn plain(config: &CoDelConfig, arrivals: &[u64]) -> Outcomes {
     let (target, interval) = (config.target.as_nanos(), config.interval.as_nanos());
     let mut plain = Plain {
         target,
@@ -101,7 +101,7 @@ fn plain(config: &CoDelConfig, arrivals: &[u64]) -> Fates {
         match (start, arrivals.get(next)) {
             (Some(start), arrival) if arrival.is_none_or(|at| start <= *at) => {
                 if let Some(number) = plain.deque(start) {
-                    free = start + TAKES;
+                    free = start + TRANSMISSION_NS;
                     left.push((free, number));
                 }
             }
@@ -125,7 +125,7 @@ impl Observer<Count> for Drops {
     }
 }
 
-fn ours(config: &CoDelConfig, arrivals: &[u64]) -> Fates {
+fn with_link(config: &CoDelConfig, arrivals: &[u64]) -> Outcomes {
     let link = LinkConfig::new(DataRate::from_mbps(100), Duration::ZERO, 1);
     let mut link = Link::new(LinkConfig { queue: QueueConfig::CoDel(*config), ..link });
     let (mut drops, mut left) = (Drops::default(), Vec::new());
@@ -150,12 +150,12 @@ proptest! {
         let (target, interval) = (Duration::from_millis(target), Duration::from_millis(20));
         let config = CoDelConfig { limit, target, interval };
         let (mut rng, mut now) = (Rng::new(seed), 0);
-        // Spells of too much and of too little.
+        // Alternating periods of overload and underload.
         let arrivals: Vec<u64> = (0..6_000u64).map(|i| {
             now += rng.below(if i / 1_500 % 2 == 0 { 2 * busy } else { 200_000 });
             now
         }).collect();
-        prop_assert_eq!(ours(&config, &arrivals), plain(&config, &arrivals));
+        prop_assert_eq!(with_link(&config, &arrivals), plain(&config, &arrivals));
     }
 }
 
@@ -164,9 +164,10 @@ fn a_standing_queue_is_brought_down() {
     let limit = Limit::Packets(100_000);
     let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
     let config = CoDelConfig { limit, target, interval };
-    // One in a hundred too many, and nobody slows down: the drop rate rises until it is enough.
+    // One packet in a hundred too many, from senders that do not slow down: the drop rate rises
+    // until it suffices.
     let arrivals: Vec<u64> = (0..400_000).map(|i| i * 79_200).collect();
-    let (left, dropped) = ours(&config, &arrivals);
+    let (left, dropped) = with_link(&config, &arrivals);
     assert!((3_700..4_300).contains(&dropped.len()), "{}", dropped.len());
     let waits = left.iter().map(|(at, n)| at - arrivals[*n as usize]);
     let (longest, last) = (waits.clone().max(), waits.clone().next_back());

@@ -1,4 +1,4 @@
-//! First come first served, until the queue is full.
+//! First come, first served, until the queue is full.
 
 use packtrain_units::ByteCount;
 
@@ -6,7 +6,7 @@ use super::{Arriving, Backlog, Discipline, Verdict};
 use crate::config::Limit;
 use crate::element::DropCause;
 
-/// A queue that takes all that fits.
+/// A queue that accepts every packet that fits.
 ///
 /// The packet in transmission takes no room, and a packet that finds the transmitter idle needs
 /// none. ns-2's DropTail compares `length + 1 >= limit`: its limit L is `Limit::Packets(L - 1)`
@@ -37,17 +37,18 @@ impl Discipline for DropTail {
         if backlog.idle_since(now).is_some() {
             return Verdict::Take(1);
         }
-        // All that arrive before the next packet leaves find the queue as full.
+        // All that arrive before the next packet leaves find the queue equally full.
         Verdict::Drop(arriving.before(backlog.next_change(now)), DropCause::Overflow)
     }
 }
 
-/// How many packets of `size` fit without asking what left meanwhile.
+/// A lower bound of the packets of `size` that fit, without accounting for packets that left
+/// meanwhile.
 pub(super) fn room_at_least(limit: Limit, backlog: &Backlog, size: u32) -> u64 {
     match limit {
-        Limit::Packets(most) => most.saturating_sub(backlog.packets_at_most()),
-        Limit::Bytes(most) => {
-            let room = most - backlog.bytes_at_most();
+        Limit::Packets(max) => max.saturating_sub(backlog.packets_at_most()),
+        Limit::Bytes(max) => {
+            let room = max - backlog.bytes_at_most();
             room.get().checked_div(u64::from(size)).unwrap_or(u64::MAX)
         }
     }
@@ -56,7 +57,7 @@ pub(super) fn room_at_least(limit: Limit, backlog: &Backlog, size: u32) -> u64 {
 /// Whether one more packet of `size` fits, when `backlog` is exact.
 pub(super) fn fits(limit: Limit, backlog: &Backlog, size: u32) -> bool {
     match limit {
-        Limit::Packets(most) => backlog.packets_at_most() < most,
-        Limit::Bytes(most) => backlog.bytes_at_most() + ByteCount(u64::from(size)) <= most,
+        Limit::Packets(max) => backlog.packets_at_most() < max,
+        Limit::Bytes(max) => backlog.bytes_at_most() + ByteCount(u64::from(size)) <= max,
     }
 }

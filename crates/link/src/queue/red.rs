@@ -1,9 +1,8 @@
-//! Random early detection (Floyd and Jacobson 1993) as ns-2 has it, with its gentle and adaptive
-//! forms.
+//! Random early detection (Floyd and Jacobson 1993) as in ns-2, with its gentle and adaptive forms.
 //!
-//! What ns-2 leaves to options is fixed as its defaults before October 2004 had it: the average
-//! counts packets, the drop probability does not depend on a packet's size, and drops are spread
-//! by waiting (`wait_`). The packet in transmission is not in the queue.
+//! Options of ns-2 have the defaults before October 2004: the average counts packets, the drop
+//! probability does not depend on a packet's size, and drops are spread by waiting (`wait_`). The
+//! packet in transmission is not in the queue.
 //!
 //! Given the arrivals of ns-2.35 (60,000 to 90,000 packets of ten on/off sources, loads from 0.8 to
 //! 1.2), the classic and the gentle form drop as much as its own within 0.8 %, and packets wait as
@@ -32,12 +31,12 @@ pub struct Red {
     avg: f64,
     /// Drop probability at the upper threshold.
     max_p: f64,
-    /// Packets since the last one dropped.
+    /// Packets since the last drop.
     count: u64,
     /// Whether the average was above the lower threshold at the last arrival.
     above: bool,
     adapted: Time,
-    /// The end of the idle time that the average has been told of.
+    /// The end of the idle time that is already included in the average.
     idle_known: Time,
 }
 
@@ -62,7 +61,8 @@ impl Red {
         self.avg
     }
 
-    /// Pretends that small packets came while the link was idle, then counts this one.
+    /// Ages the average as if small packets had arrived while the link was idle, then counts this
+    /// packet.
     fn estimate(&mut self, now: Time, waiting: u64, backlog: &Backlog) {
         let keep = 1.0 - self.config.weight;
         if let Some(since) = backlog.idle_since(now) {
@@ -77,7 +77,7 @@ impl Red {
         self.avg = self.avg * keep + self.config.weight * waiting as f64;
     }
 
-    /// Keeps the average half-way between the thresholds (Floyd, Gummadi and Shenker 2001).
+    /// Keeps the average midway between the thresholds (Floyd, Gummadi and Shenker 2001).
     fn adapt(&mut self, now: Time) {
         if now.since(self.adapted) <= ADAPT_EVERY {
             return;
@@ -94,7 +94,7 @@ impl Red {
         }
     }
 
-    /// From here on everything is dropped.
+    /// The average from which on every packet is dropped.
     fn ceiling(&self) -> f64 {
         match self.config.mode {
             RedMode::Classic => self.config.max_threshold,
@@ -102,11 +102,11 @@ impl Red {
         }
     }
 
-    /// The probability that the average asks for.
+    /// The drop probability for the current average.
     fn by_average(&self) -> f64 {
         let (low, high) = (self.config.min_threshold, self.config.max_threshold);
         let p = if self.avg >= high {
-            // Gentle: from max_p at the upper threshold to one at twice of it.
+            // Gentle: from max_p at the upper threshold to one at twice the threshold.
             (1.0 - self.max_p) * self.avg / high + 2.0 * self.max_p - 1.0
         } else {
             self.max_p * (self.avg - low) / (high - low)
@@ -125,7 +125,7 @@ impl Red {
         } else {
             1.0
         };
-        // The draw is made also where p is zero, as in ns-2.
+        // The random number is drawn even if p is zero, as in ns-2.
         let hit = self.rng.unit() < p;
         if hit {
             self.count = 0;
@@ -135,7 +135,7 @@ impl Red {
 
     fn verdict(&mut self, waiting: u64) -> Option<DropCause> {
         self.count += 1;
-        // A queue that is all but empty drops nothing, whatever the average.
+        // An almost empty queue drops no packet, whatever the average.
         if self.avg < self.config.min_threshold || waiting <= 1 {
             self.above = false;
             return None;

@@ -10,7 +10,7 @@ fn config(mode: RedMode) -> RedConfig {
     RedConfig::ns2(Limit::Packets(50), mode)
 }
 
-/// A queue with this average and a constant length, of which the transmitter never gets rid.
+/// A queue with this average and a constant length that never drains.
 fn standing(mode: RedMode, length: u32) -> (Red, Backlog) {
     let mut red = Red::new(config(mode), 3);
     red.avg = f64::from(length);
@@ -38,7 +38,7 @@ fn share(mode: RedMode, length: u32) -> (f64, Vec<u32>) {
 #[test]
 fn drops_begin_at_the_lower_threshold_and_are_spread() {
     assert_eq!(share(RedMode::Classic, 4).0, 0.0);
-    // Half-way p is 0.05: with wait_, gaps are spread evenly between 1/p and 2/p.
+    // Midway p is 0.05: with wait_, gaps are uniform between 1/p and 2/p.
     let (rate, gaps) = share(RedMode::Classic, 10);
     assert!((rate - 1.0 / 30.0).abs() < 0.001, "{rate}");
     assert!(gaps[1..].iter().all(|gap| (20..=41).contains(gap)), "{gaps:?}");
@@ -64,7 +64,7 @@ fn the_average_falls_while_the_link_is_idle() {
     red.admit(Arriving { pace, count: 1, size: 500 }, &mut backlog);
     let right = 10.0 * 0.998f64.powi(1_001);
     assert!((red.average() - right).abs() < 1e-9, "{} for {right}", red.average());
-    // Told once, the same idle time does not count again.
+    // The same idle time does not count twice.
     red.admit(Arriving { pace, count: 1, size: 500 }, &mut backlog);
     assert!((red.average() - right * 0.998).abs() < 1e-9);
 }
@@ -104,7 +104,7 @@ fn under_load_it_drops_early_and_keeps_the_queue_short() {
         ..LinkConfig::new(DataRate::from_mbps(10), Duration::from_millis(1), 1)
     };
     let (mut link, mut causes) = (Link::new(config), Causes::default());
-    // A tenth more than the link carries.
+    // A tenth more than the link's rate.
     let gap = Duration::from_micros(1_091);
     let pace = Pace { first: Time::ZERO, gap };
     link.offer(pace, Count { count: 50_000, size: 1_500, first: 0 }, &mut causes);

@@ -1,4 +1,4 @@
-//! What became of the packets of a log, by number, in any order.
+//! The state of a log's packets by number, set in any order.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::Signature;
 
 /// Packets in a block.
 const BLOCK: u64 = 4096;
-/// Most blocks: 131 million packets if they are dense, 100 MB.
+/// Maximum blocks: 131 million packets if they are dense, 100 MB.
 const MAX_BLOCKS: usize = 1 << 15;
 
-/// Bits of 4096 packets.
+/// State bits of 4096 packets.
 #[derive(Clone)]
 struct Block {
     sent: [u64; 64],
@@ -18,15 +18,15 @@ struct Block {
     received: [u64; 64],
 }
 
-/// What is known of a packet.
+/// The state of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PacketState {
     Sent,
     Lost,
     Received,
 }
 
-/// Packets by number; memory grows with the packets there are, not with their numbers.
+/// Packets by number; memory grows with the number of packets, not with their numbers.
 #[derive(Default)]
 pub(super) struct Board {
     blocks: BTreeMap<u64, Box<Block>>,
@@ -35,26 +35,32 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// Notes a fate of packets `first` to `last`.
-    pub(super) fn note(&mut self, first: u64, last: u64, fate: Fate) -> Result<(), ReadError> {
+    /// Sets the state of packets `first` to `last`.
+    pub(super) fn note(
+        &mut self,
+        first: u64,
+        last: u64,
+        state: PacketState,
+    ) -> Result<(), ReadError> {
         if last < first || last - first > BLOCK * MAX_BLOCKS as u64 {
             return Err(ReadError::Qlog(format!("packets {first} to {last} are no range")));
         }
-        if fate != Fate::Sent {
+        if state != PacketState::Sent {
             self.end = self.end.max(last.saturating_add(1));
         }
         for number in first..=last {
-            // Acknowledgements of what was never sent are not worth a block.
+            // Acknowledgements of packets never sent do not allocate a block.
             let known = self.blocks.contains_key(&(number / BLOCK));
-            if !known && fate == Fate::Received && !self.blocks.is_empty() && first != last {
+            if !known && state == PacketState::Received && !self.blocks.is_empty() && first != last
+            {
                 continue;
             }
-            self.mark(number, fate)?;
+            self.mark(number, state)?;
         }
         Ok(())
     }
 
-    fn mark(&mut self, number: u64, fate: Fate) -> Result<(), ReadError> {
+    fn mark(&mut self, number: u64, state: PacketState) -> Result<(), ReadError> {
         let full = self.blocks.len() >= MAX_BLOCKS;
         let block = match self.blocks.entry(number / BLOCK) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -66,16 +72,16 @@ impl Board {
                 entry.insert(Box::new(Block { sent: clear, lost: clear, received: clear }))
             }
         };
-        let bits = match fate {
-            Fate::Sent => &mut block.sent,
-            Fate::Lost => &mut block.lost,
-            Fate::Received => &mut block.received,
+        let bits = match state {
+            PacketState::Sent => &mut block.sent,
+            PacketState::Lost => &mut block.lost,
+            PacketState::Received => &mut block.received,
         };
         bits[(number % BLOCK / 64) as usize] |= 1 << (number % 64);
         Ok(())
     }
 
-    /// The packets sent, in order, up to the last whose fate is known: true unless it was called
+    /// The packets sent, in order, up to the last with a known outcome: true unless it was declared
     /// lost and never received. Numbers that were never sent are skipped.
     pub(super) fn sent(&self) -> impl Iterator<Item = bool> + '_ {
         self.each().filter_map(|(block, word, bit)| {
@@ -84,7 +90,7 @@ impl Board {
         })
     }
 
-    /// All numbers from the first received to the last: those not received count as lost.
+    /// All numbers from the first received to the last: missing ones count as lost.
     pub(super) fn received(&self) -> Vec<bool> {
         let mut bits: Vec<bool> = self
             .each()
@@ -106,7 +112,7 @@ impl Board {
     }
 }
 
-/// Bits cut in windows.
+/// Bits cut into windows.
 pub(super) fn windows(
     bits: impl Iterator<Item = bool>,
     window: usize,

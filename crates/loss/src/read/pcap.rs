@@ -11,10 +11,10 @@ use super::udt::Flows;
 use super::{Found, ReadError};
 use crate::Signature;
 
-/// Bytes read at a time; blocks may grow the buffer up to the limit.
+/// Bytes read at a time; a large block may grow the buffer up to the limit.
 const BUFFER: usize = 1 << 18;
 const LARGEST_BLOCK: usize = 1 << 24;
-/// Most interfaces of a pcapng.
+/// Maximum interfaces of a pcapng.
 const MAX_INTERFACES: usize = 1024;
 
 pub(super) struct Capture<'a> {
@@ -56,7 +56,7 @@ impl<'a> Capture<'a> {
                 self.blocks.consume(size);
                 return Ok(());
             }
-            // The latter: cut off in the middle of a packet, as an interrupted capture is.
+            // The latter: truncated in the middle of a packet, as an interrupted capture is.
             Err(PcapError::Eof | PcapError::UnexpectedEof) => None,
             Err(PcapError::Incomplete(needed)) => Some(needed),
             Err(PcapError::BufferTooSmall) => Some(self.buffer + 1),
@@ -157,7 +157,7 @@ fn packet<'b>(
 fn ip(link: Linktype, frame: &[u8]) -> Option<&[u8]> {
     match link {
         Linktype::ETHERNET => {
-            // One or two tags of virtual networks may stand before the type.
+            // One or two VLAN tags may precede the type.
             let mut at = 12;
             while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
                 at += 4;

@@ -1,9 +1,9 @@
 //! Signatures from the qlog of a QUIC connection (draft-ietf-quic-qlog-quic-events).
 //!
-//! Of packets of application data: `packet_sent` says what was sent, `packet_lost` what was lost;
-//! `packets_acked` and the acknowledgements in `packet_received` tell how far fates are known
-//! and which losses were only thought to be. A log with more such packets received than sent is
-//! the receiver's: there, numbers that are missing count as lost.
+//! For packets of application data: `packet_sent` gives the packets sent, `packet_lost` those lost;
+//! `packets_acked` and the acknowledgements in `packet_received` determine up to which packet the
+//! outcome is known, and which losses were spurious. A log with more such packets received than
+//! sent is the receiver's: there, missing numbers count as lost.
 
 use std::cell::Cell;
 use std::io::BufRead;
@@ -14,16 +14,16 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::board::{Board, Fate, windows};
+use super::board::{Board, PacketState, windows};
 use super::{Fed, Found, ReadError, read_line};
 use crate::Signature;
 
-/// Longest record of a log in records.
+/// Maximum length of a record in a log of records.
 const MAX_RECORD_BYTES: usize = 4 << 20;
 /// Record separator of JSON-SEQ.
 const SEPARATOR: u8 = 0x1e;
 
-/// What a log told so far.
+/// The state of a log.
 #[derive(Default)]
 struct Log {
     sent: Board,
@@ -53,7 +53,7 @@ pub(super) fn read(
     Ok(log.done.into_iter().enumerate().map(found))
 }
 
-/// One JSON object a line: the first line is one that ends.
+/// Whether the log has one JSON object per line: the first line is a complete object.
 fn is_line_by_line(start: &[u8]) -> bool {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line.len() < start.len() && serde_json::from_slice::<IgnoredAny>(line).is_ok()
@@ -90,29 +90,30 @@ fn whole(file: impl BufRead, log: &mut Log) -> Result<u64, ReadError> {
 }
 
 impl Log {
-    /// Whether the event told of packets.
+    /// Handles an event; returns whether it concerned packets.
     fn take(&mut self, event: &Event) -> Result<bool, ReadError> {
         let data = &event.data;
         if !data.is_application_data() {
             return Ok(false);
         }
-        // Names are `packet_sent`, `transport:packet_sent` or `quic:packet_sent` by the draft.
+        // Event names are `packet_sent`, `transport:packet_sent` or `quic:packet_sent`, depending
+        // on the draft.
         let name = event.name.rsplit(':').next().unwrap_or_default();
         let number = data.header.packet_number.or(data.packet_number).map(|number| number.0);
         match (name, number) {
             ("packet_sent", Some(number)) => {
                 self.counts[0] += 1;
-                self.sent.note(number, number, Fate::Sent)?;
+                self.sent.note(number, number, PacketState::Sent)?;
             }
-            ("packet_lost", Some(number)) => self.sent.note(number, number, Fate::Lost)?,
+            ("packet_lost", Some(number)) => self.sent.note(number, number, PacketState::Lost)?,
             ("packet_received", Some(number)) => {
                 self.counts[1] += 1;
-                self.received.note(number, number, Fate::Received)?;
+                self.received.note(number, number, PacketState::Received)?;
                 self.acknowledged(data)?;
             }
             ("packets_acked", _) => {
                 for number in &data.packet_numbers {
-                    self.sent.note(number.0, number.0, Fate::Received)?;
+                    self.sent.note(number.0, number.0, PacketState::Received)?;
                 }
             }
             _ => return Ok(false),
@@ -124,13 +125,13 @@ impl Log {
         let ranges = data.frames.iter().flat_map(|frame| &frame.acked_ranges);
         for range in ranges {
             if let (Some(first), Some(last)) = (range.first(), range.last()) {
-                self.sent.note(first.0, last.0, Fate::Received)?;
+                self.sent.note(first.0, last.0, PacketState::Received)?;
             }
         }
         Ok(())
     }
 
-    /// The trace ends: its windows are done.
+    /// Ends a trace and its windows.
     fn flush(&mut self) {
         let (sent, received) = (std::mem::take(&mut self.sent), std::mem::take(&mut self.received));
         let [of_sent, of_received] = std::mem::take(&mut self.counts);
@@ -142,7 +143,7 @@ impl Log {
     }
 }
 
-/// An event, as far as it is of use.
+/// The relevant fields of an event.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Event {
@@ -174,7 +175,7 @@ struct Frame {
     acked_ranges: Vec<Vec<Number>>,
 }
 
-/// A packet number: a number, or in older logs a string of one.
+/// A packet number: a number, or in older logs a string.
 #[derive(Clone, Copy)]
 struct Number(u64);
 
@@ -194,7 +195,7 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 impl Data {
-    /// Handshakes have numbers of their own.
+    /// Whether the packet is of application data; handshakes have a number space of their own.
     fn is_application_data(&self) -> bool {
         let kind = self.header.packet_type.as_ref().or(self.packet_type.as_ref());
         let space = self.packet_number_space.as_deref();
@@ -203,12 +204,12 @@ impl Data {
     }
 }
 
-/// Finds the events in a log that is one JSON value, without keeping it.
+/// Finds the events in a log that is one JSON value, without storing the value.
 struct Walk<'a> {
     log: &'a mut Log,
     since: &'a Cell<u64>,
     events: &'a mut u64,
-    /// Inside of a trace, whose end is the end of a connection.
+    /// Whether this is inside a trace, whose end is the end of a connection.
     trace: bool,
 }
 

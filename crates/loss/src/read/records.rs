@@ -1,12 +1,11 @@
-//! Labelled records: one JSON object a line.
+//! Labelled records: one JSON object per line.
 
 use std::io::BufRead;
 
 use super::{ReadError, read_line};
 use crate::Labelled;
 
-/// Longest line: the run lengths of a window that lost every other packet are longer than
-/// anything that is of use.
+/// Maximum length of a line: more than the run lengths of a window that lost every other packet.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 pub(super) struct Records<R> {

@@ -1,4 +1,4 @@
-//! Signatures as text: one a line.
+//! Signatures as text, one per line.
 
 use std::io::BufRead;
 

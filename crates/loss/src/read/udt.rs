@@ -1,10 +1,10 @@
-//! Which data packets of a UDT flow were lost, from what passed by.
+//! Determines lost data packets of a UDT flow from a capture.
 //!
-//! Assumed: every UDP packet of the capture is UDT's; the path keeps packets in order, so that a
-//! number first missing and seen later was sent again; and one UDT connection a pair of addresses
-//! and ports. A packet counts as lost if its number was missing when a later one passed, or if the
-//! receiver reported it (NAK): behind the point of capture packets are lost too, at the receiving
-//! host above all, and only its reports tell.
+//! Assumptions: every UDP packet of the capture is UDT's; the path keeps packets in order, so a
+//! number that is first missing and seen later was retransmitted; and there is one UDT connection
+//! per pair of addresses and ports. A packet counts as lost if its number was missing when a later
+//! one passed, or if the receiver reported it (NAK): packets are also lost behind the point of
+//! capture, mainly at the receiving host, and only its reports show this.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use crate::Signature;
 const HEADER: usize = 16;
 /// Type of a loss report among control packets.
 const NAK: u16 = 3;
-/// Most flows that are followed; others are counted and left out.
+/// Maximum flows that are followed; others are counted and ignored.
 const MAX_FLOWS: usize = 64;
-/// Packets a report may come late.
-const HELD: usize = 1 << 18;
-/// A greater step between numbers is no loss but something else.
-const GREATEST_STEP: u64 = 1 << 20;
-/// A flow with fewer data packets is no transfer, or no UDT.
-const LEAST_PACKETS: u64 = 64;
+/// Number of packets kept, so that a report may arrive late.
+const MAX_HELD: usize = 1 << 18;
+/// A larger step between numbers is not a loss.
+const MAX_STEP: u64 = 1 << 20;
+/// A flow with fewer data packets is no transfer, or not UDT.
+const MIN_PACKETS: u64 = 64;
 
 /// A sender's and a receiver's address.
 pub(super) type Ends = (SocketAddr, SocketAddr);
@@ -32,7 +32,7 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 pub(super) struct Flows {
     flows: HashMap<Ends, Flow>,
     order: Vec<Ends>,
-    /// Flows beyond [`MAX_FLOWS`]' packets.
+    /// Packets of flows beyond [`MAX_FLOWS`].
     pub(super) left_out: u64,
     window: usize,
 }
@@ -40,7 +40,7 @@ pub(super) struct Flows {
 /// The data packets of one direction.
 #[derive(Default)]
 struct Flow {
-    /// Sequence number of the first bit held, and of the one behind the last.
+    /// Sequence number of the first stored bit, and one past the last.
     first: u32,
     next: u32,
     bits: VecDeque<bool>,
@@ -53,7 +53,7 @@ impl Flows {
         Self { window, ..Self::default() }
     }
 
-    /// Takes a UDP payload; a window that became complete is put into `out`.
+    /// Handles a UDP payload; appends a completed window to `out`.
     pub(super) fn take(
         &mut self,
         ends: Ends,
@@ -65,7 +65,7 @@ impl Flows {
         if word >> 31 == 0 {
             self.data(ends, word, out);
         } else if (word >> 16) as u16 & 0x7fff == NAK {
-            // Reports go the other way.
+            // Reports travel in the other direction.
             if let Some(flow) = self.flows.get_mut(&(ends.1, ends.0)) {
                 flow.report(&payload[HEADER..]);
             }
@@ -82,16 +82,16 @@ impl Flows {
         }
         let flow = self.flows.entry(ends).or_default();
         flow.data(number);
-        while flow.bits.len() >= HELD + self.window {
+        while flow.bits.len() >= MAX_HELD + self.window {
             out.extend(flow.cut(self.window).map(|(n, signature)| (place(ends, n), signature)));
         }
     }
 
-    /// The capture is over.
+    /// Ends the capture.
     pub(super) fn finish(&mut self, out: &mut VecDeque<(String, Signature)>) {
         for ends in std::mem::take(&mut self.order) {
             let Some(mut flow) = self.flows.remove(&ends) else { continue };
-            if flow.packets < LEAST_PACKETS {
+            if flow.packets < MIN_PACKETS {
                 continue;
             }
             while let Some((number, signature)) = flow.cut(self.window) {
@@ -109,12 +109,12 @@ impl Flow {
     fn data(&mut self, number: u32) {
         self.packets += 1;
         let step = step(self.next, number);
-        if self.packets == 1 || step.unsigned_abs() > GREATEST_STEP {
-            // The first packet, or numbers from elsewhere: begin anew behind what is held.
+        if self.packets == 1 || step.unsigned_abs() > MAX_STEP {
+            // The first packet, or a jump in the numbers: restart after the stored ones.
             self.next = number;
             self.first = number.wrapping_sub(self.bits.len() as u32) & 0x7fff_ffff;
         } else if step < 0 {
-            // Sent again: what the first copy met is known already.
+            // A retransmission: the outcome of the first copy is known.
             return;
         }
         let missing = step_from(self.next, number);
@@ -123,7 +123,7 @@ impl Flow {
         self.next = (number + 1) & 0x7fff_ffff;
     }
 
-    /// A list of lost numbers: one with the highest bit set begins a range that the next ends.
+    /// A list of lost numbers: one with the highest bit set begins a range that the next one ends.
     fn report(&mut self, list: &[u8]) {
         let mut begin = None;
         for word in list.chunks_exact(4) {

@@ -1,48 +1,48 @@
 //! Floors, temperature and thresholds of our own classifier.
 //!
-//! All of them are set on windows judged twice: by the densities of all families, and by those
-//! of all but their own, because the world has families that no data set has.
+//! All of them are set on windows judged twice: by the densities of all families, and by those of
+//! all families but their own, because in practice there are families that no data set has.
 
 use std::collections::BTreeMap;
 
 use super::Sample;
 use crate::features::Features;
-use crate::own::{LnDensities, Opinion, normalised, with_background};
+use crate::own::{Assessment, LnDensities, normalised, with_background};
 use crate::{Basis, Cause, OwnModel};
 
-/// Windows of each family that are used here.
+/// Windows used of each family.
 const MAX_CALIBRATION_WINDOWS: usize = 500;
-/// Share of a cause's own windows that may lie below its floor.
+/// Maximum share of a cause's own windows below its floor.
 const BELOW_FLOOR: f64 = 0.002;
-/// The same for the processor: what is not quite like it is not called it.
+/// The same for the processor, whose floor is stricter.
 const BELOW_CPU_FLOOR: f64 = 0.02;
-/// Temperatures that are tried: 1 to about 30.
+/// Number of temperatures tried: 1 to about 30.
 const TEMPERATURES: i32 = 35;
-/// Shares of the background that are tried.
+/// Weights of the background that are tried.
 const BACKGROUNDS: [f64; 3] = [1e-2, 1e-3, 1e-4];
-/// Posteriors that may be asked for before the processor is blamed.
+/// Posterior thresholds for the processor that are tried.
 const CPU_THRESHOLDS: [f64; 8] = [0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995];
-/// Most windows of any one family lost elsewhere that may be called the processor's.
+/// Maximum share of any family's windows lost elsewhere that may be attributed to the processor.
 const WRONG_CPU: f64 = 0.002;
-/// The same for a link's errors: going on after these harms nobody else.
+/// The same for link errors: continuing at the same rate after these harms no other flow.
 const WRONG_CPU_LINK: f64 = 0.05;
-/// Most windows of a family that was left out, be it the network's or a hybrid.
+/// The same for a family that was left out, of the network or hybrid.
 const WRONG_CPU_LEFT_OUT: f64 = 0.015;
 
-/// With and without its own family, each of the signature alone and with the delay.
+/// With and without its own family, each with the signature alone and with the delay.
 const VIEWS: usize = 4;
 
-/// A window with what the densities say of it.
+/// A window with its densities.
 struct Judged<'a> {
     sample: &'a Sample,
-    /// So that all families of a cause, and all causes, count the same.
+    /// Weight that makes all families of a cause, and all causes, count equally.
     weight: f64,
-    /// With all families, and without its own (if its cause has others): of the signature alone,
+    /// With all families, and without its own (if its cause has others): with the signature alone,
     /// and with the delay.
     views: [Option<LnDensities>; VIEWS],
 }
 
-/// Sets the floors, the temperature and the thresholds; `fit` takes what came of it.
+/// Sets the floors, the temperature and the thresholds; records the results in `fit`.
 pub(super) fn calibrate(own: &mut OwnModel, samples: &[&Sample], fit: &mut BTreeMap<String, f64>) {
     let judged = judge(own, samples);
     set_floors(own, &judged);
@@ -80,8 +80,8 @@ fn judge<'a>(own: &OwnModel, samples: &[&'a Sample]) -> Vec<Judged<'a>> {
         let used: Vec<&Sample> = samples.into_iter().step_by(step).collect();
         let weight = 1.0 / (per_cause[&cause] * used.len()) as f64;
         for sample in used {
-            // Bad spells of a link that lose everything are a receiver's spells off its
-            // processor, as far as the signature goes: who never saw such a link cannot know.
+            // A link that sometimes loses everything has the signature of a receiver that loses its
+            // processor: without training data of such a link they are indistinguishable.
             let fair = per_cause[&cause] > 1 && cause != Cause::Link;
             let alone = Features { delay: Default::default(), ..sample.features.clone() };
             let views = std::array::from_fn(|view| {
@@ -136,10 +136,10 @@ fn posterior(own: &OwnModel, view: &LnDensities, priors: &[f64; 4]) -> [f64; 4] 
     }))
 }
 
-/// Mean of -ln(probability given to the truth) of the question whether it was the processor: the
-/// one that matters. (Errors of a link and a saturated backbone can look the same; no temperature
-/// helps against that.) Each cause counts by its prior, each view the same; what is like nothing
-/// is not asked, as it gets no verdict.
+/// Mean of -ln(probability given to the truth) for the question whether it was the processor, which
+/// is the one that matters. (Link errors and a saturated backbone can look the same; no temperature
+/// changes that.) Each cause counts by its prior, each view equally; windows unlike all data are
+/// left out, because they get no verdict.
 fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4]) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for judged in judged {
@@ -155,7 +155,7 @@ fn log_loss(own: &OwnModel, judged: &[Judged<'_>], priors: &[f64; 4]) -> f64 {
     sum / weights
 }
 
-/// Which causes a window is like, in the order of [`Cause::TRUE`].
+/// The causes that a window is like, in the order of [`Cause::TRUE`].
 fn like(own: &OwnModel, view: &LnDensities) -> [bool; 4] {
     let floor = |cause| own.causes.iter().find(|model| model.cause == cause).map(|m| m.floor);
     std::array::from_fn(|i| {
@@ -163,7 +163,8 @@ fn like(own: &OwnModel, view: &LnDensities) -> [bool; 4] {
     })
 }
 
-/// The least threshold with which no family lost elsewhere is called the processor's too often.
+/// Sets the lowest threshold at which no family lost elsewhere is attributed to the processor too
+/// often.
 fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeMap<String, f64>) {
     let mut worst = [0.0; 3];
     for threshold in CPU_THRESHOLDS {
@@ -194,8 +195,8 @@ fn set_cpu_threshold(own: &mut OwnModel, judged: &[Judged<'_>], fit: &mut BTreeM
     say("share of left out cpu called cpu", right(1));
 }
 
-/// Of windows that mostly lost elsewhere: the greatest share of a family that is called the
-/// processor's.
+/// Of windows that mostly lost elsewhere: the maximum share of a family that is attributed to the
+/// processor.
 fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize, link: bool) -> f64 {
     let mut families: BTreeMap<(Cause, &str), (f64, f64)> = BTreeMap::new();
     for judged in judged.iter().filter(|judged| judged.sample.mostly_elsewhere) {
@@ -213,6 +214,6 @@ fn worst_family(own: &OwnModel, judged: &[Judged<'_>], view: usize, link: bool) 
 fn called_cpu(own: &OwnModel, judged: &Judged<'_>, view: usize) -> bool {
     let Some(view) = &judged.views[view] else { return false };
     let posterior = posterior(own, view, &priors(own));
-    let opinion = Opinion { posterior, like: like(own, view), family: None };
-    opinion.decide(own.thresholds, Basis::Signature).cause == Cause::Cpu
+    let assessment = Assessment { posterior, like: like(own, view), family: None };
+    assessment.decide(own.thresholds, Basis::Signature).cause == Cause::Cpu
 }

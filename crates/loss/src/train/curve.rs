@@ -1,5 +1,5 @@
-//! Sums of exponentials fitted to complexity against loss rate, by Levenberg and Marquardt's
-//! algorithm (the crate `levenberg-marquardt`, a port of MINPACK's).
+//! Fits sums of exponentials to complexity as a function of the loss rate, with the
+//! Levenberg-Marquardt algorithm (the crate `levenberg-marquardt`, a port of MINPACK's).
 
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector, Dyn};
 
 use crate::paper::{Exponential, Exponentials};
 
-/// Decays that fits start from, in percent of loss: slow growth to fast saturation.
+/// Initial decays of the fits, in percent of loss: slow growth to fast saturation.
 const STARTS: [f64; 7] = [-0.05, 0.0, 0.1, 0.5, 2.0, 8.0, 30.0];
 /// Loss rates are scaled to percent, which keeps the parameters near 1.
 const PERCENT: f64 = 100.0;
@@ -16,7 +16,7 @@ const PERCENT: f64 = 100.0;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Curve {
     pub(super) mean: Exponentials,
-    /// Root of the mean square of what is left.
+    /// Root mean square of the residuals.
     pub(super) deviation: f64,
     /// Share of the variance that the curve explains.
     pub(super) r_squared: f64,
@@ -38,7 +38,7 @@ pub(super) fn fit(points: &[(f64, f64)], terms: usize) -> Option<Curve> {
             continue;
         }
         let objective = report.objective_function;
-        if best.as_ref().is_none_or(|(least, _)| objective < *least) {
+        if best.as_ref().is_none_or(|(min, _)| objective < *min) {
             best = Some((objective, problem.parameters));
         }
     }

@@ -1,21 +1,21 @@
-//! Mixtures fitted by expectation and maximisation, their size chosen by the Bayesian
-//! information criterion.
+//! Fits mixtures by expectation maximisation; the Bayesian information criterion selects their
+//! size.
 
 use packtrain_units::Rng;
 
 use crate::gaussian::{Mixture, Part, ln_sum};
 
-/// Sizes that are tried.
+/// Maximum number of parts tried.
 const MAX_PARTS: usize = 4;
-/// Passes of a fit.
+/// Iterations of a fit.
 const PASSES: usize = 40;
-/// Added to every variance (features are scaled to 1): discrete features and small families must
-/// not make a density infinitely sure.
+/// Added to every variance (features are scaled to 1), so that discrete features and small families
+/// do not make a density too narrow.
 const RIDGE: f64 = 0.05 * 0.05;
-/// Prior observations of the spread of the whole family, which every part has.
+/// Number of prior observations, with the spread of the whole family, in every part.
 const SHRINKAGE: f64 = 4.0;
 
-/// The mixture that describes these rows best; none without rows.
+/// The mixture that describes these rows best; `None` without rows.
 pub(super) fn fit(rows: &[Vec<f64>], rng: &mut Rng) -> Option<Mixture> {
     let features = rows.first()?.len();
     let whole = spread(rows, features);
@@ -27,7 +27,7 @@ pub(super) fn fit(rows: &[Vec<f64>], rng: &mut Rng) -> Option<Mixture> {
         }
         let (ln_likelihood, mixture) = fit_parts(rows, parts, &whole, rng);
         let criterion = numbers * (rows.len() as f64).ln() - 2.0 * ln_likelihood;
-        if best.as_ref().is_none_or(|(least, _)| criterion < *least) {
+        if best.as_ref().is_none_or(|(min, _)| criterion < *min) {
             best = Some((criterion, mixture));
         }
     }
@@ -71,7 +71,7 @@ fn apart(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
 }
 
-/// Each row belongs to the nearest seed.
+/// Assigns each row to the nearest seed.
 fn nearest(rows: &[Vec<f64>], seeds: &[usize]) -> Vec<Vec<f64>> {
     let of = |row: &Vec<f64>| {
         let near = (0..seeds.len())
@@ -124,8 +124,8 @@ fn maximise(rows: &[Vec<f64>], shares: &[Vec<f64>], whole: &[f64]) -> Mixture {
     Mixture { parts: (0..parts).map(part).collect() }
 }
 
-/// Variances of the whole, a quarter of them: parts are narrower. Without covariances, which
-/// between parts need not be those within.
+/// A quarter of the variances of the whole, because parts are narrower. Covariances are left out:
+/// those between parts need not be those within parts.
 fn spread(rows: &[Vec<f64>], features: usize) -> Vec<f64> {
     let n = rows.len() as f64;
     let mut covariance = vec![0.0; features * (features + 1) / 2];
@@ -153,7 +153,7 @@ fn add_ridge(covariance: &mut [f64], features: usize) {
     }
 }
 
-/// To what a file needs; the ridge is larger than what is cut.
+/// Rounded for the file; the ridge exceeds the rounding error.
 fn rounded(mut mixture: Mixture) -> Mixture {
     let round = |value: &mut f64| *value = (*value * 1e5).round() / 1e5;
     for part in &mut mixture.parts {

@@ -1,4 +1,4 @@
-//! How a model does on labelled windows it has not seen.
+//! Evaluates a model on labelled windows that were not used for training.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use serde::Serialize;
 
 use crate::{Cause, Classifier, Evidence, Labelled, Model, Verdict, paper};
 
-/// Lower ends of the loss-rate bands that verdicts are counted in; the first begins at 0.
+/// Lower ends of the loss-rate bands for the counts of verdicts; the first begins at 0.
 pub const BANDS: [f64; 6] = [0.0, paper::SUCCESS_FROM, paper::COMPLEXITY_FROM, 0.002, 0.01, 0.05];
 /// Bins of the reliability plot.
 const BINS: usize = 20;
 
-/// What the classifier is given.
+/// The classifier and its evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The paper's classifier on the signature.
     Paper,
-    /// Ours on the signature alone.
+    /// Ours with the signature alone.
     Signature,
     /// Ours with the delay around the losses.
     Delay,
-    /// Ours with the host's own counter.
+    /// Ours with the host's drop counter.
     Counter,
 }
 
@@ -35,28 +35,28 @@ pub struct Tally {
 /// Verdicts on one family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FamilyTally {
-    /// Its windows.
+    /// Number of windows.
     pub windows: u64,
-    /// By verdict.
+    /// Windows by verdict.
     pub verdicts: BTreeMap<Cause, u64>,
-    /// Windows that lost mostly elsewhere than at the host.
+    /// Windows that were mostly lost elsewhere than at the host.
     pub elsewhere: u64,
-    /// Of these: called the processor's with more than 95 %.
+    /// Of these: attributed to the processor with more than 95 %.
     pub elsewhere_called_cpu: u64,
 }
 
-/// Of windows given about the same probability: how often it was the processor.
+/// For windows given about the same probability: how often it was the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReliabilityBin {
     /// Windows.
     pub windows: u64,
-    /// Mean of the probability given, each cause weighted by its prior.
+    /// Mean of the given probability, with each cause weighted by its prior.
     pub given: f64,
-    /// Share of the processor's, weighted the same.
+    /// Share of the processor, with the same weights.
     pub found: f64,
 }
 
-/// How each kind of classifier did.
+/// Results of each kind of classifier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judgement {
     /// Confusion by kind and by band of [`BANDS`].
@@ -65,11 +65,11 @@ pub struct Judgement {
     pub families: BTreeMap<Kind, BTreeMap<String, FamilyTally>>,
     /// Reliability of `p_cpu` by kind.
     pub reliability: BTreeMap<Kind, Vec<ReliabilityBin>>,
-    /// Windows without loss, which are not counted.
+    /// Windows without loss, which are not evaluated.
     pub without_loss: u64,
 }
 
-/// Judges a model window by window.
+/// Evaluates a model window by window.
 #[derive(Debug)]
 pub struct Judge<'m> {
     classifier: Classifier<'m>,
@@ -78,13 +78,13 @@ pub struct Judge<'m> {
 }
 
 impl<'m> Judge<'m> {
-    /// A judge of this model.
+    /// An evaluation of this model.
     pub fn new(model: &'m Model) -> Self {
         let (judgement, given) = (Judgement::default(), BTreeMap::new());
         Self { classifier: Classifier::new(model), judgement, given }
     }
 
-    /// Judges one window by every kind it has evidence for.
+    /// Classifies one window with every kind that it has evidence for.
     pub fn add(&mut self, labelled: &Labelled) {
         if labelled.signature.lost() == 0 {
             self.judgement.without_loss += 1;
@@ -104,7 +104,7 @@ impl<'m> Judge<'m> {
         }
     }
 
-    /// What came of it.
+    /// The results.
     pub fn finish(mut self) -> Judgement {
         self.judgement.reliability =
             self.given.iter().map(|(kind, given)| (*kind, reliability(given))).collect();
@@ -136,14 +136,14 @@ impl<'m> Judge<'m> {
 }
 
 impl Tally {
-    /// Windows of a cause, and those of them with this verdict.
+    /// Number of windows of a cause, and of those with this verdict.
     pub fn of(&self, cause: Cause, verdict: Cause) -> (u64, u64) {
         let Some(row) = self.counts.get(&cause) else { return (0, 0) };
         (row.values().sum(), row.get(&verdict).copied().unwrap_or(0))
     }
 }
 
-/// Each cause counts by its prior, whatever its share of the data.
+/// Each cause counts by its prior, independent of its share of the data.
 fn reliability(given: &[(f64, Cause)]) -> Vec<ReliabilityBin> {
     let mut windows: BTreeMap<Cause, f64> = BTreeMap::new();
     for (_, cause) in given {

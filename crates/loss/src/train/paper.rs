@@ -1,4 +1,4 @@
-//! The paper's classifier, fitted.
+//! Fits the paper's classifier.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,19 @@ use crate::paper::{
 };
 use crate::train::TrainError;
 
-/// The paper's data end here.
+/// Maximum loss rate of the paper's data.
 const MAX_LOSS_RATE: f64 = 0.05;
 /// Bins of loss rates whose residuals are tested for normality.
 const BINS: usize = 50;
-/// A bin with fewer values is not tested.
-const LEAST_VALUES: usize = 8;
+/// Minimum values of a bin for a test.
+const MIN_VALUES: usize = 8;
 /// Significance below which normality is rejected.
 const LEVEL: f64 = 0.05;
-/// A cause whose metric never varied would be infinitely sure.
-const LEAST_DEVIATION: f64 = 1e-3;
+/// Minimum standard deviation: a cause whose metric never varied would otherwise be infinitely
+/// narrow.
+const MIN_DEVIATION: f64 = 1e-3;
 
-/// Fits both metrics of both causes; `fit` takes how well that went.
+/// Fits both metrics of both causes; records the quality in `fit`.
 pub(super) fn fit(
     samples: &[&Sample],
     fit: &mut BTreeMap<String, f64>,
@@ -37,7 +38,8 @@ pub(super) fn fit(
     Ok(PaperModel { complexity, success })
 }
 
-/// Families marked as the paper's own conditions, of each cause that has any; else all.
+/// Samples of families marked as the paper's own conditions, for each cause that has any; otherwise
+/// all.
 fn choose<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     let marked = |cause| samples.iter().any(|sample| sample.cause == cause && sample.paper);
     let (network, cpu) = (marked(Cause::Network), marked(Cause::Cpu));
@@ -64,7 +66,7 @@ fn complexity(
     let Some(Curve { mean, deviation, r_squared }) = curve::fit(&points, terms) else {
         return Err(TrainError::TooFew { cause, metric: "complexity", found: points.len() });
     };
-    let deviation = deviation.max(LEAST_DEVIATION);
+    let deviation = deviation.max(MIN_DEVIATION);
     let mut bins = vec![Vec::new(); BINS];
     for (p, value) in &points {
         let bin = ((p / MAX_LOSS_RATE * BINS as f64) as usize).min(BINS - 1);
@@ -91,13 +93,13 @@ fn success(
         .filter(|sample| (SUCCESS_FROM..COMPLEXITY_FROM).contains(&sample.loss_rate))
         .map(|sample| sample.success)
         .collect();
-    if values.len() < LEAST_VALUES {
+    if values.len() < MIN_VALUES {
         return None;
     }
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let deviation = variance.sqrt().max(LEAST_DEVIATION);
+    let deviation = variance.sqrt().max(MIN_DEVIATION);
     let mut say =
         |what: &str, value| fit.insert(format!("paper {cause} success proportion {what}"), value);
     say("windows", n);
@@ -109,14 +111,14 @@ fn success(
     Some(SuccessModel { mean, deviation })
 }
 
-/// Of the bins with enough values: how many, and how many pass Shapiro and Wilk's test once
-/// their outliers are removed.
+/// The number of bins with enough values, and of those that pass the Shapiro-Wilk test without
+/// their outliers.
 fn normal_bins(bins: &[Vec<f64>]) -> (usize, usize) {
     let (mut tested, mut kept) = (0, 0);
     for bin in bins {
         let mut values = without_outliers(bin);
         values.truncate(5000);
-        if values.len() < LEAST_VALUES {
+        if values.len() < MIN_VALUES {
             continue;
         }
         tested += 1;
@@ -125,7 +127,7 @@ fn normal_bins(bins: &[Vec<f64>]) -> (usize, usize) {
     (tested, kept)
 }
 
-/// Without values more than one and a half quartile distances outside of the quartiles (Tukey).
+/// Removes values more than 1.5 interquartile ranges outside the quartiles (Tukey).
 fn without_outliers(values: &[f64]) -> Vec<f64> {
     if values.len() < 4 {
         return values.to_vec();

@@ -3,16 +3,16 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-/// W and its significance level.
+/// W and its p-value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normality {
-    /// The statistic: 1 for values exactly where a normal sample is expected.
+    /// The statistic: 1 for values exactly at the expected positions of a normal sample.
     pub w: f64,
     /// Probability of a smaller W for a normal sample.
     pub p: f64,
 }
 
-/// Tests a sample; `None` for fewer than 3 or more than 5000 values, or all alike.
+/// Tests a sample; `None` for fewer than 3 or more than 5000 values, or identical values.
 pub fn shapiro_wilk(values: &[f64]) -> Option<Normality> {
     let n = values.len();
     if !(3..=5000).contains(&n) || values.iter().any(|value| !value.is_finite()) {

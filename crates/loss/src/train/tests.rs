@@ -1,16 +1,16 @@
-//! The whole way on small generators of our own: draw, fit, judge windows that were not fitted.
+//! The complete process on small generators: generate, fit, classify windows that were not fitted.
 
 use super::*;
 use crate::{Lost, Signature};
 
 const PACKETS: usize = 20_000;
 
-/// Independent losses, as a saturated backbone makes them.
+/// Independent losses, as on a saturated backbone.
 fn independent(p: f64, rng: &mut Rng) -> Signature {
     (0..PACKETS).map(|_| !rng.chance(p)).collect()
 }
 
-/// A drop-tail queue that bursts overrun: within a burst a share of the packets gets through.
+/// A drop-tail queue overrun by bursts: within a burst a share of the packets is admitted.
 fn overrun(p: f64, rng: &mut Rng) -> Signature {
     let burst = 30 + rng.below(200) as usize;
     let admitted = 0.2 + 0.6 * rng.unit();
@@ -24,7 +24,7 @@ fn overrun(p: f64, rng: &mut Rng) -> Signature {
     bits.into_iter().take(PACKETS).collect()
 }
 
-/// A paced flow over its bottleneck: every so many packets one finds the queue full.
+/// A paced flow above its bottleneck rate: at regular intervals a packet finds the queue full.
 fn periodic(p: f64, rng: &mut Rng) -> Signature {
     let every = 1.0 / p;
     let jitter = 0.05 * rng.unit();
@@ -37,7 +37,7 @@ fn periodic(p: f64, rng: &mut Rng) -> Signature {
     Signature::from_lost(PACKETS, lost).expect("inside")
 }
 
-/// A receiver off its processor: solid runs of about a time slice's length.
+/// A receiver that loses its processor: solid runs of about a time slice.
 fn off(p: f64, rng: &mut Rng) -> Signature {
     let slice = 60 + rng.below(600);
     let mut bits = Vec::with_capacity(PACKETS + 1000);
@@ -85,7 +85,7 @@ fn trained(rng: &mut Rng) -> Model {
             }
             trainer.add(&labelled);
         }
-        // Success proportions need windows that lost hardly anything.
+        // Success proportions need windows with very few losses.
         for _ in 0..40 {
             let mut labelled = draw(family, rng);
             labelled.signature = match family {
@@ -124,10 +124,10 @@ fn what_is_trained_tells_the_causes_apart() {
         assert!(called == 0, "{name}: {tally:?}");
         assert!(right * 100 >= tally.windows * 85, "{name}: {tally:?} {:?}", model.sizes[0].fit);
     }
-    // The counter knows better.
+    // The counter is more accurate.
     let counted = &judgement.families[&Kind::Counter]["cpu off"];
     assert_eq!(counted.verdicts.get(&Cause::Cpu), Some(&counted.windows));
-    // The paper's classifier on the conditions it was fitted to.
+    // The paper's classifier under the conditions that it was fitted to.
     let paper = &judgement.families[&Kind::Paper];
     let right = paper["network independent"].verdicts.get(&Cause::Network).copied().unwrap_or(0);
     assert!(right >= 120, "{paper:?}");

@@ -5,41 +5,41 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use packtrain_os::clock;
-use packtrain_os::thread::{self, Bed, Sleeper};
+use packtrain_os::thread::{self, ThreadSleep, WakeReceiver};
 use packtrain_proto::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Flow, Payload, Placement, Transmit,
 };
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::FlowEvent;
-use super::beside::{Heard, Line};
+use super::buffer_watch::BufferWatch;
+use super::feedback_channel::{ChannelEnd, ChannelRead};
 use super::handle::Command;
-use super::judge::Judge;
+use super::loss_classifier::LossClassifier;
 use super::stats::{FlowSnapshot, IoStats};
-use super::watch::Watch;
 use crate::limit::RateLimiter;
 use crate::udp::{Ecn, Lane, RecvSlab, SendError, UdpSocket, Unsent};
 
-/// Batches sent before the sockets are looked at again: reports must not wait behind data.
+/// Batches sent before the sockets are read again, so that reports do not wait behind data.
 const SEND_TURN: usize = 4;
-/// Receive calls per lane before the other lanes and the reports get their turn.
+/// Receive calls per lane before the other lanes and the reports are served.
 const RECEIVE_TURN: usize = 4;
-/// How old the published counters may be.
-const PUBLISH: Duration = Duration::from_millis(20);
-/// How often the buffers are looked at.
+/// Maximum age of the published counters.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the buffers are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a closing flow may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// Turns in a row in which the engine asked for another at once and nothing came of it, after
-/// which it has to wait a little: a mistake there must not become a spinning thread.
+/// Maximum time for the close messages of a flow.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Turns in a row in which the engine asks for another one at once although nothing was sent or
+/// received. After them the thread pauses, so that an error of the engine does not make it spin.
 const EMPTY_TURNS: u32 = 8;
-/// Bytes of the channel beside the datagrams taken in a turn, in pieces of whoever reads it.
-const HEAR_TURN: usize = 16;
-/// When a full queue of that channel is looked at again.
-const SAY_AGAIN: Duration = Duration::from_millis(5);
-/// How little.
-const BREATH: Duration = Duration::from_micros(50);
-/// The longest sleep: nothing depends on it.
+/// Pieces of the feedback channel that are read per turn.
+const CHANNEL_TURN: usize = 16;
+/// When a full queue of the feedback channel is tried again.
+const CHANNEL_RETRY: Duration = Duration::from_millis(5);
+/// The pause after [`EMPTY_TURNS`].
+const EMPTY_TURNS_PAUSE: Duration = Duration::from_micros(50);
+/// Maximum sleep; no function depends on it.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 pub(super) struct Driver<P, Q> {
@@ -48,12 +48,12 @@ pub(super) struct Driver<P, Q> {
     payload: P,
     placement: Q,
     inbox: Receiver<Command>,
-    /// What it shares with other senders, if it does.
+    /// The rate limit, if there is one.
     limiter: Option<RateLimiter>,
-    sleeper: Sleeper,
-    judge: Judge,
-    /// The channel beside the datagrams, and whether it has to wait.
-    line: Option<Line>,
+    sleeper: WakeReceiver,
+    classifier: LossClassifier,
+    /// The feedback channel, and whether it has to wait.
+    line: Option<ChannelEnd>,
     held_back: bool,
     board: Arc<Mutex<FlowSnapshot>>,
     slab: RecvSlab,
@@ -62,12 +62,12 @@ pub(super) struct Driver<P, Q> {
     io: IoStats,
     published: Time,
     looked: Time,
-    watch: Watch,
+    buffer_watch: BufferWatch,
     /// Something was sent or received since the counters were published.
     dirty: bool,
     /// Turns in a row without anything sent or received.
     empty_turns: u32,
-    /// When a closing flow's thread ends come what may.
+    /// When the thread of a closing flow ends at the latest.
     closing: Option<Time>,
 }
 
@@ -78,7 +78,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         payload: P,
         placement: Q,
         inbox: Receiver<Command>,
-        (sleeper, judge, line): (Sleeper, Judge, Option<Line>),
+        (sleeper, classifier, line): (WakeReceiver, LossClassifier, Option<ChannelEnd>),
         board: Arc<Mutex<FlowSnapshot>>,
     ) -> Self {
         let now = clock::now();
@@ -90,7 +90,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             inbox,
             limiter,
             sleeper,
-            judge,
+            classifier,
             line,
             held_back: false,
             board,
@@ -100,33 +100,33 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             io: IoStats::default(),
             published: now,
             looked: now,
-            watch: Watch::new(now),
+            buffer_watch: BufferWatch::new(now),
             dirty: false,
             empty_turns: 0,
             closing: None,
         }
     }
 
-    /// Runs until the flow is over; gives the last counters.
+    /// Runs until the end of the flow; returns the final counters.
     pub(super) fn run(mut self, events: &mut impl FnMut(FlowEvent)) -> FlowSnapshot {
-        let mut bed = Bed::new();
+        let mut bed = ThreadSleep::new();
         loop {
-            self.obey();
-            let heard = self.hear();
+            self.apply_commands();
+            let heard = self.read_channel();
             let now = clock::now();
             if self.flow.poll_timeout().is_some_and(|t| t <= now) {
                 self.flow.handle_timeout(now);
             }
-            self.pass_judgement();
+            self.deliver_verdicts();
             let done = self.io.sends + self.io.receives;
             let more = self.transmit() || heard;
-            self.say();
-            self.tell(events);
+            self.write_channel();
+            self.emit_events(events);
             let now = clock::now();
             if self.is_over(now) {
                 break;
             }
-            self.look_around(now, events);
+            self.check_periodically(now, events);
             let until = if more { Time::ZERO } else { self.deadline(now) };
             let blocked = self.unsent.as_ref().map(|u| u.transmit.lane);
             bed.sleep(&self.lanes, blocked, &self.sleeper, until);
@@ -138,14 +138,14 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
             self.empty_turns = if worked { 0 } else { self.empty_turns.saturating_add(1) };
             self.dirty |= worked;
         }
-        self.tell(events);
+        self.emit_events(events);
         self.publish(clock::now())
     }
 
-    /// Does what the owner asked.
-    fn obey(&mut self) {
-        if self.sleeper.take_calls() {
-            // Whoever called may have freed room.
+    /// Carries out the owner's commands.
+    fn apply_commands(&mut self) {
+        if self.sleeper.take_wakes() {
+            // The caller may have freed memory.
             self.flow.set_room(clock::now(), self.placement.room());
         }
         loop {
@@ -161,14 +161,14 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
     }
 
-    /// Takes what came by the channel beside the datagrams; true when there may be more.
-    fn hear(&mut self) -> bool {
+    /// Reads the feedback channel; true if there may be more.
+    fn read_channel(&mut self) -> bool {
         let Some(line) = &mut self.line else { return false };
-        for _ in 0..HEAR_TURN {
-            match line.hear() {
-                Heard::Bytes(bytes) => self.flow.handle_reliable(clock::now(), &bytes),
-                Heard::Nothing => return false,
-                Heard::Broken => {
+        for _ in 0..CHANNEL_TURN {
+            match line.read() {
+                ChannelRead::Bytes(bytes) => self.flow.handle_reliable(clock::now(), &bytes),
+                ChannelRead::Nothing => return false,
+                ChannelRead::Broken => {
                     self.close(CloseReason::Channel);
                     return false;
                 }
@@ -177,17 +177,17 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         true
     }
 
-    /// Passes on what is to go by that channel.
-    fn say(&mut self) {
+    /// Writes pending messages to the feedback channel.
+    fn write_channel(&mut self) {
         let Self { line: Some(line), flow, .. } = self else { return };
-        self.held_back = line.say(|| flow.poll_reliable());
+        self.held_back = line.write(|| flow.poll_reliable());
     }
 
     fn close(&mut self, reason: CloseReason) {
         if self.closing.is_none() {
             let now = clock::now();
             self.flow.close(now, reason);
-            self.closing = Some(now + GOODBYE);
+            self.closing = Some(now + CLOSE_TIMEOUT);
         }
     }
 
@@ -195,7 +195,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         self.flow.is_closed() && self.unsent.is_none() || self.closing.is_some_and(|t| t <= now)
     }
 
-    /// Sends what may leave now; true when there may be more.
+    /// Sends what may leave now; true if there may be more.
     fn transmit(&mut self) -> bool {
         if let Some(unsent) = self.unsent.take() {
             self.send(unsent.transmit, unsent.sent);
@@ -221,7 +221,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         self.unsent.is_none()
     }
 
-    /// Sends a batch from byte `from` on. What the system refuses is lost, as if on the way.
+    /// Sends a batch from byte `from` on. Datagrams that the system refuses count as lost.
     fn send(&mut self, transmit: Transmit, from: usize) {
         let Some(lane) = self.lanes.get_mut(usize::from(transmit.lane)) else { return };
         let ecn = (transmit.ecn & 3 != 0).then(|| Ecn::from_tos(&transmit.ecn));
@@ -250,9 +250,9 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
     }
 
-    /// Takes what waits at a lane's socket.
+    /// Receives the pending datagrams of a lane.
     fn receive(&mut self, index: usize) {
-        let Self { lanes, flow, placement, slab, io, watch, .. } = self;
+        let Self { lanes, flow, placement, slab, io, buffer_watch, .. } = self;
         let lane = &mut lanes[index];
         let mut dropped = false;
         for _ in 0..RECEIVE_TURN {
@@ -269,12 +269,12 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
                 lane.note_message(count);
                 if let Some(batches) = lane.note_count(message.drops) {
                     flow.host_dropped(index as u8, batches);
-                    watch.note_drops();
+                    buffer_watch.note_drops();
                     dropped = true;
                 }
                 io.batches_in += 1;
                 io.datagrams_in += count as u64;
-                watch.note_bytes(message.bytes.len());
+                buffer_watch.note_bytes(message.bytes.len());
                 let input = Datagrams {
                     lane: index as u8,
                     from: message.from,
@@ -294,21 +294,21 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
     }
 
-    /// Has losses judged, and tells the engine what came of it.
-    fn pass_judgement(&mut self) {
+    /// Passes loss windows to the classifier, and its verdicts to the engine.
+    fn deliver_verdicts(&mut self) {
         while let Some(window) = self.flow.poll_signature() {
-            self.judge.ask(window);
+            self.classifier.ask(window);
         }
-        while let Some((window, verdict)) = self.judge.verdict() {
+        while let Some((window, verdict)) = self.classifier.verdict() {
             self.flow.on_verdict(clock::now(), &window, &verdict);
         }
     }
 
-    /// Passes on what the engine has to tell.
-    fn tell(&mut self, events: &mut impl FnMut(FlowEvent)) {
+    /// Forwards the events of the engine.
+    fn emit_events(&mut self, events: &mut impl FnMut(FlowEvent)) {
         while let Some(event) = self.flow.poll_event() {
             if matches!(event, Event::Closed(_)) && self.closing.is_none() {
-                self.closing = Some(clock::now() + GOODBYE);
+                self.closing = Some(clock::now() + CLOSE_TIMEOUT);
             }
             events(FlowEvent::Flow(event));
         }
@@ -317,10 +317,11 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
     }
 
-    /// Work by the clock: publishing counters, looking at the buffers. The kernel's counts of
-    /// drops come with what was queued behind them, which is when the gap shows their size.
-    fn look_around(&mut self, now: Time, events: &mut impl FnMut(FlowEvent)) {
-        if now >= self.published + PUBLISH {
+    /// Periodic work: publishes counters, checks the buffers. The kernel's drop counts are read
+    /// from the messages that were queued after the drops, because then the gap in the packet
+    /// numbers is visible.
+    fn check_periodically(&mut self, now: Time, events: &mut impl FnMut(FlowEvent)) {
+        if now >= self.published + PUBLISH_INTERVAL {
             self.publish(now);
         }
         if now < self.looked + CHECK_INTERVAL {
@@ -328,7 +329,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         }
         self.looked = now;
         let sockets = self.lanes.iter().map(|l| &l.socket);
-        if let Some(warning) = self.watch.look(now, sockets) {
+        if let Some(warning) = self.buffer_watch.check(now, sockets) {
             events(FlowEvent::Buffers(warning));
         }
     }
@@ -338,7 +339,7 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
         let offloads = || self.lanes.iter().map(|l| l.socket.offloads());
         self.io.segmentation = offloads().all(|o| o.segmentation);
         self.io.coalescing = offloads().all(|o| o.coalescing);
-        (self.io.judged, self.io.judge_cpu) = self.judge.spent();
+        (self.io.judged, self.io.judge_cpu) = self.classifier.spent();
         let (flow, io) = (self.flow.stats(), self.io.clone());
         let snapshot = FlowSnapshot { at: now, flow, io, cpu: thread::cpu() };
         *self.board.lock() = snapshot.clone();
@@ -347,11 +348,12 @@ impl<P: Payload, Q: Placement> Driver<P, Q> {
 
     /// When to stop sleeping.
     fn deadline(&self, now: Time) -> Time {
-        let breath = if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + BREATH };
+        let breath =
+            if self.empty_turns < EMPTY_TURNS { Time::ZERO } else { now + EMPTY_TURNS_PAUSE };
         let engine = self.flow.poll_timeout().unwrap_or(Time::MAX).max(breath);
         let goodbye = self.closing.unwrap_or(Time::MAX);
-        let publish = if self.dirty { self.published + PUBLISH } else { Time::MAX };
-        let again = if self.held_back { now + SAY_AGAIN } else { Time::MAX };
+        let publish = if self.dirty { self.published + PUBLISH_INTERVAL } else { Time::MAX };
+        let again = if self.held_back { now + CHANNEL_RETRY } else { Time::MAX };
         engine.min(again).min(goodbye).min(publish).min(now + MAX_SLEEP)
     }
 }

@@ -1,4 +1,4 @@
-//! The owner's end of a network thread.
+//! The owner's handle of a network thread.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use packtrain_os::thread::Waker;
 use packtrain_proto::CloseReason;
 use packtrain_units::Offset;
 
-use super::beside::Beside;
+use super::feedback_channel::FeedbackChannel;
 use super::stats::FlowSnapshot;
 
-/// What the owner asks of the thread.
+/// A command of the owner.
 #[derive(Debug)]
 pub(super) enum Command {
     Assign(Range<Offset>),
@@ -24,15 +24,15 @@ pub(super) enum Command {
     Close(CloseReason),
 }
 
-/// Steers one end of a flow. When it is dropped, the flow is closed as abandoned, and its
-/// thread ends shortly after.
+/// Controls one end of a flow. Dropping it closes the flow as abandoned, and the thread ends
+/// shortly after.
 #[derive(Debug)]
 pub struct FlowHandle {
     commands: Sender<Command>,
     waker: Waker,
     shared: Arc<Mutex<FlowSnapshot>>,
     thread: Option<JoinHandle<()>>,
-    beside: Option<Beside>,
+    feedback_channel: Option<FeedbackChannel>,
 }
 
 impl FlowHandle {
@@ -41,53 +41,53 @@ impl FlowHandle {
         waker: Waker,
         shared: Arc<Mutex<FlowSnapshot>>,
         thread: JoinHandle<()>,
-        beside: Option<Beside>,
+        feedback_channel: Option<FeedbackChannel>,
     ) -> Self {
-        Self { commands, waker, shared, thread: Some(thread), beside }
+        Self { commands, waker, shared, thread: Some(thread), feedback_channel }
     }
 
-    /// The channel that is to go by a stream beside the datagrams, if the flow's feedback has one;
-    /// once. Until bytes move there the peer hears nothing of what arrives: assign nothing before.
-    pub fn beside(&mut self) -> Option<Beside> {
-        self.beside.take()
+    /// The separate reliable channel, if the flow's feedback has one; returned once. The peer gets
+    /// no feedback until its bytes move, so assign no range before.
+    pub fn channel(&mut self) -> Option<FeedbackChannel> {
+        self.feedback_channel.take()
     }
 
-    /// Sender: moves these bytes, after those assigned before.
+    /// Sender: appends these bytes to the assigned ranges.
     pub fn assign(&self, range: Range<Offset>) {
-        self.tell(Command::Assign(range));
+        self.send_command(Command::Assign(range));
     }
 
-    /// Sender: gives back what of these bytes is not acknowledged, as an event.
+    /// Sender: returns the unacknowledged part of these bytes, in an event.
     pub fn revoke(&self, range: Range<Offset>) {
-        self.tell(Command::Revoke(range));
+        self.send_command(Command::Revoke(range));
     }
 
-    /// One more address of the peer to try for a lane.
+    /// Adds an address of the peer to try for a lane.
     pub fn add_peer(&self, lane: u8, address: SocketAddr) {
-        self.tell(Command::AddPeer(lane, address));
+        self.send_command(Command::AddPeer(lane, address));
     }
 
-    /// Asks for the engine's event log, line by line as events.
+    /// Enables the engine's event log, whose lines come as events.
     pub fn enable_log(&self) {
-        self.tell(Command::Log);
+        self.send_command(Command::Log);
     }
 
-    /// Ends the flow: the peer is told, then the thread ends, at the latest a second later.
+    /// Ends the flow: the peer is informed, then the thread ends, at the latest a second later.
     pub fn close(&self, reason: CloseReason) {
-        self.tell(Command::Close(reason));
+        self.send_command(Command::Close(reason));
     }
 
-    /// Wakes the thread, for those who bring bytes or free room.
+    /// A waker, for threads that provide bytes or free memory.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Makes the thread ask its payload and placement again.
+    /// Makes the thread query its payload and placement again.
     pub fn wake(&self) {
         self.waker.wake();
     }
 
-    /// The counters, at most some 20 ms old.
+    /// The counters; they are at most about 20 ms old.
     pub fn stats(&self) -> FlowSnapshot {
         self.shared.lock().clone()
     }
@@ -97,18 +97,18 @@ impl FlowHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the flow is over, for whatever reason, and gives its last counters. Close it
-    /// first if nobody else will.
+    /// Waits for the end of the flow, and returns its final counters. Close the flow first if
+    /// nothing else does.
     pub fn join(mut self) -> FlowSnapshot {
         if let Some(thread) = self.thread.take() {
-            // A panic was told as an event and is not passed on.
+            // A panic was reported as an event and is not propagated.
             let _ = thread.join();
         }
         self.stats()
     }
 
-    fn tell(&self, command: Command) {
-        // A thread that has ended hears nothing more; its owner was told of the end.
+    fn send_command(&self, command: Command) {
+        // After the end of the thread the command is dropped; the owner got the event of the end.
         let _ = self.commands.send(command);
         self.waker.wake();
     }
@@ -117,7 +117,7 @@ impl FlowHandle {
 impl Drop for FlowHandle {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.tell(Command::Close(CloseReason::Abandoned));
+            self.send_command(Command::Close(CloseReason::Abandoned));
         }
     }
 }

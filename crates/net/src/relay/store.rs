@@ -1,19 +1,19 @@
-//! Bytes that wait for a hop that is slow at the moment.
+//! Stores bytes while the next hop is slow.
 //!
-//! Two hops in series are each as fast as the path only on average. Without room between them each is stopped
-//! by the other's bad moments, and both together move what the slower of the two moves at each
-//! moment: with losses of their own, a fifth less and more.
+//! Two hops in series reach the rate of the path only on average. Without a buffer between them
+//! each is stopped by the other's slow moments, and both together move what the slower one moves at
+//! each moment: with independent losses a fifth less, or worse.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use tokio::net::TcpStream;
 
-use super::Room;
+use super::RelayMemory;
 
-/// The bytes of a block, which is what is lent at a time.
+/// Size of a block, in bytes. Memory is lent in blocks.
 pub const BLOCK: usize = 64 << 10;
-/// Blocks written at a time.
+/// Maximum blocks per write.
 const MAX_SLICES: usize = 16;
 
 struct Block {
@@ -22,24 +22,24 @@ struct Block {
     end: usize,
 }
 
-/// What came of reading.
-pub(super) enum Kept {
+/// The result of a read.
+pub(super) enum ReadResult {
     Bytes(usize),
-    /// Nothing more comes.
+    /// The input has ended.
     Ended,
-    /// No room.
+    /// No memory was lent.
     Full,
 }
 
-/// A queue of bytes in blocks that are lent one by one.
-pub(super) struct Store<'a, R: Room> {
+/// A queue of bytes in lent blocks.
+pub(super) struct Store<'a, R: RelayMemory> {
     room: &'a R,
     blocks: VecDeque<Block>,
-    /// One that is not lent, kept so that memory is not asked for again.
+    /// A block that is not lent, kept to avoid an allocation.
     idle: Option<Box<[u8]>>,
 }
 
-impl<'a, R: Room> Store<'a, R> {
+impl<'a, R: RelayMemory> Store<'a, R> {
     pub(super) fn new(room: &'a R) -> Self {
         Self { room, blocks: VecDeque::new(), idle: None }
     }
@@ -49,12 +49,12 @@ impl<'a, R: Room> Store<'a, R> {
     }
 
     /// Reads once.
-    pub(super) fn read(&mut self, from: &TcpStream) -> io::Result<Kept> {
+    pub(super) fn read(&mut self, from: &TcpStream) -> io::Result<ReadResult> {
         let block = match self.blocks.back_mut() {
             Some(block) if block.end < BLOCK => block,
             _ => {
-                if !self.room.keep(self.blocks.len()) {
-                    return Ok(Kept::Full);
+                if !self.room.lend_block(self.blocks.len()) {
+                    return Ok(ReadResult::Full);
                 }
                 let bytes = self.idle.take().unwrap_or_else(|| vec![0; BLOCK].into());
                 self.blocks.push_back(Block { bytes, begin: 0, end: 0 });
@@ -68,7 +68,7 @@ impl<'a, R: Room> Store<'a, R> {
         if block.end == 0 {
             self.pop();
         }
-        got.map(|got| if got == 0 { Kept::Ended } else { Kept::Bytes(got) })
+        got.map(|got| if got == 0 { ReadResult::Ended } else { ReadResult::Bytes(got) })
     }
 
     /// Writes once.
@@ -88,15 +88,15 @@ impl<'a, R: Room> Store<'a, R> {
             if block.begin < block.end {
                 break;
             }
-            self.room.unkeep(block.end);
+            self.room.return_block(block.end);
             self.forget();
         }
         Ok(put)
     }
 
-    /// Gives back a block that nothing came for.
+    /// Returns an unused block.
     fn pop(&mut self) {
-        self.room.unkeep(0);
+        self.room.return_block(0);
         self.idle = self.blocks.pop_back().map(|block| block.bytes);
     }
 
@@ -104,16 +104,16 @@ impl<'a, R: Room> Store<'a, R> {
         self.idle = self.blocks.pop_front().map(|block| block.bytes);
     }
 
-    /// Nothing waits any more: memory goes back too.
+    /// The queue is empty: frees the idle block too.
     pub(super) fn rest(&mut self) {
         self.idle = None;
     }
 }
 
-impl<R: Room> Drop for Store<'_, R> {
+impl<R: RelayMemory> Drop for Store<'_, R> {
     fn drop(&mut self) {
         for block in &self.blocks {
-            self.room.unkeep(block.begin);
+            self.room.return_block(block.begin);
         }
     }
 }

@@ -5,18 +5,18 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Lends what it is told to, and remembers the most that was out at a time.
+/// Lends memory within limits, and records the maximum lent at a time.
 struct Lender {
     each: usize,
     out: AtomicUsize,
     most: AtomicUsize,
     moved: AtomicUsize,
-    /// Blocks that it lends, that are out, and the most that ever were.
+    /// Maximum number of blocks, currently lent blocks, and the maximum so far.
     blocks: usize,
     kept: AtomicUsize,
     most_kept: AtomicUsize,
-    outside: Option<ByteCount>,
-    movers: Arc<Movers>,
+    kernel_limit: Option<ByteCount>,
+    scheduler: Arc<FairScheduler>,
 }
 
 impl Lender {
@@ -35,13 +35,13 @@ impl Lender {
             blocks,
             kept: zero(),
             most_kept: zero(),
-            outside: None,
-            movers: Movers::new(1),
+            kernel_limit: None,
+            scheduler: FairScheduler::new(1),
         }
     }
 }
 
-impl Room for Lender {
+impl RelayMemory for Lender {
     fn take(&self) -> usize {
         let out = self.out.fetch_add(self.each, Ordering::SeqCst) + self.each;
         self.most.fetch_max(out, Ordering::SeqCst);
@@ -54,7 +54,7 @@ impl Room for Lender {
         assert!(moved <= lent);
     }
 
-    fn keep(&self, kept: usize) -> bool {
+    fn lend_block(&self, kept: usize) -> bool {
         assert_eq!(kept, self.kept.load(Ordering::SeqCst), "blocks are counted by both");
         let lent = kept < self.blocks;
         let kept = self.kept.fetch_add(usize::from(lent), Ordering::SeqCst) + usize::from(lent);
@@ -62,19 +62,19 @@ impl Room for Lender {
         lent
     }
 
-    fn unkeep(&self, moved: usize) {
+    fn return_block(&self, moved: usize) {
         assert!(self.kept.fetch_sub(1, Ordering::SeqCst) > 0 && moved <= BLOCK);
         self.moved.fetch_add(moved, Ordering::SeqCst);
     }
 
     fn progress(&self) {}
 
-    fn outside(&self) -> Option<ByteCount> {
-        self.outside
+    fn kernel_limit(&self) -> Option<ByteCount> {
+        self.kernel_limit
     }
 
-    fn movers(&self) -> &Arc<Movers> {
-        &self.movers
+    fn scheduler(&self) -> &Arc<FairScheduler> {
+        &self.scheduler
     }
 }
 
@@ -89,7 +89,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 31 + (n >> 8) * 7) as u8).collect()
 }
 
-/// Everything goes through both ways, and each way ends by itself.
+/// All bytes arrive in both directions, and each direction ends separately.
 async fn both_ways(way: RelayMode, each: usize) {
     let (mut left, inner_left) = pair().await;
     let (inner_right, mut right) = pair().await;
@@ -118,7 +118,7 @@ async fn both_ways(way: RelayMode, each: usize) {
             let mut heard = Vec::new();
             right.read_to_end(&mut heard).await.unwrap();
             assert!(&heard == there, "other bytes");
-            // The other way still works after this one has ended.
+            // The other direction still works after this one has ended.
             right.write_all(back).await.unwrap();
             right.shutdown().await.unwrap();
         };
@@ -169,7 +169,7 @@ async fn who_does_not_read_stops_who_writes() {
         let limit = std::time::Duration::from_millis(600);
         let both = async { tokio::join!(pump(&inner_left, &inner_right, way, &lender), write) };
         assert!(tokio::time::timeout(limit, both).await.is_err(), "it waits");
-        // Socket buffers of this machine, and what was lent; not all that could be written.
+        // The socket buffers of this machine and the lent memory, not all that could be written.
         assert!(written < 64 << 20, "{written} bytes went nowhere");
         assert!(lender.most.load(Ordering::SeqCst) <= 16 << 10);
         assert_eq!(lender.out.load(Ordering::SeqCst), 0, "given back when it was broken off");
@@ -191,8 +191,8 @@ async fn a_connection_that_breaks_is_an_error_and_not_an_end() {
     assert!(heard.is_err(), "the other end learns that it broke: {heard:?}");
 }
 
-/// A hop that is slow for a while does not stop the one before it while there is room, and every byte
-/// comes in its order.
+/// A hop that is slow for a while does not block the previous one while there is memory, and all
+/// bytes arrive in order.
 #[tokio::test]
 async fn what_comes_while_a_hop_is_slow_waits() {
     for (way, each) in
@@ -208,7 +208,7 @@ async fn what_comes_while_a_hop_is_slow_waits() {
         let all = bytes(8 << 20);
         let (kept, most) = (64 * BLOCK, all.len());
         let send = async {
-            // Far more than the sockets hold, and the other end reads nothing yet.
+            // Far more than the sockets can buffer; the other end reads nothing yet.
             left.write_all(&all[..kept]).await.unwrap();
             let mut heard = vec![0; most];
             let rest = async {

@@ -1,4 +1,4 @@
-//! Connecting by whichever address answers first (RFC 8305, "happy eyeballs").
+//! Connects to the address that answers first (RFC 8305, "happy eyeballs").
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,23 +11,23 @@ use tokio::task::JoinSet;
 
 use super::tune;
 
-/// The wait before the next address is tried beside those before it (RFC 8305 section 5).
+/// Delay before the next address is tried concurrently (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses tried at most, whatever a name server says.
+/// Maximum number of addresses to try.
 const ADDRESSES_MAX: usize = 16;
 
-/// How to connect.
+/// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// The whole time that name look-up and all attempts may take.
+    /// Timeout for name resolution and all attempts together.
     pub timeout: Duration,
-    /// Congestion control asked of the kernel.
+    /// Congestion control of the kernel.
     pub congestion: Option<String>,
     /// Fixed buffers instead of the kernel's autotuning, see [`tune::set_buffers`].
     pub buffers: Option<ByteCount>,
     /// See [`tune::set_notsent_lowat`].
     pub notsent_lowat: Option<ByteCount>,
-    /// Send small writes at once.
+    /// Sets TCP_NODELAY.
     pub nodelay: bool,
 }
 
@@ -43,27 +43,27 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Why no connection came about.
+/// Why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name has no address.
     #[error("cannot find the address of {host}: {error}")]
     Resolve {
-        /// The name asked for.
+        /// The name.
         host: String,
-        /// What the look-up says.
+        /// The error of the resolver.
         error: io::Error,
     },
-    /// Every address failed; the first attempt's error, as the later ones are often of a family
-    /// that is not there at all.
+    /// Every address failed. This is the error of the first attempt, since later ones are often of
+    /// an address family that the machine does not have.
     #[error("cannot connect to {addr}: {error}")]
     Refused {
-        /// The address tried first.
+        /// The first address.
         addr: SocketAddr,
         /// Its error.
         error: io::Error,
     },
-    /// Nothing answered in time.
+    /// Nothing answered within the timeout.
     #[error("no answer within {0}; is the port open in the firewall?")]
     TimedOut(Duration),
 }
@@ -89,7 +89,7 @@ pub async fn connect(
     within(options.timeout, work).await
 }
 
-/// Connects to whichever of `addrs` answers first; they are in order of preference.
+/// Connects to the first of `addrs` that answers; they are in order of preference.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -112,8 +112,8 @@ async fn within<T>(
     done.unwrap_or(Err(ConnectError::TimedOut(limit)))
 }
 
-/// Starts one attempt after another, each when the one before failed or after the delay. Dropping
-/// the set ends the losers.
+/// Starts the attempts one after another, each after a failure of the previous one or after the
+/// delay. Dropping the set cancels the other attempts.
 async fn race(addrs: Vec<SocketAddr>, options: &ConnectOptions) -> Result<TcpStream, ConnectError> {
     let mut waiting = interleave(addrs);
     let mut running = JoinSet::new();
@@ -137,7 +137,7 @@ async fn race(addrs: Vec<SocketAddr>, options: &ConnectOptions) -> Result<TcpStr
                 Some(Ok((addr, Err(error)))) => {
                     first_error.get_or_insert((addr, error));
                 }
-                // An attempt does not panic and is not aborted while we are here.
+                // An attempt does not panic, and is not aborted during this loop.
                 Some(Err(_)) => {}
                 None if more => {}
                 None => return Err(match first_error {
@@ -168,7 +168,7 @@ async fn attempt(addr: SocketAddr, options: &ConnectOptions) -> io::Result<TcpSt
     TcpSocket::from_std_stream(socket.into()).connect(addr).await
 }
 
-/// Families in turn, beginning with that of the first address (RFC 8305 section 4).
+/// Alternates the address families, starting with that of the first address (RFC 8305 section 4).
 fn interleave(addrs: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
     let (mut a, mut b): (VecDeque<_>, VecDeque<_>) =

@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection (`TCP_INFO`).
+//! Statistics of a TCP connection from the kernel (`TCP_INFO`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,24 +7,24 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::sys;
 
-/// A reading of `TCP_INFO`. What an older kernel does not tell is `None`.
+/// A sample of `TCP_INFO`. Fields that an older kernel lacks are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub srtt: Duration,
     /// Its mean deviation.
     pub rttvar: Duration,
-    /// The least round-trip time of the last minutes.
+    /// Minimum round-trip time of the last minutes.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout.
     pub rto: Duration,
     /// Sending segment size.
     pub mss: ByteCount,
-    /// Path MTU the kernel assumes.
+    /// Path MTU according to the kernel.
     pub pmtu: ByteCount,
     /// Congestion window, in segments of `mss`.
     pub cwnd_segments: u32,
-    /// Slow start ends here, in segments; none before the first loss.
+    /// Slow start threshold, in segments; `None` before the first loss.
     pub ssthresh_segments: Option<u32>,
     /// Segments in flight.
     pub in_flight_segments: u32,
@@ -38,36 +38,36 @@ pub struct TcpInfo {
     pub acked: Option<ByteCount>,
     /// Bytes received in order since the start.
     pub received: Option<ByteCount>,
-    /// Bytes written and not yet sent for the first time.
+    /// Bytes written and not sent yet.
     pub not_sent: Option<ByteCount>,
-    /// The rate the receiver got lately.
+    /// Recent delivery rate.
     pub delivery_rate: Option<DataRate>,
-    /// That rate was bounded by what we gave the socket to send.
+    /// Whether the delivery rate was limited by the application.
     pub app_limited: bool,
-    /// The rate the kernel paces at; `None` also where it does not pace.
+    /// Pacing rate; `None` also if the kernel does not pace.
     pub pacing_rate: Option<DataRate>,
     /// Time with data to send.
     pub busy: Option<Duration>,
-    /// Time held back by the receiver's window.
+    /// Time limited by the receiver's window.
     pub receiver_limited: Option<Duration>,
-    /// Time held back by our send buffer.
+    /// Time limited by the send buffer.
     pub send_buffer_limited: Option<Duration>,
-    /// Bytes that the receiver's window allows to be in flight.
+    /// Bytes in flight that the receiver's window allows.
     pub receiver_window: Option<ByteCount>,
-    /// Round-trip time as the receiving side sees it; none until data came.
+    /// Round-trip time measured by the receiving side; `None` before data has arrived.
     pub receive_rtt: Option<Duration>,
-    /// Segments that came out of their order since the start.
+    /// Segments that arrived out of order since the start.
     pub out_of_order: Option<u32>,
-    /// Bytes that our own window allows the peer to have in flight.
+    /// Bytes in flight that this end's window allows the peer.
     pub own_window: Option<ByteCount>,
-    /// Name of the congestion control in force.
+    /// The congestion control in use.
     pub congestion: String,
 }
 
-/// Asks the kernel about a connection.
+/// Reads the statistics of a connection.
 ///
 /// # Errors
-/// What the kernel says, for a socket that is not TCP for instance.
+/// The kernel's error, for example for a socket that is not TCP.
 pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0; sys::INFO_MAX];
     let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;
@@ -77,15 +77,15 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Reads the fields by their place in Linux' `struct tcp_info` (include/uapi/linux/tcp.h), which
-/// only ever grows at its end.
+/// Reads the fields by their offset in Linux' `struct tcp_info` (include/uapi/linux/tcp.h), which
+/// only grows at its end.
 fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
     let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let micros = |at| u32_at(at).map(|us| Duration::from_micros(u64::from(us)));
     let long_micros = |at| u64_at(at).map(Duration::from_micros);
     let bytes_at = |at| u64_at(at).map(ByteCount);
-    // Bytes a second; the largest value means none.
+    // In bytes per second; the largest value means that it is unset.
     let rate =
         |at| u64_at(at).filter(|r| *r != u64::MAX).map(|r| DataRate::from_bps(r.saturating_mul(8)));
     let segments_out = u32_at(24)?.saturating_add(u32_at(36)?);
@@ -98,7 +98,7 @@ fn parse(bytes: &[u8], congestion: String) -> Option<TcpInfo> {
         mss: ByteCount(u64::from(u32_at(16)?)),
         pmtu: ByteCount(u64::from(u32_at(60)?)),
         cwnd_segments: u32_at(80)?,
-        // TCP_INFINITE_SSTHRESH.
+        // TCP_INFINITE_SSTHRESH means that it is unset.
         ssthresh_segments: u32_at(76).filter(|n| *n < 0x7fff_ffff),
         in_flight_segments: segments_out.saturating_sub(segments_gone),
         retransmitted_segments: u32_at(100)?,

@@ -1,5 +1,5 @@
-//! Ed25519 keys that name the two ends of a connection. How people see them is their owner's
-//! business.
+//! Ed25519 keys that identify the ends of a connection. Their text form is defined by
+//! `packtrain-identity`.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,21 +11,21 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What stands before the 32 bytes in a `SubjectPublicKeyInfo` (RFC 8410 section 4).
+/// The bytes before the 32 key bytes in a `SubjectPublicKeyInfo` (RFC 8410 section 4).
 const SPKI_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const PEM_END: &str = "-----END PRIVATE KEY-----";
-/// No key file is longer.
+/// Maximum size of a key file, in bytes.
 const FILE_MAX: u64 = 16 << 10;
 
-/// Why something is no key.
+/// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Bytes are not an Ed25519 private key in PKCS#8 (RFC 8410).
+    /// The bytes are not an Ed25519 private key in PKCS#8 (RFC 8410).
     #[error("not an Ed25519 private key in PKCS#8")]
     NotPrivate,
-    /// Others may read the private key.
+    /// Other users may read the private key.
     #[error("{path} can be read by others (mode {mode:o}); run `chmod 600` on it")]
     TooOpen {
         /// The key's file.
@@ -38,33 +38,33 @@ pub enum KeyError {
     File {
         /// The key's file.
         path: String,
-        /// What the file system says.
+        /// The I/O error.
         error: io::Error,
     },
 }
 
-/// The public half: 32 bytes (RFC 8032).
+/// A public key: 32 bytes (RFC 8032).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A private key with its public half. Printing it shows the public half only.
+/// A private key with its public key. `Debug` shows only the public key.
 pub struct Identity {
     pkcs8: Vec<u8>,
     public: PublicKey,
 }
 
 impl Identity {
-    /// The key made from 32 bytes of entropy ([`entropy::bytes`](packtrain_os::entropy::bytes)).
+    /// Creates a key from 32 bytes of entropy ([`entropy::bytes`](packtrain_os::entropy::bytes)).
     ///
     /// # Panics
-    /// Never: every 32 bytes are an Ed25519 seed.
+    /// Never: any 32 bytes are an Ed25519 seed.
     pub fn generate(entropy: [u8; 32]) -> Self {
         let pair = Ed25519KeyPair::from_seed_unchecked(&entropy).expect("any seed makes a key");
         let pkcs8 = pair.to_pkcs8v1().expect("a key has an encoding").as_ref().to_vec();
         Self { pkcs8, public: public_of(&pair) }
     }
 
-    /// Reads a private key: PKCS#8 as bytes or as PEM.
+    /// Parses a private key: PKCS#8 as bytes or as PEM.
     ///
     /// # Errors
     /// `NotPrivate`.
@@ -84,10 +84,10 @@ impl Identity {
         self.pkcs8.clone()
     }
 
-    /// Reads a private key from its file, which nobody else may read.
+    /// Reads a private key from its file, which no other user may read.
     ///
     /// # Errors
-    /// `TooOpen`, `NotPrivate`, or what the file system says.
+    /// `TooOpen`, `NotPrivate`, or an I/O error.
     pub fn load_file(path: &Path) -> Result<Self, KeyError> {
         let shown = path.display().to_string();
         let failed = |error| KeyError::File { path: path.display().to_string(), error };
@@ -104,7 +104,7 @@ impl Identity {
     /// Writes the private key as PEM to a new file that only its owner may read.
     ///
     /// # Errors
-    /// `AlreadyExists` among what the file system says: no key is overwritten.
+    /// I/O errors, including `AlreadyExists`: a key is never overwritten.
     pub fn save_file(&self, path: &Path) -> Result<(), KeyError> {
         let write = || {
             let mut file =
@@ -115,16 +115,16 @@ impl Identity {
         write().map_err(|error| KeyError::File { path: path.display().to_string(), error })
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Signs `text` (RFC 8032). What is signed begins with a word that says what for, so that a
-    /// signature for one thing is none for another.
+    /// Signs `text` (RFC 8032). The text begins with its purpose, so that a signature for one
+    /// purpose is not valid for another.
     ///
     /// # Panics
-    /// Never: the key was read when this was made.
+    /// Never: the key was parsed when this value was created.
     pub fn sign(&self, text: &[u8]) -> [u8; 64] {
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&self.pkcs8).expect("it was read");
         let mut signature = [0; 64];
@@ -140,12 +140,12 @@ impl fmt::Debug for Identity {
 }
 
 impl PublicKey {
-    /// The key as `SubjectPublicKeyInfo` (RFC 8410): what TLS with raw public keys carries.
+    /// The key as `SubjectPublicKeyInfo` (RFC 8410), as used by TLS with raw public keys.
     pub fn to_spki(&self) -> Vec<u8> {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// The key in a `SubjectPublicKeyInfo`; `None` for another kind of key.
+    /// The key in a `SubjectPublicKeyInfo`; `None` for another algorithm.
     pub fn from_spki(spki: &[u8]) -> Option<Self> {
         Some(Self(spki.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }

@@ -1,4 +1,4 @@
-//! Listening, in a range of ports where a firewall asks for it.
+//! Listens, optionally in a range of ports for a firewall.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,13 +7,14 @@ use std::ops::RangeInclusive;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait for `accept`.
 const BACKLOG: i32 = 1024;
 
-/// Listens on `addr`; the unspecified IPv6 address takes IPv4 too. Call within a tokio runtime.
+/// Listens on `addr`; the unspecified IPv6 address accepts IPv4 too. Call it within a tokio
+/// runtime.
 ///
 /// # Errors
-/// What the kernel says, `AddrInUse` among it.
+/// The kernel's error, including `AddrInUse`.
 pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -27,11 +28,11 @@ pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Listens on the first free port of `ports`, on `ip` or on every address of both families.
-/// No range means any port. Call within a tokio runtime.
+/// Listens on the first free port of `ports`, on `ip` or on every address of both families. Without
+/// a range the system chooses the port. Call it within a tokio runtime.
 ///
 /// # Errors
-/// `AddrInUse` with the range when all its ports are taken; else what the kernel says.
+/// `AddrInUse` with the range if all its ports are in use; otherwise the kernel's error.
 pub fn listen_in(
     ip: Option<IpAddr>,
     ports: Option<RangeInclusive<u16>>,
@@ -40,7 +41,7 @@ pub fn listen_in(
     for port in ports.clone() {
         let listening = match ip {
             Some(ip) => listen(SocketAddr::new(ip, port)),
-            // A kernel without IPv6 still has IPv4.
+            // The kernel may have no IPv6.
             None => match listen((Ipv6Addr::UNSPECIFIED, port).into()) {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     listen((Ipv4Addr::UNSPECIFIED, port).into())

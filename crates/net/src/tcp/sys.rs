@@ -1,20 +1,21 @@
-//! The calls without a safe wrapper: reading `TCP_INFO`, and settings of buffers.
+//! System calls without a safe wrapper: reading `TCP_INFO`, and options of buffers.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for `struct tcp_info` of kernels to come; an older one fills less.
+/// Larger than `struct tcp_info` of current kernels; an older kernel fills less.
 pub(super) const INFO_MAX: usize = 512;
 
-/// Which buffers' sizes are fixed: the kernel does not tune those (Linux 5.14).
+/// The option that selects which buffers have a fixed size, so that the kernel does not tune them
+/// (Linux 5.14).
 const SO_BUF_LOCK: libc::c_int = 72;
-/// That of what has come.
+/// The flag of the receive buffer.
 const SOCK_RCVBUF_LOCK: libc::c_int = 2;
 
-/// Whether the receive buffer is fixed as it is, or tuned by the kernel.
+/// Fixes the current size of the receive buffer, or lets the kernel tune it.
 pub(super) fn fix_receive_buffer(socket: BorrowedFd<'_>, fixed: bool) -> io::Result<()> {
-    // The few others number this option otherwise.
+    // Other architectures have another number for this option.
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -22,14 +23,14 @@ pub(super) fn fix_receive_buffer(socket: BorrowedFd<'_>, fixed: bool) -> io::Res
     set(socket, libc::SOL_SOCKET, SO_BUF_LOCK, lock)
 }
 
-/// Bytes of a page.
+/// Size of a memory page, in bytes.
 pub(super) fn page_size() -> u64 {
     // SAFETY: it reads a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Bytes that must have come before a reader is woken.
+/// Sets the number of bytes at which a reader is woken (SO_RCVLOWAT).
 pub(super) fn wake_at(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
@@ -41,7 +42,7 @@ fn set(
     option: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: `value` is valid for reads of its size through the call, and the descriptor is
+    // SAFETY: `value` is valid for reads of its size during the call, and the descriptor is
     // borrowed, hence open.
     let result = unsafe {
         libc::setsockopt(
@@ -55,11 +56,11 @@ fn set(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads `TCP_INFO` as bytes; gives how many the kernel filled.
+/// Reads `TCP_INFO` as bytes; returns how many the kernel filled.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>, out: &mut [u8; INFO_MAX]) -> io::Result<usize> {
     let mut len = INFO_MAX as libc::socklen_t;
-    // SAFETY: `out` is valid for writes of `len` bytes, `len` says so and lives through the call,
-    // and the descriptor is borrowed, hence open. The kernel writes at most `len` bytes.
+    // SAFETY: `out` is valid for writes of `len` bytes, `len` has that size and lives during the
+    // call, and the descriptor is borrowed, hence open. The kernel writes at most `len` bytes.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

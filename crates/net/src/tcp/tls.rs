@@ -1,8 +1,8 @@
-//! TLS 1.3 where both ends show an Ed25519 key instead of a certificate (RFC 7250), and each
-//! decides about the other's by itself, as ssh does.
+//! TLS 1.3 with Ed25519 raw public keys instead of certificates (RFC 7250). Each end decides about
+//! the other's key itself, as ssh does.
 //!
-//! There is no resumption and no early data: every connection proves both keys anew, so a key
-//! taken out of `authorized_keys` is out at once.
+//! There is no resumption and no early data: every connection proves both keys again, so a key that
+//! is removed from `authorized_keys` is refused at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,13 @@ use rustls::{
 
 use super::key::{Identity, PublicKey};
 
-/// The protocol both ends name in the handshake (ALPN): a client of another kind is refused.
+/// The protocol that both ends name in the handshake (ALPN). Clients of another protocol are
+/// refused.
 pub const ALPN: &[u8] = b"packtrain/1";
 
 pub use rustls::pki_types::ServerName;
 
-/// Decides about the other end's key: `true` lets it in.
+/// Decides about the other end's key: `true` accepts it.
 pub type Decide = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// Why TLS cannot be set up.
@@ -34,10 +35,11 @@ pub type Decide = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 #[error("TLS cannot be set up: {0}")]
 pub struct TlsError(#[from] Error);
 
-/// A server's side: shows `identity` and lets in the clients whose key `decide` accepts.
+/// The server's configuration: presents `identity` and accepts the clients whose key `decide`
+/// accepts.
 ///
 /// # Errors
-/// When the cryptographic library refuses the key.
+/// The cryptographic library refuses the key.
 pub fn server_config(identity: &Identity, decide: Decide) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = provider();
     let key = certified(identity)?;
@@ -53,11 +55,12 @@ pub fn server_config(identity: &Identity, decide: Decide) -> Result<Arc<ServerCo
     Ok(Arc::new(config))
 }
 
-/// A client's side: shows `identity` and goes on only with a server whose key `decide` accepts,
-/// to trust on first use for instance. The callback may block: it runs during the handshake.
+/// The client's configuration: presents `identity` and accepts only a server whose key `decide`
+/// accepts, for example to trust on first use. The callback may block; it runs during the
+/// handshake.
 ///
 /// # Errors
-/// When the cryptographic library refuses the key.
+/// The cryptographic library refuses the key.
 pub fn client_config(identity: &Identity, decide: Decide) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = provider();
     let key = certified(identity)?;
@@ -69,16 +72,16 @@ pub fn client_config(identity: &Identity, decide: Decide) -> Result<Arc<ClientCo
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)));
     config.resumption = Resumption::disabled();
-    // The key says who the server is; its name would only tell others where we go.
+    // The key identifies the server. Its name would only reveal the destination to others.
     config.enable_sni = false;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
 }
 
-/// A client's side that goes on only with the server whose key is `expected`.
+/// A client's configuration that accepts only the server with the key `expected`.
 ///
 /// # Errors
-/// When the cryptographic library refuses the key.
+/// The cryptographic library refuses the key.
 pub fn pinned_client_config(
     identity: &Identity,
     expected: PublicKey,
@@ -86,7 +89,7 @@ pub fn pinned_client_config(
     client_config(identity, Arc::new(move |key| *key == expected))
 }
 
-/// The name a client must give rustls: nothing depends on it.
+/// A placeholder for the server name that rustls requires; it has no effect.
 ///
 /// # Panics
 /// Never: it is a constant.
@@ -94,40 +97,40 @@ pub fn any_name() -> ServerName<'static> {
     ServerName::try_from("packtrain.invalid").expect("a valid name")
 }
 
-/// The same configuration, for connections that tell the other end the name they call it by.
+/// The same configuration, with the server name in the handshake (SNI).
 pub fn telling(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.enable_sni = true;
     Arc::new(config)
 }
 
-/// The name where a connection takes the way of this number. Under [`telling`] both ends are sure
-/// of it when the handshake is done.
+/// The server name that gives the number of the connection's path. With [`telling`], the handshake
+/// authenticates it to both ends.
 pub fn way_name(way: u8) -> ServerName<'static> {
     ServerName::try_from(format!("{WAY}{way}.packtrain.invalid")).expect("a valid name")
 }
 
-/// The number of the way that the calling end named by [`way_name`], if it named one.
+/// The number of the path in a server name of [`way_name`]; `None` for other names.
 pub fn way_of(name: &str) -> Option<u8> {
     let text = name.strip_prefix(WAY)?.strip_suffix(".packtrain.invalid")?;
     let number: u8 = text.parse().ok()?;
-    // One name a number: no sign, no zeros before it.
+    // Each number has one spelling: no sign and no leading zeros.
     (number.to_string() == text).then_some(number)
 }
 
-/// What the name of a way begins with.
+/// The beginning of the name of a path.
 const WAY: &str = "way-";
 
-/// The other end's key, once the handshake is done. Works on both kinds of connection:
+/// The other end's key, after the handshake. It works with both kinds of connections:
 /// `peer_key(stream.get_ref().1)`.
 pub fn peer_key(connection: &CommonState) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?.as_ref())
 }
 
-/// Whether an error of the handshake, or of a client's first read after it, means that a key was
-/// refused, by us or by the other end. A client should read before it writes: a TLS 1.3 client ends
-/// its handshake before the server has seen its key, and a write into a closed connection may lose
-/// the server's reason.
+/// Whether an error of the handshake, or of a client's first read after it, means that this or the
+/// other end refused a key. A client should read before it writes: a TLS 1.3 client finishes its
+/// handshake before the server has checked its key, and a write to a closed connection may lose the
+/// server's reason.
 pub fn is_key_refused(error: &std::io::Error) -> bool {
     use rustls::AlertDescription as Alert;
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
@@ -147,8 +150,8 @@ pub fn is_key_refused(error: &std::io::Error) -> bool {
     )
 }
 
-/// Whether a connection failed because bytes arrived changed: a record whose authentication or form
-/// is wrong, found by us or by the other end. A connection that was cut is not that.
+/// Whether a connection failed because it received corrupted bytes: this or the other end found a
+/// record with wrong authentication or format. A closed connection does not count.
 pub fn is_corrupted(error: &std::io::Error) -> bool {
     use rustls::AlertDescription as Alert;
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
@@ -178,7 +181,7 @@ fn certified(identity: &Identity) -> Result<Arc<CertifiedKey>, TlsError> {
     Ok(Arc::new(CertifiedKey::new(vec![public], key)))
 }
 
-/// Checks the other end's key, and that it signs with it.
+/// Checks the other end's key, and its signature.
 struct Verifier {
     decide: Decide,
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,4 +1,4 @@
-//! Settings of one TCP socket.
+//! Options of a TCP socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,40 +9,40 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::sys;
 
-/// Marks what the socket sends as lower effort (RFC 8622).
+/// Marks the packets of the socket as lower effort (RFC 8622).
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn set_lower_effort(socket: &impl AsFd) -> io::Result<()> {
     let class = u32::from(crate::udp::LOWER_EFFORT);
     let socket = SockRef::from(socket);
     let four = socket.set_tos_v4(class);
-    // One of the two fits the socket's family.
+    // Only the option of the socket's address family succeeds.
     socket.set_tclass_v6(class).or(four)
 }
 
-/// Ends a connection both ways, whoever else holds it.
+/// Shuts a connection down in both directions, even if other handles of it exist.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn shut(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).shutdown(std::net::Shutdown::Both)
 }
 
-/// Uses the kernel's congestion control `name` for this socket.
+/// Sets the congestion control `name` of the kernel for this socket.
 ///
 /// # Errors
-/// `NotFound` when the kernel has none of that name, `PermissionDenied` when it is not allowed.
+/// `NotFound` if the kernel has none of that name, `PermissionDenied` if it is not allowed.
 pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     Ok(sockopt::set_tcp_congestion(socket, name)?)
 }
 
-/// The congestion controls that an ordinary user may choose here; empty where it is not known.
+/// The congestion controls that unprivileged users may choose; empty if unknown.
 pub fn allowed_congestion() -> Vec<String> {
     names("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 }
 
-/// The congestion controls that the kernel has loaded; empty where it is not known.
+/// The congestion controls that the kernel has loaded; empty if unknown.
 pub fn available_congestion() -> Vec<String> {
     names("/proc/sys/net/ipv4/tcp_available_congestion_control")
 }
@@ -53,40 +53,40 @@ fn names(path: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Why a congestion control cannot be had.
+/// Why a congestion control cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CongestionError {
-    /// The kernel has none of that name loaded.
+    /// The kernel has not loaded one of that name.
     #[error(
         "this machine's kernel has no congestion control `{name}` loaded, it has {}; if there is \
          one of that name, `modprobe tcp_{name}` as root loads it",
         listed(.available)
     )]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those there are.
+        /// The loaded ones.
         available: Vec<String>,
     },
-    /// It is loaded and only for root.
+    /// It is loaded, but only root may use it.
     #[error(
         "this machine lets ordinary users choose {} and not `{name}`; as root, `sysctl -w \
          net.ipv4.tcp_allowed_congestion_control='{} {name}'` allows it",
         listed(.allowed), .allowed.join(" ")
     )]
     Forbidden {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those that may be had.
+        /// The ones that may be used.
         allowed: Vec<String>,
     },
-    /// No name of a congestion control looks like this.
-    #[error("`{0}` is no name of a congestion control: they have letters, digits, - and _")]
+    /// The name has invalid characters.
+    #[error("`{0}` is not a valid name of a congestion control: use letters, digits, - and _")]
     Nonsense(String),
 }
 
 fn listed(names: &[String]) -> String {
-    if names.is_empty() { "none that it tells of".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "none that it lists".to_owned() } else { names.join(", ") }
 }
 
 /// Whether sockets of this process may use the congestion control `name`.
@@ -94,7 +94,7 @@ fn listed(names: &[String]) -> String {
 /// # Errors
 /// See [`CongestionError`].
 pub fn check_congestion(name: &str) -> Result<(), CongestionError> {
-    // TCP_CA_NAME_MAX is 16, the end included.
+    // TCP_CA_NAME_MAX is 16, with the terminating zero.
     let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 15 || !name.chars().all(sound) {
         return Err(CongestionError::Nonsense(name.chars().take(40).collect()));
@@ -111,45 +111,45 @@ pub fn check_congestion(name: &str) -> Result<(), CongestionError> {
     }
 }
 
-/// Fixes the send and receive buffers, which ends the kernel's autotuning of both. To count for the
-/// window's scale, this comes before connecting or listening. Gives what the kernel granted, the
-/// lesser of the two, without its overhead.
+/// Fixes the sizes of the send and receive buffers, which ends the kernel's autotuning of both.
+/// Call it before connecting or listening, because the window scale depends on it. Returns the size
+/// that the kernel granted, the smaller of the two, without the kernel's overhead.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_buffers(socket: &impl AsFd, size: ByteCount) -> io::Result<ByteCount> {
     let size = usize::try_from(size.get().min(i32::MAX as u64 / 2)).unwrap_or(usize::MAX);
     let socket = SockRef::from(socket);
     socket.set_send_buffer_size(size)?;
     socket.set_recv_buffer_size(size)?;
-    // The kernel reserves twice what is asked for, for its own needs (socket(7)).
+    // The kernel reserves twice the requested size for its own data (socket(7)).
     let granted = socket.send_buffer_size()?.min(socket.recv_buffer_size()?) / 2;
     Ok(ByteCount(granted as u64))
 }
 
-/// From here on the kernel's tuning is left to itself: it knows what a path needs.
-const PLENTY: usize = 16 << 20;
+/// Above this limit the kernel's tuning is not restricted.
+const UNRESTRICTED: usize = 16 << 20;
 
-/// Holds the kernel to about `most` bytes of what has come and is not read. Where that is less than what
-/// a fast and long path needs, it may have it at once; else it goes on tuning, up to there.
-/// What comes is lost and sent again if it was announced under another limit that was more than
-/// twice as much. Not for a socket with [`set_buffers`].
+/// Limits the received, unread bytes in the kernel to about `most`. If that is less than a fast,
+/// long path needs, the whole limit is available at once; otherwise the kernel tunes up to it.
+/// Arriving data is dropped and sent again if it was announced under an earlier limit of more than
+/// twice the size. Do not use it with [`set_buffers`].
 ///
 /// # Errors
-/// What the kernel says, before Linux 5.14 for one.
+/// The kernel's error, for example before Linux 5.14.
 pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<()> {
     let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
     let (fd, options) = (socket.as_fd(), SockRef::from(socket));
     let has = options.recv_buffer_size()?;
-    if most >= PLENTY {
+    if most >= UNRESTRICTED {
         return sys::fix_receive_buffer(fd, has > most);
     }
     if has / 2 > most {
         options.set_recv_buffer_size(most / 2)?;
     }
     if options.recv_buffer_size()? < most / 2 {
-        // Asking for a size is limited by rmem_max; asking to be woken for so much is not, and gives
-        // room for it. Half of a buffer is for the kernel's own needs.
+        // A requested size is limited by rmem_max. SO_RCVLOWAT is not, and enlarges the buffer.
+        // Half of a buffer is for the kernel's own data.
         sys::fix_receive_buffer(fd, false)?;
         sys::wake_at(fd, most / 2)?;
         sys::wake_at(fd, 1)?;
@@ -157,8 +157,8 @@ pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<()> {
     sys::fix_receive_buffer(fd, true)
 }
 
-/// The bytes of all sockets together at which this kernel is short of memory for TCP and throws away
-/// what has arrived; none where it does not say.
+/// The size of all TCP buffers together at which the kernel is under memory pressure and drops data
+/// that has arrived; `None` if unknown.
 pub fn pressure() -> Option<ByteCount> {
     let field = |path, n| {
         let text = std::fs::read_to_string(path).ok()?;
@@ -166,42 +166,42 @@ pub fn pressure() -> Option<ByteCount> {
     };
     let pages = field("/proc/sys/net/ipv4/tcp_mem", 1)
         .map(|pages| ByteCount(pages.saturating_mul(sys::page_size())));
-    // Other network namespaces than the first cannot read it: a sixteenth of the memory is what the
-    // kernel sets when it starts.
+    // Only the initial network namespace can read it. By default the kernel sets it to a sixteenth
+    // of the memory.
     pages.or_else(|| Some(ByteCount(field("/proc/meminfo", 1)?.saturating_mul(1024) / 16)))
 }
 
-/// Sends small writes at once.
+/// Sends small writes at once (TCP_NODELAY).
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_nodelay(socket: &impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, true)?)
 }
 
-/// Leaves urgent bytes among the others, where they were sent: `splice` takes what is behind one
-/// that is apart for the end of the stream.
+/// Keeps urgent bytes in the stream. `splice` treats the position of a separate urgent byte as the
+/// end of the stream.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_urgent_inline(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_out_of_band_inline(true)
 }
 
-/// Lets the socket be writable only while less than `limit` is unsent, so that ranges taken back
-/// from this connection are not already stuck in its buffer.
+/// Makes the socket writable only while less than `limit` is unsent, so that ranges that are taken
+/// back from this connection are not in its buffer already.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_notsent_lowat(socket: &impl AsFd, limit: ByteCount) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(u32::try_from(limit.get()).unwrap_or(u32::MAX))
 }
 
-/// Gives up on a peer that acknowledges nothing for `limit`, and asks an idle one each third of it
-/// whether it is there.
+/// Closes the connection if the peer acknowledges nothing for `limit`, and probes an idle peer at
+/// intervals of a third of it.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set_dead_after(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(socket, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX))?;
     let third = Duration::from_secs(((limit / 3).as_millis() / 1000).max(1)).to_std();
@@ -254,7 +254,7 @@ mod tests {
         let (server, _) = listener.accept().unwrap();
         let has = || SockRef::from(&server).recv_buffer_size().unwrap();
         let begun = has();
-        // More than it began with, and more than an ordinary user may ask for.
+        // More than its initial size, and more than an unprivileged user may request.
         limit_received(&server, ByteCount(1 << 20)).unwrap();
         assert!(has() >= 1 << 19 && has() > begun, "{} of {begun}", has());
         limit_received(&server, ByteCount(64 << 10)).unwrap();

@@ -1,53 +1,53 @@
-//! What the kernel's socket buffers hold, and when to tell the user that they are too small.
+//! The capacity of the kernel's socket buffers, and a warning if they are too small.
 
 use std::fmt;
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-/// Kernel memory that one datagram of a full coalesced batch costs in a receive buffer,
-/// measured on Linux 6.18: 212992 bytes doubled hold about 264 of 1456 bytes.
+/// Kernel memory per datagram of a full coalesced batch in a receive buffer, measured on Linux
+/// 6.18: a buffer of 212992 bytes, doubled, holds about 264 datagrams of 1456 bytes.
 const COST_PER_DATAGRAM: u64 = 1_613;
-/// Bytes that such a datagram carries.
+/// Payload of such a datagram, in bytes.
 const DATAGRAM: u64 = 1_456;
-/// How long a receiving thread may be kept from its core by an ordinary scheduler.
+/// How long an ordinary scheduler may delay a receiving thread.
 const SCHEDULING_LATENCY: Duration = Duration::from_millis(4);
 
 /// Sizes of a socket's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
-    /// Memory that the kernel grants to waiting arrivals, its own overhead included.
+    /// Memory for received datagrams, including the kernel's overhead.
     pub receive: ByteCount,
-    /// Memory that it grants to datagrams not yet sent.
+    /// Memory for datagrams that are not sent yet.
     pub send: ByteCount,
-    /// What was asked for each.
+    /// The requested size of each.
     pub wanted: ByteCount,
-    /// The system's limit on receive buffers (`net.core.rmem_max`), where it could be read.
+    /// The system's limit on receive buffers (`net.core.rmem_max`), if known.
     pub receive_limit: Option<ByteCount>,
 }
 
-/// A receive buffer too small for a rate, in words a user can act on.
+/// A warning for the user about a receive buffer that is too small for a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferWarning {
-    /// How long the sockets together take in `rate` while the thread does not run.
+    /// How long the sockets together can buffer `rate` while the thread does not run.
     pub covers: Duration,
-    /// The rate in question.
+    /// The rate.
     pub rate: DataRate,
-    /// Sockets that share it.
+    /// Number of sockets.
     pub sockets: usize,
-    /// The buffers of each.
+    /// The buffer sizes of each socket.
     pub sizes: BufferSizes,
-    /// The limit that would do.
+    /// The required limit.
     pub needed: ByteCount,
 }
 
 impl BufferSizes {
-    /// How long `sockets` such buffers take in traffic of `rate` before datagrams are dropped.
+    /// How long `sockets` such buffers can hold traffic of `rate` before datagrams are dropped.
     pub fn covers(&self, rate: DataRate, sockets: usize) -> Duration {
         let payload = self.receive.get() / COST_PER_DATAGRAM * DATAGRAM;
         rate.time_for(ByteCount(payload.saturating_mul(sockets as u64)))
     }
 
-    /// A warning when traffic of `rate` over `sockets` sockets overruns the buffers within an
+    /// A warning if traffic of `rate` over `sockets` sockets overflows the buffers within an
     /// ordinary scheduling latency (4 ms), and the system's limit is the reason.
     pub fn warning(&self, rate: DataRate, sockets: usize) -> Option<BufferWarning> {
         let covers = self.covers(rate, sockets);
@@ -56,7 +56,7 @@ impl BufferSizes {
         }
         let share = rate.bytes_in(SCHEDULING_LATENCY).get() / (sockets.max(1) as u64);
         let cost = share / DATAGRAM * COST_PER_DATAGRAM;
-        // The kernel doubles what is asked for, so the limit need only be half the cost.
+        // The kernel doubles the requested size, so half the memory is sufficient as the limit.
         let needed = ByteCount((cost / 2).next_power_of_two().max(1 << 20));
         Some(BufferWarning { covers, rate, sockets, sizes: *self, needed })
     }
@@ -113,7 +113,7 @@ mod tests {
         let text = warning.to_string();
         assert!(text.contains("net.core.rmem_max is 212992"), "{text}");
         assert!(text.contains("sysctl -w net.core.rmem_max="), "{text}");
-        // With the advised limit the warning goes away.
+        // With the recommended limit there is no warning.
         let better = sizes(warning.needed.get() * 2);
         assert_eq!(better.warning(DataRate::from_mbps(8_000), 1), None);
     }

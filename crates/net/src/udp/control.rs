@@ -1,10 +1,11 @@
-//! Control messages beside a datagram (`cmsg(3)`), read and written as plain bytes.
+//! Control messages of a datagram (`cmsg(3)`), read and written as bytes.
 
 #![cfg(target_os = "linux")]
 
 use libc::c_int;
 
-/// Room for every message that our options can bring: four of up to 32 bytes each, and air.
+/// Space for all control messages of the enabled options: four of up to 32 bytes each, with a
+/// margin.
 const ROOM: usize = 256;
 const WORD: usize = size_of::<usize>();
 const HEADER: usize = WORD + 2 * size_of::<c_int>();
@@ -23,7 +24,7 @@ impl Control {
         &mut self.0
     }
 
-    /// Appends a message at `used`; gives the new end.
+    /// Appends a message at `used`; returns the new end.
     pub(super) fn push(&mut self, used: usize, level: c_int, kind: c_int, data: &[u8]) -> usize {
         let end = used + HEADER + data.len().next_multiple_of(WORD);
         assert!(end <= ROOM, "control messages fit their buffer");

@@ -1,4 +1,4 @@
-//! One lane: a socket, what could not be sent yet, and what the kernel dropped.
+//! A lane: a socket, its unsent datagrams and its drop counter.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,47 +6,48 @@ use packtrain_proto::Transmit;
 
 use super::{Drops, UdpSocket};
 
-/// One socket of an engine.
+/// A socket of an engine.
 pub struct Lane {
     /// The socket.
     pub socket: UdpSocket,
-    /// The kernel's counter when we last looked.
+    /// The kernel's counter at the last reading.
     seen: Drops,
-    /// Datagrams dropped, estimated.
+    /// Estimated number of dropped datagrams.
     dropped: u32,
-    /// Datagrams that a message usually carries, times 16.
+    /// Usual number of datagrams per message, times 16.
     usual: u32,
 }
 
 impl Lane {
-    /// A lane over this socket.
+    /// Creates a lane of this socket.
     pub fn new(mut socket: UdpSocket) -> Self {
-        // What was dropped before the flow began is none of its business.
+        // Drops before the start of the flow are not counted.
         let seen = socket.drops();
         Self { socket, seen, dropped: 0, usual: 16 }
     }
 
-    /// A message with `count` datagrams came.
+    /// Records a message with `count` datagrams.
     pub fn note_message(&mut self, count: usize) {
         self.usual = self.usual - self.usual / 16 + count.min(1_024) as u32;
     }
 
-    /// Datagrams dropped so far, estimated; wraps.
+    /// Estimated number of dropped datagrams so far; wraps.
     pub fn dropped(&self) -> u32 {
         self.dropped
     }
 
-    /// Takes a reading of the kernel's counter; gives the new total of datagrams when it moved.
-    /// The kernel counts a coalesced batch as one, so a drop is taken for a usual batch.
+    /// Adds a reading of the kernel's counter; returns the new total of datagrams if it changed.
+    /// The kernel counts a coalesced batch as one, so each drop counts as a batch of the usual
+    /// size.
     pub fn note_drops(&mut self, total: Drops) -> Option<u32> {
         self.note_count(total)?;
         Some(self.dropped)
     }
 
-    /// The same; gives how far the kernel's counter moved.
+    /// The same; returns the increase of the kernel's counter.
     pub fn note_count(&mut self, total: Drops) -> Option<u32> {
         let moved = total.0.wrapping_sub(self.seen.0);
-        // Readings may come out of order: one from before the last is not news.
+        // Readings may be out of order: an older reading is ignored.
         if moved == 0 || moved > u32::MAX / 2 {
             return None;
         }
@@ -62,11 +63,11 @@ impl AsFd for Lane {
     }
 }
 
-/// A batch of which the kernel took only a part, or nothing, for want of buffer.
+/// A batch of which the kernel accepted only a part, or nothing, because its buffer was full.
 pub struct Unsent {
     /// The batch.
     pub transmit: Transmit,
-    /// Bytes of it that left.
+    /// Number of bytes sent.
     pub sent: usize,
 }
 

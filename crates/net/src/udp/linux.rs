@@ -1,4 +1,4 @@
-//! The socket as Linux gives it.
+//! The socket implementation for Linux.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use super::slab::{RecvSlab, SLOT, Slot};
 use super::socket::{Drops, Ecn, Offloads, canonical};
 use super::sys;
 
-/// The most segments that one call takes; Linux before 6.9 has this limit, none a lower one.
+/// Maximum segments per call. This is the limit before Linux 6.9, and no kernel has a lower one.
 const MAX_SEGMENTS: usize = 64;
-/// A receive timestamp older than this came from a step of the wall clock, not from a queue.
+/// An older receive timestamp is the result of a step of the wall clock, not of a queue.
 const OLDEST_ARRIVAL: Duration = Duration::from_secs(2);
-/// Readings of two clocks this near to each other count as one.
+/// Two clock readings within this time count as simultaneous.
 const SAME_MOMENT: Duration = Duration::from_micros(2);
-/// Places of the values wanted here in `SO_MEMINFO` (linux/sock_diag.h).
+/// Index of the drop counter in `SO_MEMINFO` (linux/sock_diag.h).
 const MEMINFO_DROPS: usize = 8;
 
 pub(super) struct Socket {
@@ -29,7 +29,7 @@ pub(super) struct Socket {
     v6: bool,
     offloads: Offloads,
     drops: u32,
-    /// The upper six bits of the traffic class, in place.
+    /// The upper six bits of the traffic class, at their position in the byte.
     class: u8,
     received: sys::Received,
 }
@@ -38,15 +38,15 @@ impl Socket {
     pub(super) fn new(fd: socket2::Socket, v6: bool) -> io::Result<Self> {
         fd.set_nonblocking(true)?;
         let set = |level, name, value| sys::set_option(fd.as_fd(), level, name, value);
-        // Offloads and counters are welcome, not needed: an old kernel or a strange sandbox
-        // that lacks one costs speed or a diagnosis.
+        // Offloads and counters are optional: without one the socket is slower, or a diagnosis is
+        // missing.
         let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         let timestamps = set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok();
         let gro = set(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-        // Segment size 0 changes nothing and fails where the option is unknown.
+        // Segment size 0 has no effect, and fails if the option is unknown.
         let gso = set(libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        // A dual-stack socket has IPv4 traffic too, so the options of both families are set;
-        // those of IPv4 fail harmlessly where there is none.
+        // A dual-stack socket has IPv4 traffic too, so the options of both families are set. Those
+        // of IPv4 fail harmlessly without IPv4.
         let mut ecn = set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1).is_ok();
         let mut df = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE).is_ok();
         if v6 {
@@ -76,7 +76,7 @@ impl Socket {
         self.offloads.segmentation = false;
     }
 
-    /// Sends as many of the datagrams in `bytes` as the kernel takes now; gives their bytes.
+    /// Sends as many of the datagrams in `bytes` as the kernel accepts now; returns their bytes.
     pub(super) fn send(
         &mut self,
         to: SocketAddr,
@@ -100,21 +100,22 @@ impl Socket {
         Ok(sent)
     }
 
-    /// How many of `left` bytes one call is to take.
+    /// How many of the `left` bytes to send with one call.
     fn at_once(&self, left: usize, segment: usize) -> usize {
         if !self.offloads.segmentation || left <= segment {
             return left.min(segment);
         }
-        // Below 64 KiB with the largest headers.
+        // Below 64 KiB including the largest headers.
         let most = MAX_SEGMENTS.min((SLOT - 64) / segment).max(1) * segment;
         left.min(most)
     }
 
-    /// Marks everything sent from now on with a DSCP (RFC 2474), given in its place.
+    /// Marks everything sent from now on with a DSCP (RFC 2474), which is given at its position in
+    /// the traffic class.
     pub(super) fn set_class(&mut self, class: u8) {
         self.class = class;
         let value = c_int::from(class);
-        // A socket that cannot be marked sends as before.
+        // The mark is optional.
         let _ = sys::set_option(self.fd.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, value);
         if self.v6 {
             let _ = sys::set_option(self.fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value);
@@ -123,7 +124,7 @@ impl Socket {
 
     /// Clears the don't-fragment bit of everything sent from now on.
     pub(super) fn allow_fragments(&mut self) {
-        // A socket that cannot be told so has its default, which serves as well.
+        // If this fails, the socket keeps the default, which permits fragments too.
         let dont = libc::IP_PMTUDISC_DONT;
         let fd = self.fd.as_fd();
         let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, dont);
@@ -159,7 +160,7 @@ impl Socket {
         sys::send(self.fd.as_fd(), name, batch, &mut control, used).map(drop)
     }
 
-    /// Fills the slab with what waits; gives the number of messages.
+    /// Receives pending datagrams into the slab; returns the number of messages.
     pub(super) fn recv(&mut self, slab: &mut RecvSlab) -> io::Result<usize> {
         slab.slots.clear();
         let fd = self.fd.as_fd();
@@ -173,7 +174,7 @@ impl Socket {
         Ok(count)
     }
 
-    /// What the kernel told of message `i`.
+    /// The metadata of message `i`.
     fn slot(&mut self, i: usize, (now, wall): (Time, i64)) -> Slot {
         let len = self.received.len(i);
         let from = self.received.name(i).as_socket().map_or_else(unknown, canonical);
@@ -209,14 +210,14 @@ impl Socket {
         slot
     }
 
-    /// The counter as the last receive call saw it.
+    /// The counter at the last receive call.
     pub(super) fn seen_drops(&self) -> Drops {
         Drops(self.drops)
     }
 
-    /// The counter as it is now, at the price of a system call.
+    /// The current counter, at the cost of a system call.
     pub(super) fn drops(&mut self) -> Drops {
-        // What waits in the queue was put there before: its counts stay those of its messages.
+        // Drops before messages that are still queued are also reported with those messages.
         let now = sys::memory_info(self.fd.as_fd()).map(|words| words[MEMINFO_DROPS]);
         Drops(now.unwrap_or(self.drops))
     }
@@ -228,7 +229,7 @@ impl Socket {
         ))
     }
 
-    /// The address as this socket's family writes it.
+    /// The address in the format of this socket's family.
     fn native(&self, to: SocketAddr) -> SocketAddr {
         match to {
             SocketAddr::V4(v4) if self.v6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -237,8 +238,8 @@ impl Socket {
     }
 }
 
-/// Whether a refused batch may pass one datagram at a time: no checksum offload or a tunnel
-/// without segmentation (`EIO`), a kernel or a device that does not know (`EINVAL`).
+/// Whether a refused batch may succeed as single datagrams: no checksum offload, or a tunnel
+/// without segmentation (`EIO`); a kernel or device without the option (`EINVAL`).
 fn refuses_segmentation(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -247,8 +248,8 @@ fn unknown() -> SocketAddr {
     (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
 }
 
-/// Both clocks at the same moment, as near as can be: a thread that is put aside between the two
-/// readings would make every arrival look older or newer than it is.
+/// Both clocks at nearly the same time. If the thread were preempted between the two readings,
+/// every arrival would look older or newer than it is.
 fn both_clocks() -> (Time, i64) {
     let mut before = clock::now();
     for _ in 0..3 {
@@ -259,7 +260,7 @@ fn both_clocks() -> (Time, i64) {
         }
         before = now;
     }
-    // Ages that are negative count as none.
+    // Then all ages are negative and count as zero.
     (before, i64::MIN)
 }
 

@@ -1,5 +1,5 @@
-//! The socket as every system gives it: one datagram a call, no counters, the clock's word for
-//! the arrival.
+//! The socket implementation for other systems: one datagram per call, no counters, and the time of
+//! the receive call as the time of arrival.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,10 +37,10 @@ impl Socket {
         Offloads::default()
     }
 
-    /// The system's own default is what is wanted.
+    /// The system's default permits fragments.
     pub(super) fn allow_fragments(&mut self) {}
 
-    /// Marks are not set here: what is sent goes as before.
+    /// Marks are not supported.
     pub(super) fn set_class(&mut self, _: u8) {}
 
     pub(super) fn send(

@@ -1,20 +1,20 @@
-//! Ranges of local ports, as `--ports A-B` gives them.
+//! Ranges of local ports, as in `--ports A-B`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Local ports that a firewall lets through, both ends included. Port 0 stands for "any".
+/// Local ports that a firewall permits, both ends included. Port 0 means any port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
     last: u16,
 }
 
-/// Why a text is no port range.
+/// Why a text is not a port range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortRangeError {
-    /// Not of the form `A-B` or `A` with numbers from 1 to 65535.
-    #[error("`{0}` is no port range: give two ports from 1 to 65535, as in 50000-50100")]
+    /// It does not have the form `A-B` or `A` with numbers from 1 to 65535.
+    #[error("`{0}` is not a port range: give two ports from 1 to 65535, as in 50000-50100")]
     Malformed(String),
     /// The first port lies above the last.
     #[error("the port range {0}-{1} is empty: its first port lies above its last")]
@@ -22,13 +22,13 @@ pub enum PortRangeError {
 }
 
 impl PortRange {
-    /// Any port that the system picks.
+    /// Any port, chosen by the system.
     pub const ANY: Self = Self { first: 0, last: 0 };
 
     /// The ports `first..=last`.
     ///
     /// # Errors
-    /// [`PortRangeError::Empty`] when `first` lies above `last`.
+    /// [`PortRangeError::Empty`] if `first` is above `last`.
     pub fn new(first: u16, last: u16) -> Result<Self, PortRangeError> {
         if first > last {
             return Err(PortRangeError::Empty(first, last));
@@ -36,18 +36,18 @@ impl PortRange {
         Ok(Self { first, last })
     }
 
-    /// Whether the system may pick any port.
+    /// Whether the system chooses the port.
     pub fn is_any(self) -> bool {
         self.first == 0
     }
 
-    /// How many ports there are; zero when the system picks.
+    /// The number of ports; zero if the system chooses.
     pub fn count(self) -> usize {
         if self.is_any() { 0 } else { usize::from(self.last - self.first) + 1 }
     }
 
-    /// The ports in an order that starts `turn` places into the range, so that processes that
-    /// start together do not all try the same port first.
+    /// The ports in an order that starts `turn` places into the range, so that processes that start
+    /// at the same time do not all try the same port first.
     pub(super) fn rotated(self, turn: u64) -> impl Iterator<Item = u16> {
         let (first, count) = (u64::from(self.first), self.count() as u64);
         (0..count).map(move |i| (first + turn.wrapping_add(i) % count) as u16)

@@ -1,4 +1,4 @@
-//! Memory that receive calls fill again and again.
+//! Reusable memory for receive calls.
 
 use std::net::SocketAddr;
 
@@ -6,22 +6,23 @@ use packtrain_units::Time;
 
 use super::socket::{Drops, Ecn};
 
-/// The largest coalesced batch that a kernel hands over (`UDP_GRO`).
+/// Maximum size of a coalesced batch (`UDP_GRO`), in bytes.
 pub(super) const SLOT: usize = 1 << 16;
-/// The most messages of one receive call.
+/// Maximum number of messages per receive call.
 pub(super) const SLOTS: usize = 32;
-/// Messages below this size mean that the kernel coalesces little: ask for more of them a call.
+/// Messages below this size show that the kernel coalesces little, so more messages are requested
+/// per call.
 const SMALL: usize = 16 << 10;
 
-/// Slots of 64 KiB for the messages of one receive call. Only slots that are used take memory.
+/// Slots of 64 KiB for the messages of a receive call. Unused slots take no memory.
 pub struct RecvSlab {
     pub(super) bytes: Vec<u8>,
     pub(super) slots: Vec<Slot>,
-    /// How many messages the next call asks for.
+    /// Number of messages that the next call requests.
     pub(super) ask: usize,
 }
 
-/// What was received with one message.
+/// The metadata of a received message.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub(super) len: usize,
@@ -32,20 +33,20 @@ pub(super) struct Slot {
     pub(super) drops: Drops,
 }
 
-/// One or more datagrams of the same sender, back to back.
+/// One or more consecutive datagrams of the same sender.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// Who sent them; an IPv4 address is given as such on every socket.
+    /// The sender; an IPv4 address is never given as IPv4-mapped IPv6.
     pub from: SocketAddr,
-    /// The datagrams; each takes `stride` bytes, the last perhaps fewer.
+    /// The datagrams, `stride` bytes each; the last may be shorter.
     pub bytes: &'a mut [u8],
     /// Bytes from one datagram to the next; never zero.
     pub stride: usize,
-    /// The congestion mark, which the datagrams share.
+    /// The congestion mark of all these datagrams.
     pub ecn: Option<Ecn>,
-    /// When the kernel got the first of them.
+    /// When the kernel received the first of them.
     pub received_at: Time,
-    /// The socket's counter of drops when this was queued.
+    /// The socket's drop counter when the message was queued.
     pub drops: Drops,
 }
 
@@ -55,7 +56,7 @@ impl RecvSlab {
         Self { bytes: vec![0; SLOT * SLOTS], slots: Vec::with_capacity(SLOTS), ask: 2 }
     }
 
-    /// What the last receive call brought.
+    /// The messages of the last receive call.
     pub fn messages(&mut self) -> impl Iterator<Item = Message<'_>> {
         self.slots.iter().zip(self.bytes.chunks_exact_mut(SLOT)).map(|(slot, bytes)| Message {
             from: slot.from,
@@ -67,13 +68,13 @@ impl RecvSlab {
         })
     }
 
-    /// Whether the last call brought as much as it could, so that more may be waiting.
+    /// Whether the last call filled the slab, so that more may be pending.
     pub fn was_full(&self) -> bool {
         self.slots.len() >= self.ask
     }
 
-    /// Learns from the last call how many messages to ask for: large batches are best opened
-    /// while they are in the cache, small datagrams are best fetched many at a time.
+    /// Adapts the number of requested messages to the last call. Large batches are best decrypted
+    /// while they are in the cache, small datagrams are best received many at a time.
     pub(super) fn adapt(&mut self) {
         let bytes: usize = self.slots.iter().map(|s| s.len).sum();
         let count = self.slots.len();

@@ -1,4 +1,4 @@
-//! The socket as the rest of the program sees it, the same on every system.
+//! The socket interface, the same on every system.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,14 +12,13 @@ use super::platform;
 use super::ports::PortRange;
 use super::slab::RecvSlab;
 
-/// Buffer sizes that we ask the kernel for: 4 ms at 8 Gbit/s, twice over. It grants what its
-/// limits allow.
+/// Requested buffer size: twice 4 ms at 8 Gbit/s. The kernel grants what its limits allow.
 const WANTED_BUFFER: ByteCount = ByteCount(8 << 20);
 
-/// The lower-effort code point, 000001 (RFC 8622 section 4), in its place in the traffic class.
+/// The lower-effort code point, 000001 (RFC 8622 section 4), at its position in the traffic class.
 pub const LOWER_EFFORT: u8 = 1 << 2;
 
-/// A bound UDP socket that never blocks.
+/// A bound, non-blocking UDP socket.
 pub struct UdpSocket {
     inner: platform::Socket,
     local: SocketAddr,
@@ -28,47 +27,48 @@ pub struct UdpSocket {
 /// Explicit congestion notification (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// The transport does not understand marks.
+    /// The transport does not support ECN.
     NotEct,
-    /// It does, code point 1.
+    /// It supports ECN, code point 1.
     Ect1,
-    /// It does, code point 0.
+    /// It supports ECN, code point 0.
     Ect0,
     /// A router on the path is congested.
     Ce,
 }
 
-/// What the kernel does for this socket.
+/// The features of this socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// Cuts one large send into datagrams (`UDP_SEGMENT`).
+    /// Splits one large send into datagrams (`UDP_SEGMENT`).
     pub segmentation: bool,
-    /// Hands over datagrams that came back to back as one (`UDP_GRO`).
+    /// Returns consecutive datagrams as one message (`UDP_GRO`).
     pub coalescing: bool,
-    /// Says when datagrams arrived.
+    /// Reports the arrival times of datagrams.
     pub timestamps: bool,
-    /// Says with which congestion mark.
+    /// Reports congestion marks.
     pub ecn: bool,
-    /// Sets the don't-fragment bit and leaves the path's limit to us.
+    /// Sets the don't-fragment bit and leaves path MTU discovery to the engine.
     pub dont_fragment: bool,
 }
 
-/// What the kernel dropped at this socket since it was opened, for want of buffer. A coalesced
-/// batch that is dropped whole counts as one (Linux 6.18); the counter wraps.
+/// Number of datagrams that the kernel dropped at this socket since it was opened, because the
+/// buffer was full. A coalesced batch that is dropped counts as one (Linux 6.18). The counter
+/// wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops(pub u32);
 
-/// Why datagrams did not leave.
+/// Why datagrams were not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The send buffer is full: try again when the socket is writable.
     #[error("the socket's send buffer is full")]
     Blocked,
-    /// A datagram is larger than the first link carries.
+    /// A datagram is larger than the MTU of the first link.
     #[error("the datagram is larger than the first link carries")]
     TooBig,
-    /// The system refused: no route, a firewall's rule, a full device queue. For the flow it is
-    /// a loss like any other, and may pass.
+    /// The system refused it: no route, a firewall rule, a full device queue. For the flow it is a
+    /// lost datagram, and the reason may be temporary.
     #[error("the system refused the datagram: {0}")]
     Refused(#[source] io::Error),
 }
@@ -76,7 +76,7 @@ pub enum SendError {
 /// Why no socket could be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Every port of the range is taken.
+    /// Every port of the range is in use.
     #[error("no free UDP port on {ip} in the range {ports}")]
     NoFreePort {
         /// The local address.
@@ -87,27 +87,28 @@ pub enum BindError {
     /// The system refused.
     #[error("cannot bind a UDP socket to {addr}: {source}")]
     System {
-        /// The address asked for.
+        /// The requested address.
         addr: SocketAddr,
-        /// Its reason.
+        /// The error.
         #[source]
         source: io::Error,
     },
 }
 
 impl UdpSocket {
-    /// A socket bound to `addr`. The address `[::]` takes IPv4 as well.
+    /// Creates a socket bound to `addr`. The address `[::]` also accepts IPv4.
     ///
     /// # Errors
-    /// [`BindError::System`] when the system refuses.
+    /// [`BindError::System`] if the system refuses.
     pub fn bind(addr: SocketAddr) -> Result<Self, BindError> {
         Self::open(addr).map_err(|source| BindError::System { addr, source })
     }
 
-    /// A socket on `ip`, or on every address of this machine, IPv6 where there is any, with a
-    /// port of the range. `turn` says which port of the range is tried first.
+    /// Creates a socket on `ip`, or on every address of this machine (IPv6 if available), with a
+    /// port of the range. `turn` determines the first port to try.
     ///
     /// # Errors
+    /// [`BindError::NoFreePort`] if all ports are in use, [`BindError::System`] for other errors.
     /// [`BindError::NoFreePort`] when all are taken, [`BindError::System`] for other refusals.
     pub fn bind_in(ip: Option<IpAddr>, ports: PortRange, turn: u64) -> Result<Self, BindError> {
         match ip {
@@ -121,10 +122,10 @@ impl UdpSocket {
         }
     }
 
-    /// Sockets for the lanes of one flow: `count` of them, or as many as the range allows.
+    /// Creates sockets for the lanes of a flow: `count` of them, or as many as the range allows.
     ///
     /// # Errors
-    /// As for [`Self::bind_in`] when not even one can be bound.
+    /// As for [`Self::bind_in`], if not even one can be bound.
     pub fn bind_lanes(
         ip: Option<IpAddr>,
         ports: PortRange,
@@ -162,7 +163,7 @@ impl UdpSocket {
         if addr.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
             fd.set_only_v6(false)?;
         }
-        // A system may refuse sizes above its limit, or cut them silently; both are fine.
+        // A system may refuse sizes above its limit, or reduce them silently.
         let _ = fd.set_recv_buffer_size(WANTED_BUFFER.get() as usize);
         let _ = fd.set_send_buffer_size(WANTED_BUFFER.get() as usize);
         fd.bind(&addr.into())?;
@@ -171,17 +172,17 @@ impl UdpSocket {
         Ok(Self { inner, local })
     }
 
-    /// The address that the socket is bound to.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Sends the datagrams in `bytes`, `segment` bytes each, the last perhaps fewer. Gives how
-    /// many bytes the kernel took: less than all of them means that the buffer is full.
+    /// Sends the datagrams in `bytes`, `segment` bytes each; the last may be shorter. Returns how
+    /// many bytes the kernel accepted; fewer than all means that the buffer is full.
     ///
     /// # Errors
-    /// [`SendError`]; none of them means that the socket is unusable. Of a batch that is refused
-    /// none of the rest is sent.
+    /// [`SendError`]; the socket stays usable after each. After an error the rest of the batch is
+    /// not sent.
     pub fn send(
         &mut self,
         to: SocketAddr,
@@ -193,23 +194,23 @@ impl UdpSocket {
         self.inner.send(to, bytes, segment, ecn).map_err(SendError::from)
     }
 
-    /// Marks everything sent from now on as lower effort (RFC 8622): routers that know the mark
-    /// let all other traffic go first.
+    /// Marks everything sent from now on as lower effort (RFC 8622): routers that support the mark
+    /// prefer all other traffic.
     pub fn set_lower_effort(&mut self) {
         self.inner.set_class(LOWER_EFFORT);
     }
 
-    /// Lets routers, and this machine, cut datagrams that are too large for a link, for a wire
-    /// whose ends rely on it.
+    /// Lets routers and this machine fragment datagrams that are too large for a link, for a
+    /// protocol whose ends rely on it.
     pub fn allow_fragments(&mut self) {
         self.inner.allow_fragments();
     }
 
-    /// Takes what waits at the socket into `slab`; gives the number of messages, zero when
-    /// nothing waits.
+    /// Receives pending datagrams into `slab`; returns the number of messages, zero if nothing is
+    /// pending.
     ///
     /// # Errors
-    /// What the system reports, at times late word of an earlier send: count it and go on.
+    /// The system's error, sometimes a delayed error of an earlier send: count it and continue.
     pub fn recv(&mut self, slab: &mut RecvSlab) -> io::Result<usize> {
         match self.inner.recv(slab) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -218,25 +219,25 @@ impl UdpSocket {
         }
     }
 
-    /// The drop counter as the last receive call saw it; free.
+    /// The drop counter at the last receive call; needs no system call.
     pub fn seen_drops(&self) -> Drops {
         self.inner.seen_drops()
     }
 
-    /// The drop counter as it is now; one system call.
+    /// The current drop counter; needs a system call.
     pub fn drops(&mut self) -> Drops {
         self.inner.drops()
     }
 
-    /// What the kernel does for this socket; segmentation turns false when it is refused.
+    /// The features of this socket; segmentation becomes false if it is refused.
     pub fn offloads(&self) -> Offloads {
         self.inner.offloads()
     }
 
-    /// The sizes of the buffers that the kernel granted.
+    /// The buffer sizes that the kernel granted.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn buffer_sizes(&self) -> io::Result<BufferSizes> {
         let (receive, send) = self.inner.buffer_sizes()?;
         Ok(BufferSizes { receive, send, wanted: WANTED_BUFFER, receive_limit: receive_limit() })
@@ -250,7 +251,7 @@ impl AsFd for UdpSocket {
 }
 
 impl Ecn {
-    /// The two bits as the IP header has them.
+    /// The two bits in the IP header.
     pub const fn bits(self) -> u8 {
         match self {
             Self::NotEct => 0,
@@ -260,7 +261,7 @@ impl Ecn {
         }
     }
 
-    /// From the low two bits of the header's traffic class.
+    /// From the low two bits of the traffic class.
     pub fn from_tos(tos: &u8) -> Self {
         [Self::NotEct, Self::Ect1, Self::Ect0, Self::Ce][usize::from(tos & 3)]
     }
@@ -276,7 +277,7 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// An IPv4 address that a dual-stack socket wrote as IPv6, as IPv4.
+/// An IPv4-mapped IPv6 address of a dual-stack socket as IPv4.
 pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {

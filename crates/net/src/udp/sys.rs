@@ -1,4 +1,4 @@
-//! The system calls that no safe library offers as we need them.
+//! System calls without a suitable safe wrapper.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use socket2::SockAddr;
 use super::control::Control;
 use super::slab::{SLOT, SLOTS};
 
-/// Where `receive` leaves addresses, control messages and lengths.
+/// Buffers for the addresses, control messages and lengths of `receive`.
 pub(super) struct Received {
     names: Vec<sockaddr_storage>,
     controls: Vec<Control>,
@@ -34,7 +34,7 @@ impl Received {
         }
     }
 
-    /// Bytes of message `i`.
+    /// Length of message `i` in bytes.
     pub(super) fn len(&self, i: usize) -> usize {
         self.lens[i].bytes
     }
@@ -52,7 +52,7 @@ impl Received {
     }
 }
 
-/// `socket2` has its own name for the same C structure.
+/// `socket2` has its own name for this C structure.
 fn storage(name: &sockaddr_storage) -> socket2::SockAddrStorage {
     let mut out = socket2::SockAddrStorage::zeroed();
     // SAFETY: `SockAddrStorage` is a transparent wrapper of the platform's `sockaddr_storage`,
@@ -61,7 +61,7 @@ fn storage(name: &sockaddr_storage) -> socket2::SockAddrStorage {
     out
 }
 
-/// Receives up to `ask` messages, each into its `SLOT` bytes of `bytes`, without waiting.
+/// Receives up to `ask` messages without waiting, each into its `SLOT` bytes of `bytes`.
 pub(super) fn receive(
     fd: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -84,7 +84,7 @@ pub(super) fn receive(
         header.msg_controllen = control.len() as _;
     }
     let count = retry(|| {
-        // SAFETY: the headers point at live, disjoint memory of the stated lengths, borrowed
+        // SAFETY: the headers point to live, disjoint memory of the stated lengths, borrowed
         // mutably by this function; `ask` headers are filled in.
         unsafe {
             libc::recvmmsg(
@@ -126,7 +126,7 @@ pub(super) fn send(
         header.msg_controllen = used as _;
     }
     retry(|| {
-        // SAFETY: the header points at live memory of the stated lengths; the kernel only reads.
+        // SAFETY: the header points to live memory of the stated lengths; the kernel only reads.
         unsafe { libc::sendmsg(fd.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
     })
 }
@@ -148,7 +148,7 @@ pub(super) fn set_option(
     .map(drop)
 }
 
-/// The socket's `SO_MEMINFO` words (`SK_MEMINFO_*`); those that this kernel lacks are zero.
+/// The socket's `SO_MEMINFO` words (`SK_MEMINFO_*`); words that the kernel lacks are zero.
 pub(super) fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 16]> {
     let mut words = [0_u32; 16];
     let mut len = size_of_val(&words) as socklen_t;
@@ -167,7 +167,7 @@ pub(super) fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 16]> {
     Ok(words)
 }
 
-/// Runs a call again when a signal interrupted it.
+/// Repeats a call that a signal interrupted.
 fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         match usize::try_from(call()) {

@@ -1,4 +1,4 @@
-//! Two ends of a flow for the tests, with a source and a sink that know every byte.
+//! Two ends of a flow for tests, with a source and a sink that check every byte.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use parking_lot::Mutex;
@@ -18,14 +18,14 @@ use packtrain_proto::{
 };
 use packtrain_units::{ByteCount, Offset};
 
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The byte at an offset: no two stretches look alike.
+/// The byte at an offset; no two ranges are equal.
 pub fn byte(at: u64) -> u8 {
     (at ^ (at >> 8).wrapping_mul(31) ^ (at >> 16)) as u8
 }
 
-/// Bytes below `ready` are there, others are pending.
+/// Bytes below `ready` are available, others are pending.
 pub struct Source {
     pub ready: Arc<AtomicU64>,
     pub asked: Arc<AtomicU64>,
@@ -46,7 +46,7 @@ impl Payload for Source {
     fn release(&mut self, _range: Range<Offset>) {}
 }
 
-/// Keeps which bytes came, after a look at their values.
+/// Records the ranges of the received bytes, after checking their values.
 #[derive(Clone, Default)]
 pub struct Sink(pub Arc<Mutex<BTreeMap<u64, u64>>>);
 
@@ -101,7 +101,7 @@ pub fn ends(local: &str, lanes: usize, cc: &str) -> Ends {
     join(near, far, here, there, cc)
 }
 
-/// Two ends whose peers are at `here` (as the receiver sees the sender) and `there`.
+/// Two ends whose peers are at `here` (the sender's address for the receiver) and `there`.
 pub fn join(
     near: Vec<UdpSocket>,
     far: Vec<UdpSocket>,
@@ -134,10 +134,10 @@ pub fn join(
     Ends { tx, rx, told, told_rx, sink, ready, asked, broken }
 }
 
-/// Events until `done` says so.
+/// Waits for events until `done` returns true.
 pub fn until(events: &Receiver<FlowEvent>, mut done: impl FnMut(&FlowEvent) -> bool) {
     loop {
-        let event = events.recv_timeout(PATIENCE).expect("the event comes in time");
+        let event = events.recv_timeout(TIMEOUT).expect("the event comes in time");
         assert!(!matches!(event, FlowEvent::Panicked), "the thread died");
         if done(&event) {
             return;

@@ -1,4 +1,4 @@
-//! The digest of a file as it is read, chunk by chunk.
+//! Computes the digest of a file while it is read, chunk by chunk.
 
 use blake3::Hasher;
 use blake3::hazmat::HasherExt;
@@ -6,30 +6,30 @@ use blake3::hazmat::HasherExt;
 use super::{Digest, at, pair, root_of};
 use crate::chunk::CHUNK_LEN;
 
-/// Computes a file's root digest from consecutive bytes, from digests of its pieces, or from
-/// both by turns. Takes O(log n) memory; the size need not be known.
+/// Computes a file's root digest from consecutive bytes, from digests of its pieces, or from a
+/// mixture of both. Needs O(log n) memory; the size need not be known.
 #[derive(Clone, Debug, Default)]
 pub struct FileHasher {
-    /// Roots of complete subtrees, largest first; the last one is not merged until more follows,
-    /// because it may turn out to be a child of the root.
+    /// Roots of complete subtrees, largest first. The last one is not merged until more data
+    /// follows, because it may be a child of the root.
     stack: Vec<Digest>,
-    /// Chunks on the stack.
+    /// Number of chunks on the stack.
     chunks: u64,
-    /// The digest of the file if its first chunk is all there is.
+    /// The digest of the file if its first chunk is the only one.
     alone: Option<Digest>,
-    /// The chunk being read and how many bytes of it were.
+    /// The current chunk, and the bytes of it hashed so far.
     current: Option<(Hasher, u64)>,
-    /// What [`FileHasher::update`] was given so far.
+    /// Bytes passed to [`FileHasher::update`] so far.
     bytes: u64,
 }
 
 impl FileHasher {
-    /// The hasher of no bytes.
+    /// A hasher without input.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds bytes that follow those before; slices may be cut anywhere.
+    /// Adds the next bytes; slices may be split anywhere.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (mut hasher, had) =
@@ -45,8 +45,9 @@ impl FileHasher {
         }
     }
 
-    /// Adds a chunk by its piece's digest ([`super::piece`]). A first chunk that is the last one
-    /// must be `whole`: the root of a stream of one chunk does not follow from its digest.
+    /// Adds a chunk by its piece's digest ([`super::piece`]). If the first chunk is the last one,
+    /// its piece must be `whole`: the root of a one-chunk stream cannot be computed from its
+    /// digest.
     ///
     /// # Panics
     /// If [`FileHasher::update`] stopped inside a chunk.
@@ -58,12 +59,12 @@ impl FileHasher {
         self.add(chunk);
     }
 
-    /// Bytes that went through [`FileHasher::update`].
+    /// Bytes passed to [`FileHasher::update`].
     pub const fn bytes_hashed(&self) -> u64 {
         self.bytes
     }
 
-    /// The digest of the file, if this was all of it.
+    /// The digest of the file, if the input is complete.
     pub fn root(&self) -> Digest {
         let mut all = self.clone();
         all.close();
@@ -77,7 +78,7 @@ impl FileHasher {
         right
     }
 
-    /// Ends the chunk being read.
+    /// Ends the current chunk.
     fn close(&mut self) {
         if let Some((hasher, _)) = self.current.take() {
             if self.chunks == 0 {

@@ -1,19 +1,19 @@
-//! One pattern, compiled, and matched in time proportional to pattern times path: a pattern may
-//! come from a peer.
+//! A compiled pattern. Matching takes time proportional to pattern length times path length,
+//! because a pattern may come from a peer.
 
 use super::{FilterError, shown};
 
-const LONGEST: usize = 4096;
+const MAX_PATTERN_BYTES: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     tokens: Vec<Token>,
-    /// Only at the start of the path.
+    /// Matches only at the start of the path.
     anchored: bool,
-    /// Against the last name alone.
+    /// Matches only the last name.
     name_only: bool,
     dir_only: bool,
-    /// Begins with `**`, which also stands for the root's own slash: `**/x` matches a top `x`.
+    /// Begins with `**`, which also matches the root's own slash: `**/x` matches a top-level `x`.
     leading_double: bool,
     /// Ends with `/***`: matches the directory itself too.
     dir_and_contents: bool,
@@ -34,7 +34,7 @@ enum Token {
 
 impl Pattern {
     pub(super) fn new(text: &[u8]) -> Result<Self, FilterError> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_PATTERN_BYTES {
             return Err(FilterError::TooLong);
         }
         let (body, dir_only) = match text.strip_suffix(b"/") {
@@ -74,8 +74,8 @@ impl Pattern {
         self.run(bytes)
     }
 
-    /// Follows all ways through the pattern at once: `live[i]` when the tokens before `i` match
-    /// what was seen.
+    /// Simulates all alternatives at once: `live[i]` is set when the tokens before `i` match the
+    /// bytes so far.
     fn run(&self, text: impl Iterator<Item = u8>) -> bool {
         let any_start = !self.anchored && !self.name_only && !self.leading_double;
         let mut live = vec![false; self.tokens.len() + 1];
@@ -107,7 +107,7 @@ impl Pattern {
         live[self.tokens.len()]
     }
 
-    /// Stars also match nothing.
+    /// Stars also match the empty string.
     fn skip_stars(&self, live: &mut [bool]) {
         for (at, token) in self.tokens.iter().enumerate() {
             if live[at] && matches!(token, Token::Star | Token::DoubleStar) {
@@ -123,14 +123,14 @@ impl Token {
             Self::Byte(b) => *b == byte,
             Self::One => byte != b'/',
             Self::Class(set) => set[usize::from(byte)],
-            // A star that took a byte stays where it is.
+            // A star that matched a byte stays active.
             Self::Star | Self::DoubleStar => false,
         }
     }
 }
 
 fn tokens(body: &[u8]) -> Result<Vec<Token>, FilterError> {
-    // Without a wildcard every byte means itself, the backslash too.
+    // Without a wildcard every byte is literal, including the backslash.
     if !body.iter().any(|b| matches!(b, b'*' | b'?' | b'[')) {
         return Ok(body.iter().copied().map(Token::Byte).collect());
     }
@@ -161,7 +161,7 @@ fn tokens(body: &[u8]) -> Result<Vec<Token>, FilterError> {
     Ok(out)
 }
 
-/// Parses a class whose `[` lies before `at`; gives where it ends.
+/// Parses a class whose `[` is before `at`; returns where it ends.
 fn class(body: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     let mut set = Box::new([false; 256]);
     let negated = matches!(body.get(at)?, b'!' | b'^');

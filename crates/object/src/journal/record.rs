@@ -1,4 +1,4 @@
-//! Single records as bytes.
+//! Encoding of single records.
 
 use super::{FORMAT, FileKey};
 use crate::digest::Digest;
@@ -6,35 +6,35 @@ use crate::entry::Mtime;
 use crate::path::RelPath;
 use crate::wire::{Reader, put_bytes, put_int, put_uint};
 
-/// How a journal starts. The first byte is no record's tag.
+/// The start of a journal. Its first byte is not a tag of a record.
 pub(super) const MAGIC: &[u8; 8] = b"PKTRJNL\n";
-/// The longest note in bytes; a longer one is cut.
+/// Maximum length of a note in bytes; a longer one is cut.
 pub const MAX_NOTE: usize = 1024;
-/// The longest body of a record.
+/// Maximum length of a record's body.
 const MAX_BODY: usize = 8192;
-/// Bytes of digest that end each record.
+/// Bytes of the digest at the end of each record.
 const CHECK: usize = 6;
 
-/// One thing that became so.
+/// A journal record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A run starts here.
+    /// A run starts.
     Begin {
-        /// The format of what follows.
+        /// The format of the following records.
         format: u16,
         /// The run's transfer id.
         transfer: [u8; 16],
-        /// For people: what is copied where. At most [`MAX_NOTE`] bytes are kept.
+        /// A description for people: what is copied where. At most [`MAX_NOTE`] bytes are kept.
         note: String,
     },
-    /// From here on `id` means this file.
+    /// From here on `id` refers to this file.
     File {
         /// A number not in use for another file of this journal.
         id: u32,
         /// The file.
         key: FileKey,
     },
-    /// A chunk of a file is written and its bytes hash to this.
+    /// A chunk of a file is written, and its bytes have this digest.
     Chunk {
         /// The file.
         file: u32,
@@ -43,16 +43,15 @@ pub enum Record {
         /// Its piece's digest.
         digest: Digest,
     },
-    /// The data that every record of this run before this one speaks of is on stable storage. A
-    /// chunk that was verified only after the sync had begun must therefore be journalled after
-    /// this record, not before it.
+    /// The data of all earlier records of this run is on stable storage. A chunk that was verified
+    /// only after the sync began must therefore be journalled after this record, not before it.
     Durable,
-    /// A file is complete under its name, or what was known of it counts no more.
+    /// A file is complete under its name, or its state is no longer valid.
     Forget {
         /// The file.
         file: u32,
     },
-    /// A chunk turned out not to hash to what was journalled.
+    /// A chunk does not have the journalled digest.
     Bad {
         /// The file.
         file: u32,
@@ -82,7 +81,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&check);
 }
 
-/// The record at the start of `bytes` and what follows it; none if there is no good one.
+/// The record at the start of `bytes`, and the rest; `None` if there is no valid one.
 pub(super) fn next(bytes: &[u8]) -> Option<(Record, &[u8])> {
     let mut reader = Reader(bytes);
     let magic = bytes.starts_with(MAGIC);
@@ -149,7 +148,7 @@ fn read_body(tag: u8, body: &mut Reader<'_>) -> Option<Record> {
         BEGIN => {
             let format = u16::try_from(body.uint()?).ok()?;
             if format > FORMAT {
-                // Whatever a newer format says here, `replay` shall tell that it is newer.
+                // Whatever a newer format has here, `replay` must report that it is newer.
                 *body = Reader(&[]);
                 return Some(Record::Begin { format, transfer: [0; 16], note: String::new() });
             }

@@ -1,4 +1,4 @@
-//! What a journal adds up to.
+//! The state that a journal's records describe.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,19 +7,19 @@ use crate::chunk::CHUNK_LEN;
 use crate::digest::Digest;
 use crate::path::RelPath;
 
-/// What is known of each journalled file. Apply each record as it is written and this is what a
-/// replay of the journal would give.
+/// The state of each journalled file. Applying each record as it is written gives the same state as
+/// a replay of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalState {
     transfer: Option<[u8; 16]>,
     note: String,
     files: BTreeMap<u32, FileState>,
     by_path: HashMap<RelPath, u32>,
-    /// Chunks that the next `Durable` makes durable: those of this run that are not yet so.
+    /// Chunks that the next `Durable` makes durable: those of this run that are not durable yet.
     fresh: BTreeSet<(u32, u32)>,
 }
 
-/// What is known of one file.
+/// The state of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     /// Its number in the journal's records.
@@ -30,7 +30,7 @@ pub struct FileState {
     pub chunks: BTreeMap<u32, ChunkState>,
 }
 
-/// What is known of one chunk.
+/// The state of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkState {
     /// Its piece's digest.
@@ -40,47 +40,47 @@ pub struct ChunkState {
 }
 
 impl JournalState {
-    /// What is known of this file: same path, size and modification time.
+    /// The state of this file: same path, size and modification time.
     pub fn lookup(&self, key: &FileKey) -> Option<&FileState> {
         self.files.get(self.by_path.get(&key.path)?).filter(|file| file.key == *key)
     }
 
-    /// What is known of the file of this number.
+    /// The state of the file with this number.
     pub fn file(&self, id: u32) -> Option<&FileState> {
         self.files.get(&id)
     }
 
-    /// Every file, by number.
+    /// All files, by number.
     pub fn files(&self) -> impl Iterator<Item = &FileState> {
         self.files.values()
     }
 
-    /// A number for the next file, larger than every one in use; none if there is none.
+    /// A number for the next file, larger than all in use; `None` if they are exhausted.
     pub fn next_id(&self) -> Option<u32> {
         self.files.last_key_value().map_or(Some(0), |(last, _)| last.checked_add(1))
     }
 
-    /// The transfer id of the latest run; none before the first `Begin`.
+    /// The transfer id of the latest run; `None` before the first `Begin`.
     pub const fn transfer(&self) -> Option<[u8; 16]> {
         self.transfer
     }
 
-    /// What the latest run said of itself.
+    /// The note of the latest run.
     pub fn note(&self) -> &str {
         &self.note
     }
 
-    /// Whether no file is known.
+    /// Whether there is no file.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Takes in one record. What makes no sense (a chunk of an unknown file, or beyond its end)
-    /// changes nothing.
+    /// Applies a record. An invalid one (a chunk of an unknown file, or beyond its end) changes
+    /// nothing.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Begin { transfer, note, .. } => {
-                // A sync of this run says nothing of what an earlier run left unsynced.
+                // A sync of this run does not cover data that an earlier run left unsynced.
                 self.fresh.clear();
                 self.transfer = Some(*transfer);
                 self.note = note[..note.floor_char_boundary(super::MAX_NOTE)].to_owned();
@@ -113,8 +113,7 @@ impl JournalState {
         }
     }
 
-    /// The shortest journal that says the same: what a file that grew long is replaced with.
-    /// Empty if no run ever began.
+    /// The shortest journal with the same state, to replace a long one. Empty if no run ever began.
     pub fn rewrite(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(transfer) = self.transfer else { return out };
@@ -133,7 +132,7 @@ impl JournalState {
         out
     }
 
-    /// Writes the chunks of one standing; tells whether there were any.
+    /// Writes the chunks with this standing; returns whether there were any.
     fn put_chunks(&self, which: Standing, out: &mut Vec<u8>) -> bool {
         let before = out.len();
         for file in self.files.values() {
@@ -154,8 +153,8 @@ impl JournalState {
         }
     }
 
-    /// A path has one temporary, so a file of a new size or time replaces the one before it. The
-    /// same file under the same number keeps its chunks.
+    /// A path has one temporary file, so a file of a new size or time replaces the previous one.
+    /// The same file with the same number keeps its chunks.
     fn begin_file(&mut self, id: u32, key: &FileKey) {
         if self.files.get(&id).is_some_and(|file| file.key == *key) {
             return;
@@ -171,7 +170,7 @@ impl JournalState {
     fn forget(&mut self, id: u32) {
         if let Some(file) = self.files.remove(&id) {
             self.by_path.remove(&file.key.path);
-            // A number may be used again: what is fresh of the old file is not of the new.
+            // A number may be reused: fresh chunks of the old file do not belong to the new one.
             let mut rest = self.fresh.split_off(&(id, 0));
             if let Some(next) = id.checked_add(1) {
                 self.fresh.append(&mut rest.split_off(&(next, 0)));
@@ -180,12 +179,12 @@ impl JournalState {
     }
 }
 
-/// How far a verified chunk got.
+/// The progress of a verified chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// On stable storage.
     Durable,
-    /// Written by this run; the next `Durable` is about it.
+    /// Written by this run; the next `Durable` covers it.
     Fresh,
     /// Written by an earlier run that ended before its next `Durable`.
     Stale,

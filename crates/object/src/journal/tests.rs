@@ -32,7 +32,7 @@ fn state(records: &[Record]) -> JournalState {
     replay.state
 }
 
-/// Which chunks of a file are known, and which of them as durable.
+/// The known chunks of a file, and whether each is durable.
 fn known(state: &JournalState, key: &FileKey) -> Vec<(u32, bool)> {
     let file = state.lookup(key);
     file.map_or(Vec::new(), |f| f.chunks.iter().map(|(i, c)| (*i, c.durable)).collect())
@@ -85,7 +85,7 @@ proptest! {
         let lived = states(&records).pop().unwrap();
         let replayed = state(&records);
         prop_assert_eq!(&replayed, &lived);
-        // A rewritten journal says the same, and whatever is appended to it means the same.
+        // A rewritten journal has the same state, and appended records have the same meaning.
         let rewritten = lived.rewrite();
         let short = replay(&rewritten).unwrap();
         prop_assert_eq!(&short.state, &lived);
@@ -128,7 +128,7 @@ proptest! {
 
     #[test]
     fn lost_pages_end_what_is_believed(records in records(), from: prop::sample::Index) {
-        // A file system may give zeros for what was not written before the power went.
+        // A file system may return zeros for data not written before the power failed.
         let mut all = bytes(&records);
         let from = from.index(all.len() + 1);
         all[from..].fill(0);
@@ -166,7 +166,7 @@ proptest! {
         tag in 0..9u8,
         body in prop::collection::vec(prop_oneof![0..6u8, any::<u8>()], 0..80),
     ) {
-        // The checksum is right, the body is anything.
+        // The checksum is right, the body is arbitrary.
         let mut all = bytes(&[begin()]);
         let start = all.len();
         if tag == 1 {
@@ -195,7 +195,7 @@ fn the_three_steps_of_a_chunk() {
     assert_eq!(known(&state(&all), &key), [(0, true), (1, false), (2, true)]);
     all.push(Record::Bad { file: 0, index: 2 });
     assert_eq!(known(&state(&all), &key), [(0, true), (1, false)]);
-    // Written anew, a chunk is not durable until it is said again.
+    // A chunk written again is not durable until the next `Durable`.
     all.push(chunk(0, 0));
     assert_eq!(known(&state(&all), &key), [(0, false), (1, false)]);
     all.push(Record::Forget { file: 0 });
@@ -224,12 +224,12 @@ fn a_file_that_changed_starts_anew() {
     assert_eq!(known(&after, &new), [(3, false)]);
     assert_eq!(after.files().count(), 1);
     assert_eq!(after.next_id(), Some(2));
-    // The same number for another file: nothing is carried over, not even by a later `Durable`.
+    // The same number for another file: no chunk is carried over, not even by a later `Durable`.
     let reused = [begin(), file(0, &old), chunk(0, 1), file(0, &key("b", 4)), Record::Durable];
     let after = state(&reused);
     assert!(after.lookup(&old).is_none());
     assert_eq!(after.file(0).map(|f| f.chunks.len()), Some(0));
-    // The same file under the same number is the same.
+    // The same file with the same number keeps its chunks.
     let again = [begin(), file(0, &old), chunk(0, 1), begin(), file(0, &old)];
     assert_eq!(known(&state(&again), &old), [(1, false)]);
 }

@@ -162,7 +162,7 @@ proptest! {
         for (i, range) in ranges.iter().enumerate() {
             prop_assert_eq!(&layout.range_of(EntryId(i as u32)), range);
         }
-        // The pieces of all chunks are the files again, in order and without a gap.
+        // The pieces of all chunks are the files, in order and without gaps.
         let mut seen = vec![0u64; sizes.len()];
         for chunk in ChunkIndex::covering(&(Offset::ZERO..end)) {
             let pieces = layout.pieces(chunk);

@@ -46,7 +46,7 @@ fn plain(path: &[u8]) -> Entry {
     }
 }
 
-/// What holds for whatever was decoded, whoever sent it.
+/// Properties of all decoded segments, from any sender.
 fn check_bounds(bytes: &[u8], decoded: Result<(EntryId, Vec<Entry>), ManifestError>) {
     let Ok((first, entries)) = decoded else { return };
     assert!(entries.len() <= MAX_SEGMENT_ENTRIES && entries.capacity() <= bytes.len() / 4 + 1);
@@ -186,7 +186,7 @@ fn what_is_out_of_range_is_refused() {
     assert_eq!(decode_segment(&many), Err(ManifestError::TooLarge));
     let last = encode_segment(EntryId(u32::MAX), &[plain(b"x")]);
     assert_eq!(decode_segment(&last), Err(ManifestError::Field("entry id")));
-    // A path that leaves the destination, spelled out by hand.
+    // A path that leaves the destination, encoded by hand.
     let mut escape = vec![VERSION, 0, 1, 0];
     put_bytes(b"../x", &mut escape);
     escape.extend_from_slice(&[2, 0, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! The one step between `fork` and `exec` that the standard library has no safe method for.
+//! The step between `fork` and `exec` for which the standard library has no safe method.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,8 +12,8 @@ pub(super) fn ignore_in_child(command: &mut Command, signals: &'static [Terminal
                 TerminalSignal::Interrupt => libc::SIGINT,
                 TerminalSignal::HangUp => libc::SIGHUP,
             };
-            // SAFETY: signal(2) is async-signal-safe; the numbers are valid and SIG_IGN is no
-            // function of ours.
+            // SAFETY: signal(2) is async-signal-safe; the numbers are valid and SIG_IGN is not a
+            // function of this program.
             if unsafe { libc::signal(number, libc::SIG_IGN) } == libc::SIG_ERR {
                 return Err(std::io::Error::last_os_error());
             }
@@ -33,7 +33,7 @@ mod tests {
         let shown = command.output().unwrap();
         let text = String::from_utf8(shown.stdout).unwrap();
         let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-        // The C library does as it likes with the two signals above these.
+        // The C library uses the two signals above these.
         u64::from_str_radix(mask.trim(), 16).unwrap() & 0x7fff_ffff
     }
 

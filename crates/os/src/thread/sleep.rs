@@ -1,4 +1,4 @@
-//! Sleeping until something happens: precise to some microseconds, and not longer than asked.
+//! Sleeps until an event, with a precision of some microseconds.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -7,44 +7,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use packtrain_units::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::wake::Sleeper;
+use super::wake::WakeReceiver;
 use crate::clock;
 
-/// The most sockets that one thread sleeps for.
+/// Maximum number of sockets that one thread waits for.
 pub const SOCKETS: usize = 16;
 
-/// Time slices of a network thread: the least that the kernel grants. What waits for it is a
-/// receive buffer that overflows within milliseconds, or a batch that is due.
+/// Time slice of a network thread: the minimum that the kernel grants. A thread that waits longer
+/// lets a receive buffer overflow within milliseconds, or delays a batch.
 #[cfg(target_os = "linux")]
 const SLICE: Duration = Duration::from_micros(100);
-/// How much of a wait is spun away where a core is spare: about what a wake-up takes.
+/// The part of a wait that is spent spinning if a core is idle: about the duration of a wake-up.
 const SPIN: Duration = Duration::from_micros(20);
-/// A sleep that data ends within this time hardly was one.
-const BRIEF: Duration = Duration::from_micros(60);
-/// So many of them in a row mean a stream of batches.
-const STREAM: u32 = 8;
-/// Then a nap that no data disturbs lets several batches gather, so that they cost one wake-up
-/// instead of one each, here and in the sender's kernel. Short beside what a default receive
-/// buffer holds even at 10 Gbit/s (0.3 ms a socket).
-const NAP: Duration = Duration::from_micros(50);
+/// A sleep that data ends within this time counts as brief.
+const BRIEF_SLEEP: Duration = Duration::from_micros(60);
+/// This many brief sleeps in a row indicate a stream of batches.
+const STREAM_BRIEF_SLEEPS: u32 = 8;
+/// A pause that data does not end. Several batches arrive during it, and cost one wake-up instead
+/// of one each, at this host and in the sender's kernel. It is short compared with the time in
+/// which a default receive buffer fills at 10 Gbit/s (0.3 ms per socket).
+const BATCH_PAUSE: Duration = Duration::from_micros(50);
 
-/// Network threads of this process.
+/// Number of network threads of this process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Sleeps for one network thread.
-pub struct Bed {
+/// The sleep of one network thread.
+pub struct ThreadSleep {
     cores: usize,
     /// Brief sleeps in a row.
     brief: u32,
-    /// Sockets that have something to read, after a sleep.
+    /// The readable sockets after a sleep.
     readable: Vec<usize>,
 }
 
-impl Bed {
+impl ThreadSleep {
     /// For the calling thread.
     pub fn new() -> Self {
         THREADS.fetch_add(1, Ordering::Relaxed);
-        // The kernel may otherwise delay a wake-up by 50 us to join it with others.
+        // Otherwise the kernel may delay a wake-up by 50 us to combine it with others.
         #[cfg(target_os = "linux")]
         {
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -54,13 +54,14 @@ impl Bed {
         Self { cores, brief: 0, readable: Vec::new() }
     }
 
-    /// Sleeps until `until`, or until one of at most [`SOCKETS`] sockets is readable, or that with
-    /// the index `blocked` is writable, or a call comes; `until` in the past only looks.
+    /// Sleeps until `until`, until one of at most [`SOCKETS`] sockets is readable, until the socket
+    /// with index `blocked` is writable, or until a wake call. With `until` in the past it only
+    /// polls.
     pub fn sleep(
         &mut self,
         sockets: &[impl AsFd],
         blocked: Option<u8>,
-        sleeper: &Sleeper,
+        sleeper: &WakeReceiver,
         until: Time,
     ) {
         let start = clock::now();
@@ -73,15 +74,15 @@ impl Bed {
             *fd = PollFd::new(socket, flags);
         }
         let fds = &mut fds[..=sockets.len()];
-        let lies = wait > Duration::ZERO && sleeper.lie_down();
-        if lies && self.brief >= STREAM && wait > NAP && blocked.is_none() {
-            wait_for(&mut fds[sockets.len()..], NAP);
+        let lies = wait > Duration::ZERO && sleeper.prepare_sleep();
+        if lies && self.brief >= STREAM_BRIEF_SLEEPS && wait > BATCH_PAUSE && blocked.is_none() {
+            wait_for(&mut fds[sockets.len()..], BATCH_PAUSE);
             wait_for(fds, Duration::ZERO);
         } else {
             wait_for(fds, if lies { wait } else { Duration::ZERO });
         }
         if lies {
-            sleeper.get_up();
+            sleeper.end_sleep();
         }
         let ready = PollFlags::IN | PollFlags::ERR;
         let sockets = fds.iter().take(sockets.len()).enumerate();
@@ -90,17 +91,17 @@ impl Bed {
             .extend(sockets.filter(|(_, f)| f.revents().intersects(ready)).map(|(i, _)| i));
         if self.readable.is_empty() {
             self.brief = 0;
-        } else if lies && clock::now().since(start) < BRIEF {
+        } else if lies && clock::now().since(start) < BRIEF_SLEEP {
             self.brief = self.brief.saturating_add(1);
         }
     }
 
-    /// Indices of the sockets that have something to read, after a sleep.
+    /// Indices of the readable sockets after a sleep.
     pub fn readable(&self) -> &[usize] {
         &self.readable
     }
 
-    /// Spins the last of a wait away where that is welcome; gives what is left to sleep.
+    /// Spins for the last part of a wait if that is allowed; returns the time left to sleep.
     fn spin(&self, wait: Duration, until: Time) -> Duration {
         if !self.may_spin() {
             return wait;
@@ -114,25 +115,26 @@ impl Bed {
         Duration::ZERO
     }
 
-    /// Whether a core is spare: both ends of every flow may be here, and others want to run.
+    /// Whether a core is idle. Both ends of every flow may be on this machine, and other threads
+    /// need cores too.
     fn may_spin(&self) -> bool {
         self.cores >= 2 * THREADS.load(Ordering::Relaxed) + 2
     }
 }
 
-impl Default for Bed {
+impl Default for ThreadSleep {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Bed {
+impl Drop for ThreadSleep {
     fn drop(&mut self) {
         THREADS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Waits until one of `fds` is ready, at most for `limit`. A signal ends it early, which is
+/// Waits until one of `fds` is ready, at most for `limit`. A signal may end it early, which is
 /// harmless.
 fn wait_for(fds: &mut [PollFd<'_>], limit: Duration) {
     let (seconds, nanos) = (limit.as_nanos() / 1_000_000_000, limit.as_nanos() % 1_000_000_000);

@@ -1,8 +1,8 @@
-//! The system calls that no safe library offers as we need them.
+//! System calls without a safe wrapper.
 
 use packtrain_units::Duration;
 
-/// `struct sched_attr` of sched_setattr(2), as its first version had it.
+/// `struct sched_attr` of sched_setattr(2), in its first version.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct SchedAttr {
@@ -18,9 +18,9 @@ struct SchedAttr {
 
 const SIZE: u32 = size_of::<SchedAttr>() as u32;
 
-/// Asks for time slices of this length for the calling thread: a thread with shorter slices
-/// runs sooner after a wake-up (EEVDF, Linux 6.12), at the same share of the processor and
-/// without any privilege. A system that does not know it refuses or ignores it; nothing is lost.
+/// Requests time slices of this length for the calling thread. A thread with shorter slices runs
+/// sooner after a wake-up (EEVDF, Linux 6.12), with the same share of the processor and without a
+/// privilege. Other systems refuse or ignore the request, which is harmless.
 pub(super) fn ask_for_slices_of(slice: Duration) {
     let Some(mut attr) = scheduling() else { return };
     if !matches!(attr.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH) {
@@ -32,13 +32,13 @@ pub(super) fn ask_for_slices_of(slice: Duration) {
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
-/// How the calling thread is scheduled.
+/// The scheduling attributes of the calling thread.
 fn scheduling() -> Option<SchedAttr> {
     let mut attr = SchedAttr::default();
     // SAFETY: the structure is live and the kernel writes at most the stated size into it;
     // thread 0 is the calling one.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, SIZE, 0) };
-    // Newer kernels say how much they would have written.
+    // Newer kernels return the size that they would have written.
     attr.size = SIZE;
     (got == 0).then_some(attr)
 }

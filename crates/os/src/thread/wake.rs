@@ -1,89 +1,90 @@
-//! Waking the network thread from its sleep, cheaply when it does not sleep.
+//! Wakes the network thread from its sleep; cheap if it does not sleep.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wakes one network thread: for those who bring bytes that a payload said were pending, or
-/// free room that a placement lacked. Costs a system call only when the thread sleeps.
+/// Wakes one network thread. Threads call it after they provided bytes that a payload reported as
+/// pending, or freed space that a placement lacked. It makes a system call only if the thread
+/// sleeps.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
 }
 
-/// The thread's end of it.
-pub struct Sleeper {
+/// The receiving side, in the network thread.
+pub struct WakeReceiver {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Somebody called since the thread last looked.
+    /// Set by a wake call; cleared by the thread.
     called: AtomicBool,
-    /// The thread is going to sleep or sleeping.
+    /// The thread sleeps or is about to sleep.
     asleep: AtomicBool,
-    bell: Bell,
+    bell: WakeEvent,
 }
 
-/// A waker and the sleeper that it wakes.
+/// A waker and its receiver.
 ///
 /// # Errors
-/// What the system says when it has no descriptor left.
-pub fn pair() -> io::Result<(Waker, Sleeper)> {
+/// The system has no file descriptor left.
+pub fn pair() -> io::Result<(Waker, WakeReceiver)> {
     let shared = Arc::new(Shared {
         called: AtomicBool::new(false),
         asleep: AtomicBool::new(false),
-        bell: Bell::new()?,
+        bell: WakeEvent::new()?,
     });
-    Ok((Waker { shared: Arc::clone(&shared) }, Sleeper { shared }))
+    Ok((Waker { shared: Arc::clone(&shared) }, WakeReceiver { shared }))
 }
 
 impl Waker {
-    /// Makes the thread look at its commands, its payload and its placement again.
+    /// Makes the thread check its commands, its payload and its placement again.
     pub fn wake(&self) {
-        // Order matters, here and in `Sleeper`: each side writes its own flag before it reads
-        // the other's, so at least one of them sees both.
+        // The order matters, here and in `WakeReceiver`: each side writes its own flag before it
+        // reads the other's, so at least one of them sees both.
         self.shared.called.store(true, Ordering::SeqCst);
         if self.shared.asleep.swap(false, Ordering::SeqCst) {
-            self.shared.bell.ring();
+            self.shared.bell.signal();
         }
     }
 }
 
-impl Sleeper {
-    /// Announces sleep; false when somebody called meanwhile, so that it must not happen.
-    pub fn lie_down(&self) -> bool {
+impl WakeReceiver {
+    /// Announces a sleep; false if a wake call came meanwhile, so that the thread must not sleep.
+    pub fn prepare_sleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.shared.called.load(Ordering::SeqCst) {
-            self.get_up();
+            self.end_sleep();
             return false;
         }
         true
     }
 
-    /// The sleep is over; the bell is silenced if it rang.
-    pub fn get_up(&self) {
+    /// Ends the sleep; resets the event if it was signalled.
+    pub fn end_sleep(&self) {
         if !self.shared.asleep.swap(false, Ordering::SeqCst) {
-            self.shared.bell.silence();
+            self.shared.bell.reset();
         }
     }
 
-    /// Forgets the calls so far; what they announced is looked at after this.
-    pub fn take_calls(&self) -> bool {
+    /// Clears the wake flag and returns it; the caller then checks what the wake calls announced.
+    pub fn take_wakes(&self) -> bool {
         self.shared.called.swap(false, Ordering::SeqCst)
     }
 }
 
-impl AsFd for Sleeper {
+impl AsFd for WakeReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
 }
 
-/// A file descriptor that becomes readable when rung.
+/// A file descriptor that becomes readable when it is signalled.
 #[derive(Debug)]
-struct Bell {
+struct WakeEvent {
     #[cfg(target_os = "linux")]
     event: OwnedFd,
     #[cfg(not(target_os = "linux"))]
@@ -91,18 +92,19 @@ struct Bell {
 }
 
 #[cfg(target_os = "linux")]
-impl Bell {
+impl WakeEvent {
     fn new() -> io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    fn ring(&self) {
-        // It can only fail when 2^64 - 1 rings wait, and then it rings already.
+    fn signal(&self) {
+        // A write fails only at 2^64 - 1 pending signals, and then the descriptor is readable
+        // already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    fn reset(&self) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 
@@ -112,7 +114,7 @@ impl Bell {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Bell {
+impl WakeEvent {
     fn new() -> io::Result<Self> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
@@ -120,11 +122,11 @@ impl Bell {
         Ok(Self { pipe: (near.into(), far.into()) })
     }
 
-    fn ring(&self) {
+    fn signal(&self) {
         let _ = rustix::io::write(&self.pipe.1, &[1]);
     }
 
-    fn silence(&self) {
+    fn reset(&self) {
         let _ = rustix::io::read(&self.pipe.0, &mut [0; 64]);
     }
 
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    fn rings(sleeper: &Sleeper) -> bool {
+    fn is_signalled(sleeper: &WakeReceiver) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(sleeper, PollFlags::IN)], Some(&now)).unwrap() == 1
     }
@@ -147,24 +149,24 @@ mod tests {
     fn a_call_before_sleep_prevents_it() {
         let (waker, sleeper) = pair().unwrap();
         waker.wake();
-        assert!(!rings(&sleeper), "no system call while nobody sleeps");
-        assert!(!sleeper.lie_down());
-        assert!(sleeper.take_calls());
-        assert!(sleeper.lie_down());
-        sleeper.get_up();
+        assert!(!is_signalled(&sleeper), "no system call while nobody sleeps");
+        assert!(!sleeper.prepare_sleep());
+        assert!(sleeper.take_wakes());
+        assert!(sleeper.prepare_sleep());
+        sleeper.end_sleep();
     }
 
     #[test]
     fn a_call_during_sleep_rings_once() {
         let (waker, sleeper) = pair().unwrap();
-        assert!(sleeper.lie_down());
+        assert!(sleeper.prepare_sleep());
         waker.wake();
         waker.clone().wake();
-        assert!(rings(&sleeper));
-        sleeper.get_up();
-        assert!(!rings(&sleeper));
-        assert!(sleeper.take_calls());
-        assert!(!sleeper.take_calls());
+        assert!(is_signalled(&sleeper));
+        sleeper.end_sleep();
+        assert!(!is_signalled(&sleeper));
+        assert!(sleeper.take_wakes());
+        assert!(!sleeper.take_wakes());
     }
 
     #[test]
@@ -179,17 +181,17 @@ mod tests {
                 waker.wake();
             }
         });
-        // Would sleep for ever here if a call were lost.
+        // The thread would sleep forever here if a wake call were lost.
         while counter.load(Ordering::SeqCst) < turns || !caller.is_finished() {
             if caller.is_finished() {
                 break;
             }
-            if sleeper.lie_down() {
+            if sleeper.prepare_sleep() {
                 let limit = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
                 let _ = poll(&mut [PollFd::new(&sleeper, PollFlags::IN)], Some(&limit));
-                sleeper.get_up();
+                sleeper.end_sleep();
             }
-            sleeper.take_calls();
+            sleeper.take_wakes();
         }
         caller.join().unwrap();
         assert_eq!(counter.load(Ordering::SeqCst), turns);

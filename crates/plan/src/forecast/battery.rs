@@ -1,38 +1,38 @@
-//! The battery at work: methods, selectors, the answer and its interval.
+//! The set of methods and selectors, the forecast and its interval.
 
 use std::collections::VecDeque;
 
 use super::method::{ALL, Forecaster, MAX_WINDOW, Method};
 use super::score::{Measure, Score, Selector, Span};
 
-/// A number that cannot have been measured: negative, infinite or none.
+/// An impossible measurement: negative, infinite or not a number.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{0} is no measurement: it must be a finite number, not below zero")]
 pub struct NotAMeasurement(pub f64);
 
-/// What is expected next.
+/// A forecast of the next measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// In the unit of the measurements.
     pub value: f64,
-    /// The next measurement is expected between these four times in five.
+    /// Four in five measurements are expected within these bounds.
     pub interval: (f64, f64),
-    /// One standard deviation of the answers' errors, as a part of what was measured.
+    /// One standard deviation of the forecasts' errors, as a fraction of the measurement.
     pub relative_error: f64,
-    /// What answered.
+    /// The method that made the forecast.
     pub method: Method,
-    /// What chose it.
+    /// The selector that chose the method.
     pub selector: Selector,
-    /// How many measurements there were.
+    /// Number of measurements so far.
     pub measurements: u64,
 }
 
-/// A measurement beside what had been expected.
+/// A measurement with its forecast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// What had been expected; nothing before the first measurement.
+    /// The forecast; none before the first measurement.
     pub expected: Option<f64>,
-    /// What was measured.
+    /// The measurement.
     pub measured: f64,
 }
 
@@ -42,20 +42,20 @@ pub struct Battery {
     past: VecDeque<f64>,
     methods: Vec<(Forecaster, Score)>,
     selectors: Vec<(Selector, Score)>,
-    /// Ratios of measured to expected, of the answers: newest last.
+    /// Ratios of measurement to forecast, newest last.
     ratios: VecDeque<f64>,
     measurements: u64,
 }
 
-/// Ratios that the interval is made of.
+/// Number of ratios that the interval is computed from.
 const RATIOS: usize = 100;
-/// As long as there are fewer, the interval is widened: by 1 + 2 / how many.
+/// With fewer ratios the interval is widened, by the factor 1 + 2 / number.
 const WIDENING: f64 = 2.0;
-/// What an interval has on either side before anything was expected: a factor of two.
+/// The factor of the interval on either side before there was a forecast.
 const UNKNOWN: f64 = 2.0;
-/// The interval leaves out this part on either side.
+/// Fraction that the interval leaves out on either side.
 const TAIL: f64 = 0.1;
-/// A measurement is above this many standard deviations less than one time in ten.
+/// The 90 % quantile of the normal distribution, in standard deviations.
 const TENTH: f64 = 1.281_551_565_544_600_4;
 
 impl Default for Battery {
@@ -65,7 +65,7 @@ impl Default for Battery {
 }
 
 impl Battery {
-    /// Nothing measured yet.
+    /// A set without measurements.
     pub fn new() -> Self {
         let methods = ALL.map(|method| (Forecaster::new(method), Score::default())).to_vec();
         let selectors = Selector::all().map(|selector| (selector, Score::default())).collect();
@@ -78,10 +78,10 @@ impl Battery {
         }
     }
 
-    /// Scores what had been expected, then learns.
+    /// Scores the forecasts against a measurement, then learns it.
     ///
     /// # Errors
-    /// The number cannot have been measured; nothing changes.
+    /// The measurement is impossible; nothing changes.
     pub fn learn(&mut self, value: f64) -> Result<Outcome, NotAMeasurement> {
         if !value.is_finite() || value < 0.0 {
             return Err(NotAMeasurement(value));
@@ -107,14 +107,15 @@ impl Battery {
         Ok(Outcome { expected, measured: value })
     }
 
-    /// What comes next; nothing before the first measurement.
+    /// The forecast of the next measurement; none before the first measurement.
     pub fn forecast(&self) -> Option<Forecast> {
         if self.past.is_empty() {
             return None;
         }
-        // Selectors by their error over all time; the first one (all squared errors) among equals.
+        // Selectors are compared by their error over all time; the first one (all squared errors)
+        // wins ties.
         let over_all = Selector { measure: Measure::Squared, span: Span::All };
-        let (selector, _) = least(&self.selectors, |(_, score)| score.mean(over_all));
+        let (selector, _) = min_by_error(&self.selectors, |(_, score)| score.mean(over_all));
         let (forecaster, _) = self.chosen(*selector);
         let value = forecaster.forecast(&self.past);
         let (interval, relative_error) = self.spread(value);
@@ -128,18 +129,18 @@ impl Battery {
         })
     }
 
-    /// Mean size of each method's errors, over all time: what `forecast --explain` shows.
+    /// Mean absolute error of each method over all time, as shown by `forecast --explain`.
     pub fn methods(&self) -> impl Iterator<Item = (Method, f64)> {
         let all = Selector { measure: Measure::Absolute, span: Span::All };
         self.methods.iter().map(move |(forecaster, score)| (forecaster.method, score.mean(all)))
     }
 
-    /// The method that a selector picks.
+    /// The method that a selector chooses.
     fn chosen(&self, selector: Selector) -> &(Forecaster, Score) {
-        least(&self.methods, |(_, score)| score.mean(selector))
+        min_by_error(&self.methods, |(_, score)| score.mean(selector))
     }
 
-    /// Each method's and each selector's error at `value`, before any of them learns it.
+    /// Scores each method and each selector on `value`, before any of them learns it.
     fn score(&mut self, value: f64) {
         let answers: Vec<f64> = self
             .selectors
@@ -154,9 +155,9 @@ impl Battery {
         }
     }
 
-    /// Where the next measurement is expected, and the deviation, from the ratios of measured to
-    /// expected so far: their tenths where there are enough of them, and never less wide than a
-    /// normal distribution of the same deviation where there are few.
+    /// The interval of the next measurement and the deviation, from the ratios of measurement to
+    /// forecast so far: their deciles where there are enough of them. With few ratios it is at
+    /// least as wide as for a normal distribution of the same deviation.
     fn spread(&self, value: f64) -> ((f64, f64), f64) {
         let count = self.ratios.len();
         if count < 2 {
@@ -177,8 +178,8 @@ impl Battery {
     }
 }
 
-/// The one with the smallest error, the first among equals.
-fn least<T>(all: &[T], error: impl Fn(&T) -> f64) -> &T {
+/// The item with the smallest error, the first among equals.
+fn min_by_error<T>(all: &[T], error: impl Fn(&T) -> f64) -> &T {
     let mut best = &all[0];
     let mut smallest = error(best);
     for one in &all[1..] {

@@ -1,53 +1,52 @@
-//! Whose turn it is to probe: a token that passes round a clique of hosts.
+//! Decides which host of a clique may probe: a token circulates among the hosts.
 //!
-//! Probes that run at once measure each other. So hosts that measure paths between them pass a token
-//! round, and only who holds it probes, for a *lease* at most (the Network Weather Service; R.
-//! Wolski, N. Spring, J. Hayes, 1999). A token is lost with its holder, or on its way. Who has
-//! heard of none for longer than one can be on its way *claims* to make a new one, of a higher
-//! [`Epoch`]; whoever has had a token lately, or claims a higher one, objects. Of two tokens, which there
-//! are when two halves of a network meet again, the one of the higher epoch stays: whoever has
-//! seen that takes no other.
+//! Simultaneous probes measure each other. Hosts that measure paths between them therefore pass a
+//! token, and only its holder probes, for at most a *lease* (the Network Weather Service; R.
+//! Wolski, N. Spring, J. Hayes, 1999). A token is lost with its holder, or in transit. A member
+//! that has seen no token for longer than one can be in transit *claims* the right to make a new
+//! one with a higher [`Epoch`]. A member objects if it had a token recently or claims a higher
+//! epoch. When two halves of a network join again and have two tokens, the one with the higher
+//! epoch stays: a member that has seen it takes no other.
 //!
-//! As long as a message arrives within [`Timing::delay`] or not at all, there are never two holders
-//! in a network that hangs together; only after halves meet, for a round. Whether a pass that
-//! nobody confirmed arrived is not known, so its sender forgets the token rather than send it twice. No
-//! clock, no I/O.
+//! If a message arrives within [`Timing::delay`] or not at all, there are never two holders in a
+//! connected network; only after halves join, for one round. A sender does not know whether an
+//! unconfirmed pass arrived, so it drops the token instead of sending it twice. No clock, no I/O.
 
 use packtrain_units::{Duration, Time};
 
-/// Which token it is; the greater one stays.
+/// Identifies a token; the greater epoch stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// Higher than all that its author knew.
+    /// Higher than all numbers that its author knew.
     pub number: u64,
-    /// Who made it; unlike that of any other member.
+    /// The member that made the token; unique among the members.
     pub author: u64,
 }
 
-/// How long things take.
+/// Durations of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// The longest that a holder probes.
+    /// Maximum time that a holder probes.
     pub lease: Duration,
-    /// The shortest time between two holders' probes.
+    /// Minimum time between the probes of two holders.
     pub rest: Duration,
-    /// The longest that a message is on its way.
+    /// Maximum transit time of a message.
     pub delay: Duration,
 }
 
-/// What is said to a token or a claim.
+/// The answer to a token or a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The token was taken; the claim is not objected to.
+    /// The token was taken, or there is no objection to the claim.
     pub taken: bool,
     /// The highest epoch known here.
     pub highest: Epoch,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// This is what was said to it.
+    /// The answer arrived.
     Answered(Reply),
     /// It certainly did not arrive.
     Unreachable,
@@ -55,25 +54,25 @@ pub enum Sent {
     Unknown,
 }
 
-/// What is to be done.
+/// An action for the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Probe now, and be done by then.
+    /// Probe now, until this time.
     Probe(Time),
-    /// Pass the token on to the member of this place.
+    /// Pass the token to this member.
     Pass {
         /// Its place in the ring.
         to: usize,
-        /// Which token.
+        /// The token.
         epoch: Epoch,
-        /// How often it was passed on.
+        /// How often it has been passed on.
         serial: u64,
     },
-    /// Ask the member of this place whether it objects to a new token.
+    /// Ask this member whether it objects to a new token.
     Claim {
         /// Its place in the ring.
         to: usize,
-        /// That of the new token.
+        /// Epoch of the new token.
         epoch: Epoch,
     },
 }
@@ -81,7 +80,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Members that are still to say something, as bits.
+    /// Members that have not answered yet, as bits.
     Claiming {
         epoch: Epoch,
         open: u64,
@@ -109,21 +108,21 @@ pub struct Clique {
     highest: Epoch,
     serial: u64,
     state: State,
-    /// When a token or a claim was last heard of, and a token had here.
-    heard: Time,
-    had: Option<Time>,
+    /// When a token or a claim was last received, and when this member last had a token.
+    last_seen: Time,
+    last_held: Option<Time>,
     orders: Vec<Order>,
 }
 
-/// The most members.
+/// Maximum number of members.
 pub const MAX_MEMBERS: usize = 64;
 
 impl Clique {
-    /// A member that begins now, at a place of the ring that all members order alike. It knows
-    /// nothing of an earlier life.
+    /// A member that starts now, at a position of the ring, which all members order alike. It has
+    /// no state of an earlier run.
     ///
     /// # Panics
-    /// The place is beyond the members, or there are more than [`MAX_MEMBERS`].
+    /// If the place is beyond the members, or there are more than [`MAX_MEMBERS`].
     pub fn new(place: usize, members: usize, author: u64, timing: Timing, now: Time) -> Self {
         assert!(place < members && members <= MAX_MEMBERS, "{place} of {members}");
         Self {
@@ -135,19 +134,19 @@ impl Clique {
             highest: Epoch::default(),
             serial: 0,
             state: State::Idle,
-            heard: now,
-            had: None,
+            last_seen: now,
+            last_held: None,
             orders: Vec::new(),
         }
     }
 
-    /// The longest that a token takes once round.
+    /// Maximum time of one round of the token.
     pub fn round(&self) -> Duration {
         let pass = self.timing.delay * 2 * self.members as u64;
         (self.timing.lease + self.timing.rest + pass) * self.members as u64
     }
 
-    /// Whether it is this member's turn.
+    /// Whether this member holds the token.
     pub fn holds(&self, now: Time) -> bool {
         matches!(self.state, State::Holding { since, .. } if now < since + self.timing.lease)
     }
@@ -157,16 +156,16 @@ impl Clique {
         self.highest
     }
 
-    /// Somebody passes a token on to this member.
+    /// Another member passes a token to this one.
     pub fn on_token(&mut self, now: Time, epoch: Epoch, serial: u64) -> Reply {
         let newer = epoch > self.highest || (epoch == self.highest && serial > self.serial);
-        // What came twice may come from before an end that this member knows nothing of.
+        // A token that arrived twice may be from before a restart of this member.
         let young = now < self.born + self.timing.delay * 2;
         if !newer {
             let again = epoch == self.highest && serial == self.serial && !young;
             return Reply { taken: again, highest: self.highest };
         }
-        // A copy of what was refused is refused too.
+        // A copy of a refused token is refused too.
         (self.highest, self.serial) = (epoch, serial);
         if young {
             return Reply { taken: false, highest: self.highest };
@@ -175,9 +174,9 @@ impl Clique {
         Reply { taken: true, highest: self.highest }
     }
 
-    /// Somebody wants to make a new token.
+    /// Another member claims a new token.
     pub fn on_claim(&mut self, now: Time, epoch: Epoch) -> Reply {
-        let lately = self.had.is_some_and(|had| now < had + self.round());
+        let lately = self.last_held.is_some_and(|last_held| now < last_held + self.round());
         let own = match self.state {
             State::Idle => false,
             State::Claiming { epoch: own, .. } => own > epoch,
@@ -186,14 +185,14 @@ impl Clique {
         if lately || own || epoch <= self.highest {
             return Reply { taken: false, highest: self.highest };
         }
-        // Its maker's turn comes first: nothing older counts from now on.
-        (self.highest, self.serial, self.heard) = (epoch, 0, now);
+        // The claimant is first: older epochs no longer count.
+        (self.highest, self.serial, self.last_seen) = (epoch, 0, now);
         self.state = State::Idle;
         Reply { taken: true, highest: epoch }
     }
 
-    /// What became of a claim.
-    pub fn claimed(&mut self, now: Time, to: usize, asked: Epoch, sent: Sent) {
+    /// The outcome of a claim.
+    pub fn on_claim_result(&mut self, now: Time, to: usize, asked: Epoch, sent: Sent) {
         let State::Claiming { epoch, ref mut open, .. } = self.state else { return };
         if asked != epoch || to >= self.members {
             return;
@@ -202,15 +201,15 @@ impl Clique {
             Sent::Answered(Reply { taken: true, .. }) | Sent::Unreachable => *open &= !(1 << to),
             Sent::Answered(reply) => {
                 self.highest = self.highest.max(reply.highest);
-                (self.state, self.heard) = (State::Idle, now);
+                (self.state, self.last_seen) = (State::Idle, now);
             }
-            // It is asked again.
+            // The claim is sent again.
             Sent::Unknown => {}
         }
     }
 
-    /// What became of a pass to the member of this place, the token's so manieth.
-    pub fn passed(&mut self, now: Time, to: usize, serial: u64, sent: Sent) {
+    /// The outcome of passing the token to this member; `serial` counts its passes.
+    pub fn on_pass_result(&mut self, now: Time, to: usize, serial: u64, sent: Sent) {
         let State::Passing { to: waits, tried, .. } = self.state else { return };
         if to != waits || serial != self.serial.saturating_add(tried as u64) {
             return;
@@ -221,22 +220,22 @@ impl Clique {
                 (self.highest, self.serial) = (highest, 0);
                 self.rest(now);
             }
-            // Who has just begun takes none.
+            // A member that has just started takes no token.
             Sent::Answered(_) | Sent::Unreachable => self.pass(now, tried + 1),
         }
     }
 
-    /// Nothing more is to be probed in this turn.
+    /// Probing in this turn is finished.
     pub fn done(&mut self, now: Time) {
         if let State::Holding { since, ref mut pass_at } = self.state {
             *pass_at = now.max(since + self.timing.rest).min(*pass_at);
         }
     }
 
-    /// When [`Clique::on_timeout`] is to be called.
+    /// When to call [`Clique::on_timeout`].
     pub fn timeout(&self) -> Time {
         match self.state {
-            State::Idle => self.heard + self.silence(),
+            State::Idle => self.last_seen + self.silence(),
             State::Claiming { until, .. } | State::Passing { until, .. } => until,
             State::Holding { pass_at, .. } => pass_at,
         }
@@ -255,7 +254,7 @@ impl Clique {
                 let open = others.fold(0, |open, other| open | 1 << other);
                 self.claim(now, epoch, open);
             }
-            // All that were to say something have; what was asked at the same time is known too.
+            // All members have answered, so concurrent claims are known.
             State::Claiming { epoch, open: 0, .. } => {
                 (self.highest, self.serial) = (epoch, 0);
                 self.hold(now);
@@ -285,7 +284,7 @@ impl Clique {
     }
 
     fn hold(&mut self, now: Time) {
-        (self.heard, self.had) = (now, Some(now));
+        (self.last_seen, self.last_held) = (now, Some(now));
         let until = now + self.timing.lease;
         self.state = State::Holding { since: now, pass_at: until.max(now + self.timing.rest) };
         self.orders.clear();
@@ -293,7 +292,7 @@ impl Clique {
     }
 
     fn pass(&mut self, now: Time, tried: usize) {
-        self.had = Some(now);
+        self.last_held = Some(now);
         if tried >= self.members {
             // Nobody is there: it is this member's turn again.
             self.serial = self.serial.saturating_add(tried as u64);
@@ -307,7 +306,7 @@ impl Clique {
     }
 
     fn rest(&mut self, now: Time) {
-        (self.state, self.heard) = (State::Idle, now);
+        (self.state, self.last_seen) = (State::Idle, now);
         self.orders.clear();
     }
 }

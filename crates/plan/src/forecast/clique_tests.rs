@@ -36,7 +36,7 @@ struct World {
     members: Vec<Option<Clique>>,
     half: Vec<bool>,
     letters: Vec<Letter>,
-    /// Silent losses and copies.
+    /// Share of messages that are lost silently or duplicated.
     loss: f64,
     copies: f64,
     turns: Vec<u32>,
@@ -62,7 +62,7 @@ impl World {
 
     fn begin(&mut self, n: usize) {
         self.lives += 1;
-        // Another life, another author: depots draw it anew.
+        // Each start has another author: depots draw a random one.
         let author = self.lives << 8 | n as u64;
         self.members[n] = Some(Clique::new(n, self.members.len(), author, TIMING, self.now));
     }
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// What a member wants done.
+    /// Carries out a member's orders.
     fn carry_out(&mut self, n: usize) {
         while let Some(order) = self.members[n].as_mut().and_then(Clique::poll) {
             let (to, what, not) = match order {
@@ -95,8 +95,8 @@ impl World {
                 }
                 Order::Claim { to, epoch } => (to, What::Claim(epoch), What::NotClaimed(epoch)),
             };
-            // A connection that is refused says so; what lies behind a cut says nothing, or that
-            // it is not to be reached.
+            // A refused connection is reported; a message behind a network split is lost, or
+            // reported as unreachable.
             if self.members[to].is_none() || !self.together(n, to) {
                 self.letters.push(Letter { at: self.now + STEP, from: to, to: n, what: not });
             } else {
@@ -123,17 +123,17 @@ impl World {
                 self.send(to, from, What::Claimed(epoch, reply));
             }
             What::Passed(serial, reply) => {
-                member.passed(now, from, serial, Sent::Answered(reply));
+                member.on_pass_result(now, from, serial, Sent::Answered(reply));
             }
             What::Claimed(epoch, reply) => {
-                member.claimed(now, from, epoch, Sent::Answered(reply));
+                member.on_claim_result(now, from, epoch, Sent::Answered(reply));
             }
-            What::NotPassed(serial) => member.passed(now, from, serial, Sent::Unreachable),
-            What::NotClaimed(epoch) => member.claimed(now, from, epoch, Sent::Unreachable),
+            What::NotPassed(serial) => member.on_pass_result(now, from, serial, Sent::Unreachable),
+            What::NotClaimed(epoch) => member.on_claim_result(now, from, epoch, Sent::Unreachable),
         }
     }
 
-    /// Goes on for a while; `check` is called at each step.
+    /// Runs for `span`; `check` is called at each step.
     fn run(&mut self, span: Duration, mut check: impl FnMut(&Self)) {
         let end = self.now + span;
         while self.now < end {
@@ -162,7 +162,7 @@ impl World {
         all.filter(|(member, _)| member.as_ref().is_some_and(|m| m.holds(self.now))).count()
     }
 
-    /// Time for a new token, whatever there was.
+    /// Time within which a new token always appears.
     fn long(&self) -> Duration {
         let one = Clique::new(0, self.members.len(), 1, TIMING, self.now);
         one.round() * 3 + TIMING.delay * 20 * self.members.len() as u64
@@ -172,8 +172,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// In a network that hangs together, with copies, crashes and new lives: never two at once,
-    /// and each has its turns.
+    /// In a connected network, with duplicates, crashes and restarts: never two holders at once,
+    /// and each member gets turns.
     #[test]
     fn there_is_one_holder(seed in any::<u64>(), members in 2usize..6, crashes in 0usize..6) {
         let mut world = World::new(seed, members);
@@ -196,7 +196,7 @@ proptest! {
         prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
     }
 
-    /// Halves have a token each, and one when they are whole again.
+    /// Each half of a split network has a token; after the halves join, one remains.
     #[test]
     fn halves_meet(seed in any::<u64>(), members in 2usize..6) {
         let mut world = World::new(seed, members);
@@ -221,7 +221,7 @@ proptest! {
         prop_assert!(world.turns.iter().all(|turns| *turns > 0), "{:?}", world.turns);
     }
 
-    /// Messages that vanish without a word cost tokens; once they arrive again there is one.
+    /// Silently lost messages lose tokens; once messages arrive again there is one token.
     #[test]
     fn lost_tokens_are_replaced(seed in any::<u64>(), members in 2usize..6) {
         let mut world = World::new(seed, members);

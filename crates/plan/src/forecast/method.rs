@@ -1,36 +1,37 @@
-//! The forecasters: each makes one number of what was measured.
+//! The forecasting methods: each computes one number from the measurements.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// A way to forecast.
+/// A forecasting method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
     /// The last measurement.
     Last,
     /// The mean of all.
     RunningMean,
-    /// Exponential smoothing: so much of the last error is added to the forecast.
+    /// Exponential smoothing: this fraction of the last error is added to the forecast.
     Smoothing(f64),
     /// The mean of the last few.
     Mean(usize),
     /// The median of the last few.
     Median(usize),
-    /// The mean of the last few without the largest and smallest of them, this part together.
+    /// The mean of the last few without the largest and smallest of them; the fraction counts both
+    /// ends together.
     TrimmedMean(usize, f64),
-    /// The median of a window that grows and shrinks between two bounds, as that would have
-    /// forecast the last measurement better.
+    /// The median of a window whose length adapts within bounds to what would have forecast the
+    /// last measurement better.
     AdaptiveMedian {
-        /// The window at first.
+        /// The initial window.
         first: usize,
         /// Smallest window.
-        least: usize,
+        min: usize,
         /// Largest window.
-        most: usize,
+        max: usize,
     },
 }
 
-/// The battery of the Network Weather Service.
+/// The methods of the Network Weather Service.
 pub(super) const ALL: [Method; 18] = [
     Method::Last,
     Method::RunningMean,
@@ -48,11 +49,11 @@ pub(super) const ALL: [Method; 18] = [
     Method::Median(31),
     Method::TrimmedMean(31, 0.3),
     Method::TrimmedMean(51, 0.3),
-    Method::AdaptiveMedian { first: 10, least: 5, most: 21 },
-    Method::AdaptiveMedian { first: 30, least: 21, most: 51 },
+    Method::AdaptiveMedian { first: 10, min: 5, max: 21 },
+    Method::AdaptiveMedian { first: 30, min: 21, max: 51 },
 ];
 
-/// Most measurements that a method looks back at.
+/// Maximum number of past measurements that a method uses.
 pub(super) const MAX_WINDOW: usize = 51;
 
 impl fmt::Display for Method {
@@ -66,18 +67,18 @@ impl fmt::Display for Method {
             Self::TrimmedMean(window, part) => {
                 write!(f, "trimmed-mean-{window}-{:.0}%", part * 100.0)
             }
-            Self::AdaptiveMedian { least, most, .. } => {
-                write!(f, "adaptive-median-{least}..{most}")
+            Self::AdaptiveMedian { min, max, .. } => {
+                write!(f, "adaptive-median-{min}..{max}")
             }
         }
     }
 }
 
-/// A method and what it remembers beside the measurements that all share.
+/// A method and its own state, beside the shared measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Forecaster {
     pub(super) method: Method,
-    /// Sum and count, the smoothed value, or the window: what the method needs.
+    /// Sum and count, the smoothed value, or the window, depending on the method.
     memory: Memory,
 }
 
@@ -100,7 +101,7 @@ impl Forecaster {
         Self { method, memory }
     }
 
-    /// What comes next, after `past` (oldest first, at least one).
+    /// The forecast after `past` (oldest first, at least one).
     pub(super) fn forecast(&self, past: &VecDeque<f64>) -> f64 {
         match (self.method, self.memory) {
             (Method::Mean(window), _) => mean(newest(past, window)),
@@ -113,7 +114,7 @@ impl Forecaster {
         }
     }
 
-    /// Takes a measurement in; `past` is what was measured before it.
+    /// Learns a measurement; `past` has the measurements before it.
     pub(super) fn learn(&mut self, value: f64, past: &VecDeque<f64>) {
         match (&mut self.memory, self.method) {
             (Memory::Mean { mean, count }, _) => {
@@ -124,25 +125,25 @@ impl Forecaster {
                 let before = smoothed.unwrap_or(value);
                 *smoothed = Some(before + gain * (value - before));
             }
-            (Memory::Window(window), Method::AdaptiveMedian { least, most, .. }) => {
-                *window = adapted(*window, least, most, value, past);
+            (Memory::Window(window), Method::AdaptiveMedian { min, max, .. }) => {
+                *window = adapted(*window, min, max, value, past);
             }
             _ => {}
         }
     }
 }
 
-/// The window that would have forecast `value` best: as it is, or one less or more. As it is among
-/// equals, so that a quiet series moves nothing; a window longer than the past is not compared,
-/// since it would be the same as the past's.
-fn adapted(window: usize, least: usize, most: usize, value: f64, past: &VecDeque<f64>) -> usize {
+/// The window that would have forecast `value` best: unchanged, or one less or more. It stays among
+/// equals, so that a constant series changes nothing. A window longer than the past is not
+/// compared, because it equals the whole past.
+fn adapted(window: usize, min: usize, max: usize, value: f64, past: &VecDeque<f64>) -> usize {
     let mut best = window;
     let error = |window: usize| (median(newest(past, window)) - value).abs();
     if past.is_empty() {
         return best;
     }
     for candidate in [window - 1, window + 1] {
-        if (least..=most).contains(&candidate)
+        if (min..=max).contains(&candidate)
             && candidate.max(window) <= past.len()
             && error(candidate) < error(best)
         {
@@ -152,7 +153,7 @@ fn adapted(window: usize, least: usize, most: usize, value: f64, past: &VecDeque
     best
 }
 
-/// The newest of the past, at most so many.
+/// The newest of the past, at most `window`.
 fn newest(past: &VecDeque<f64>, window: usize) -> impl ExactSizeIterator<Item = f64> {
     past.range(past.len().saturating_sub(window)..).copied()
 }

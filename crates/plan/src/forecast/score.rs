@@ -1,36 +1,36 @@
-//! How wrong a forecaster was, and the selectors that go by it.
+//! Errors of forecasters, and the selectors that compare them.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What is made of an error.
+/// The function of an error that is averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Its square.
     Squared,
-    /// Its size.
+    /// Its absolute value.
     Absolute,
 }
 
-/// Which errors count.
+/// The errors that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// All there were.
+    /// All errors.
     All,
     /// The last few.
     Last(usize),
 }
 
-/// Picks the method whose mean error is smallest.
+/// Selects the method with the smallest mean error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// What is made of an error.
+    /// The function of an error that is averaged.
     pub measure: Measure,
-    /// Which errors count.
+    /// The errors that count.
     pub span: Span,
 }
 
-/// Over how many errors selectors look back.
+/// Numbers of errors that selectors use.
 pub(super) const SPANS: [Span; 8] = [
     Span::All,
     Span::Last(1),
@@ -42,11 +42,11 @@ pub(super) const SPANS: [Span; 8] = [
     Span::Last(100),
 ];
 
-/// Errors that are kept one by one.
+/// Number of errors kept individually.
 const KEPT: usize = 100;
 
 impl Selector {
-    /// All of them.
+    /// All selectors.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [Measure::Squared, Measure::Absolute]
             .into_iter()
@@ -67,7 +67,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// The errors that something made.
+/// The errors of a method or selector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Score {
     last: VecDeque<f64>,
@@ -87,7 +87,7 @@ impl Score {
         self.count += 1;
     }
 
-    /// The mean error; infinite before the first. Of the last few, as many as there are.
+    /// The mean error; infinite before the first. A span longer than the number of errors uses all.
     pub(super) fn mean(&self, selector: Selector) -> f64 {
         let of = |error: f64| match selector.measure {
             Measure::Squared => error * error,
@@ -100,7 +100,7 @@ impl Score {
                     Measure::Squared => self.squared,
                     Measure::Absolute => self.absolute,
                 };
-                // By all that were summed: see the module about the original.
+                // Divided by the number of all summed errors: see the module about the original.
                 sum / self.count as f64
             }
             Span::Last(count) => {

@@ -30,7 +30,7 @@ fn each_method_says_what_its_name_says() {
         (Method::Mean(31), 121.0 / 6.0),
         (Method::Median(5), 5.0),
         (Method::Median(31), 4.5),
-        // 30 % of six is 1.8: 0.9 on either side, which is none.
+        // 30 % of six is 1.8: 0.9 on either side, rounded to none.
         (Method::TrimmedMean(31, 0.3), 121.0 / 6.0),
         // 34 % is one on either side.
         (Method::TrimmedMean(31, 0.34), 20.0 / 4.0),
@@ -39,22 +39,23 @@ fn each_method_says_what_its_name_says() {
     }
 }
 
-/// The window goes where the last measurement would have been forecast better. The original
-/// compared medians of other lengths than those it chose between.
+/// The window adapts to what would have forecast the last measurement better. The original compared
+/// medians of other lengths than those it chose between.
 #[test]
 fn the_adaptive_window_shrinks_after_a_step_and_grows_in_noise() {
-    let method = Method::AdaptiveMedian { first: 10, least: 5, most: 21 };
+    let method = Method::AdaptiveMedian { first: 10, min: 5, max: 21 };
     let mut step = vec![100.0; 30];
     step.extend([10.0; 6]);
     // Of a window of ten, six tens would be a majority; of twenty-one they would not be.
     assert_eq!(fed(method, &step), 10.0);
-    // One outlier among quiet values never shows.
+    // One outlier among constant values never affects the median.
     let mut outlier = vec![100.0; 30];
     outlier[28] = 1e6;
     assert_eq!(fed(method, &outlier), 100.0);
 }
 
-/// The mean over all time is by all that were summed. The original's count stopped at the window.
+/// The mean over all time divides by the number of all errors. The original's count stopped at the
+/// window.
 #[test]
 fn an_error_over_all_time_is_divided_by_all() {
     let mut score = Score::default();
@@ -78,8 +79,8 @@ fn the_battery_has_the_services_methods_and_selectors() {
     assert_eq!(names[16], "adaptive-median-5..21");
 }
 
-/// Series of different natures, and the error of the answers against that of each method: within
-/// 15 % of the best method's in all of them, which no single method manages.
+/// Series of different kinds: the error of the forecast is within 15 % of the best method's in all
+/// of them, which no single method achieves.
 #[test]
 fn the_answer_follows_the_best_method() {
     type Nature = fn(&mut Rng, usize, f64) -> f64;
@@ -122,7 +123,7 @@ fn the_answer_follows_the_best_method() {
     }
 }
 
-/// Four measurements in five are within the interval, give or take.
+/// About four in five measurements are within the interval.
 #[test]
 fn the_interval_holds_what_it_says() {
     let mut rng = Rng::new(11);
@@ -158,7 +159,7 @@ fn what_cannot_be_measured_changes_nothing() {
 }
 
 proptest! {
-    /// The answer is within what was measured, and its interval holds it.
+    /// The forecast is within the range of the measurements, and its interval contains it.
     #[test]
     fn answers_are_between_the_extremes(
         values in proptest::collection::vec(0.0..1e12_f64, 1..150)
@@ -168,10 +169,10 @@ proptest! {
             battery.learn(value).unwrap();
         }
         let forecast = battery.forecast().unwrap();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(0.0, f64::max);
-        prop_assert!(forecast.value >= least * (1.0 - 1e-9));
-        prop_assert!(forecast.value <= most * (1.0 + 1e-9));
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(0.0, f64::max);
+        prop_assert!(forecast.value >= min * (1.0 - 1e-9));
+        prop_assert!(forecast.value <= max * (1.0 + 1e-9));
         prop_assert!(forecast.interval.0 <= forecast.value);
         prop_assert!(forecast.value <= forecast.interval.1);
     }

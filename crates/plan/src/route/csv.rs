@@ -1,35 +1,35 @@
-//! Matrices as people keep them: a table with the hosts along both sides.
+//! Matrices as CSV: a table with the hosts along both sides.
 
 use packtrain_units::DataRate;
 
 use super::Matrix;
 
-/// The table cannot be used.
+/// The table is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct MatrixError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error and its correction.
     pub what: String,
 }
 
-/// The column with the bandwidth through its row's host.
+/// The column with the bandwidth that its row's host can relay.
 const THROUGH: &str = "host";
-/// Most hosts in one table: as many edges as fit in 800 MB.
+/// Maximum hosts in one table: its edges take 800 MB.
 const MAX_HOSTS: usize = 10_000;
-/// The fastest edge that is not a slip of the pen: 1 Pbit/s.
+/// Maximum bandwidth of an edge that is accepted: 1 Pbit/s.
 const FASTEST_MBPS: f64 = 1e9;
 
 impl Matrix {
-    /// Reads a table of comma-separated values: the first row and the first column name the hosts,
+    /// Parses a table of comma-separated values: the first row and the first column name the hosts,
     /// an entry is the bandwidth in Mbit/s from its row's host to its column's. Empty, `-` or 0
-    /// where there is no edge; what a host has to itself is not read. A last column called `host`
-    /// is what the row's host can pass on, empty where that has no limit. Lines that begin with
-    /// `#` are comments.
+    /// means no edge; the entry of a host to itself is ignored. An optional last column called
+    /// `host` is the bandwidth that the row's host can relay, empty for no limit. Lines that begin
+    /// with `#` are comments.
     ///
     /// # Errors
-    /// The table is not one.
+    /// The table is invalid.
     pub fn from_csv(text: &str) -> Result<Self, MatrixError> {
         let mut lines = text
             .lines()
@@ -82,7 +82,7 @@ fn names(at: usize, head: &str) -> Result<Vec<String>, MatrixError> {
     Ok(names)
 }
 
-/// One row into the matrix; the place of its host.
+/// Adds a row to the matrix; returns the index of its host.
 fn row(
     matrix: &mut Matrix,
     with_through: bool,
@@ -125,7 +125,7 @@ fn row(
     Ok(from.index())
 }
 
-/// An entry: nothing where there is no edge.
+/// An entry; none where there is no edge.
 fn rate(line: usize, column: usize, field: &str) -> Result<Option<DataRate>, MatrixError> {
     if field.is_empty() || field == "-" {
         return Ok(None);

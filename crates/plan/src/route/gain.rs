@@ -1,27 +1,28 @@
-//! What shorter hops give one TCP stream, by what holds it back: the arithmetic of depots.
+//! The gain of one TCP stream from shorter hops, by the limit of the stream.
 //!
-//! A loss-based sender's rate falls with the round trip R and the loss p: Reno's is proportional to
-//! 1 / (R p^0.5) (Mathis and others, 1997), CUBIC's in its own region to 1 / (R^0.25 p^0.75)
-//! (RFC 9438, section 5.1). A hop that has the part s of the round trip has, losses being spread
-//! evenly, the part s of the losses too: it gains s^-1.5 with Reno and s^-1 with CUBIC. A window of
-//! fixed size gains s^-1. A session is as fast as its slowest hop, which is the longest one here.
+//! The rate of a loss-based sender falls with the round trip R and the loss p: Reno's is
+//! proportional to 1 / (R p^0.5) (Mathis and others, 1997), CUBIC's in its own region to 1 /
+//! (R^0.25 p^0.75) (RFC 9438, section 5.1). If losses are evenly spread, a hop with the fraction s
+//! of the round trip has the fraction s of the losses too: it gains s^-1.5 with Reno and s^-1 with
+//! CUBIC. A window of fixed size gains s^-1. A session is as fast as its slowest hop, which is the
+//! longest one here.
 
 use packtrain_units::{ByteCount, Duration};
 
-/// How a congestion control takes losses.
+/// The reaction of a congestion control to losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Response {
     /// Halves its window and adds a segment each round trip.
     Reno,
     /// Grows with time since the last loss, not with round trips.
     Cubic,
-    /// Sends at the rate that arrives, whatever is lost.
+    /// Sends at the arriving rate, whatever is lost.
     #[default]
     Rate,
 }
 
 impl Response {
-    /// Of a congestion control, by the kernel's name for it; one that is not known is taken to gain
+    /// The response of a congestion control by its kernel name; an unknown one is assumed to gain
     /// nothing.
     pub fn of(name: &str) -> Self {
         match name {
@@ -32,10 +33,10 @@ impl Response {
     }
 }
 
-/// What holds a stream back.
+/// What limits a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Not known, or nothing yet.
+    /// Unknown so far.
     Unknown,
     /// A queue stands before the slowest link: the path is full.
     Path,
@@ -45,30 +46,31 @@ pub enum Limit {
     Window,
 }
 
-/// What the kernel counted over a while, of all streams together.
+/// Kernel counters of all streams together over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Symptoms {
-    /// Round trip beyond the least, in the mean.
+    /// Mean round trip less the minimum.
     pub queue: Duration,
-    /// The least round trip.
+    /// The minimum round trip.
     pub min_rtt: Duration,
-    /// Sent again.
+    /// Retransmitted bytes.
     pub lost: ByteCount,
-    /// Share of the busy time in which a buffer held them back.
+    /// Share of the busy time in which a buffer limited the streams.
     pub limited: f64,
 }
 
-/// A queue of this part of the round trip, and of this at least, fills the path.
-const FULL: f64 = 0.10;
-const FULL_LEAST: Duration = Duration::from_millis(1);
-/// Held back by a buffer this part of the time, it is the buffer.
-const LIMITED: f64 = 0.5;
+/// A queue of this fraction of the round trip, and at least `MIN_FULL_QUEUE`, means that the path
+/// is full.
+const FULL_QUEUE_FRACTION: f64 = 0.10;
+const MIN_FULL_QUEUE: Duration = Duration::from_millis(1);
+/// Share of the time above which a buffer counts as the limit.
+const MIN_LIMITED_SHARE: f64 = 0.5;
 
 impl Limit {
-    /// What symptoms say, the sender having this congestion control.
+    /// The limit that the counters show, for a sender with this response.
     pub fn of(symptoms: &Symptoms, response: Response) -> Self {
-        let full = symptoms.min_rtt.mul_f64(FULL).max(FULL_LEAST);
-        if symptoms.limited > LIMITED {
+        let full = symptoms.min_rtt.mul_f64(FULL_QUEUE_FRACTION).max(MIN_FULL_QUEUE);
+        if symptoms.limited > MIN_LIMITED_SHARE {
             Self::Window
         } else if symptoms.queue >= full {
             Self::Path
@@ -79,11 +81,11 @@ impl Limit {
         }
     }
 
-    /// How much faster the longest of `hops` is than the path of `whole` without depots.
+    /// Ratio of the rate of the longest of `hops` to that of the path `whole` without depots.
     pub fn gain(self, whole: Duration, hops: &[Duration]) -> f64 {
         let Some(longest) = hops.iter().max().filter(|_| !whole.is_zero()) else { return 1.0 };
-        // A hop of nothing is some other bottleneck's.
-        let part = (longest.as_secs_f64() / whole.as_secs_f64()).max(LEAST_PART);
+        // A hop of zero length has another bottleneck.
+        let part = (longest.as_secs_f64() / whole.as_secs_f64()).max(MIN_HOP_FRACTION);
         match self {
             Self::Unknown | Self::Path | Self::Losses(Response::Rate) => 1.0,
             Self::Losses(Response::Reno) => libm::pow(part, -1.5),
@@ -92,8 +94,8 @@ impl Limit {
     }
 }
 
-/// No hop is taken to be a shorter part of the path than this.
-const LEAST_PART: f64 = 0.05;
+/// Minimum fraction of the path that a hop is assumed to have.
+const MIN_HOP_FRACTION: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {

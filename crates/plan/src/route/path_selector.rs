@@ -1,61 +1,62 @@
-//! Which way a transfer takes while it runs: directly, or over one of some depots.
+//! Selects the path of a transfer while it runs: direct, or over depots.
 //!
-//! It begins directly, unless earlier transfers say surely that a way over depots is faster. What
-//! holds the direct streams back says what shorter hops would give ([`Limit::gain`]); where that
-//! is much, or forecasts promise it, a stream or two are tried over the depots beside the direct
-//! ones, with the transfer's own bytes. They are compared by what the *other end* took, since what
-//! a depot took is not there yet. Only a stream that is clearly faster moves the others, all
-//! together must then be faster than before, and one stays on the direct way to compare with. What
-//! is as fast as direct, breaks or stands still is left. No clock, no I/O.
+//! A transfer starts on the direct path, unless earlier transfers show that a path over depots is
+//! faster. What limits the direct streams determines the gain from shorter hops ([`Limit::gain`]).
+//! If that gain is large, or forecasts promise one, one or two streams are tried over the depots
+//! beside the direct ones, with the transfer's own data. They are compared by the bytes that the
+//! *other end* received, since bytes that a depot received have not arrived. Only a clearly faster
+//! stream moves the others. All streams together must then be faster than before, and one stream
+//! stays on the direct path for comparison. A path that is no faster than direct, breaks or stalls
+//! is abandoned. No clock, no I/O.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::choice::{Choice, Forecasted, Way, choose};
+use super::choice::{Comparison, Decision, Forecasted, choose};
 use super::gain::Limit;
 
 mod state;
 
 use state::{Mark, State};
 
-/// How many round trips a new stream takes until it carries its share.
+/// Round trips that a new stream needs to reach its share.
 const RISE_RTTS: u64 = 12;
-/// What is compared is measured over so many round trips, and this long at least.
+/// Rates are measured over this many round trips, and at least over `MIN_SPAN`.
 const SPAN_RTTS: u64 = 10;
-const SPAN_LEAST: Duration = Duration::from_secs(1);
-/// Whether all together are faster is judged over so many times that.
-const JUDGE: u64 = 3;
-/// What is expected to gain less is not tried.
-const TRY: f64 = 1.15;
-/// A trial pays only if the transfer lasts so many times as long.
-const LASTS: f64 = 1.5;
-/// A stream over depots that has so many times what a direct one has moves the others.
-const MOVE: f64 = 1.25;
-/// All together must have so many times what they had directly, or they go back.
-const WORTH: f64 = 1.05;
-/// A stream of a way that earlier transfers speak for has this part of what a direct one beside it
-/// has, or the direct ones go on alone at once.
-const PROVEN: f64 = 0.3;
-/// How far off a rate of the last seconds is, and what a model makes of it.
-const LIVE: f64 = 0.15;
-const MODEL: f64 = 0.5;
-/// A stream that is not there by then does not come.
-const COMES: Duration = Duration::from_secs(10);
-/// A transfer whose size is not known is taken to have this left.
-const LEFT: ByteCount = ByteCount(1 << 30);
-/// Looks kept.
-const LOOKS: usize = 400;
-/// Sentences kept.
-const MAX_WORDS: usize = 60;
+const MIN_SPAN: Duration = Duration::from_secs(1);
+/// The total rate is compared over this many such spans.
+const COMPARE_SPANS: u64 = 3;
+/// Minimum expected gain for a trial.
+const MIN_TRIAL_GAIN: f64 = 1.15;
+/// Minimum remaining duration for a trial, in multiples of the trial.
+const MIN_TRIAL_MULTIPLE: f64 = 1.5;
+/// A stream over depots at this multiple of a direct one's rate moves the others.
+const MIN_MOVE_RATIO: f64 = 1.25;
+/// Minimum total rate over depots, in multiples of the direct rate; below it the streams return.
+const MIN_TOTAL_RATIO: f64 = 1.05;
+/// Minimum rate of a stream on a path that earlier transfers favour, as a fraction of a direct
+/// stream's rate; below it the direct streams continue alone.
+const MIN_PROVEN_RATIO: f64 = 0.3;
+/// Relative error of a rate measured in the last seconds, and of a model's prediction.
+const MEASURED_ERROR: f64 = 0.15;
+const MODEL_ERROR: f64 = 0.5;
+/// Time for a stream to be established.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Assumed remaining size of a transfer of unknown size.
+const UNKNOWN_SIZE: ByteCount = ByteCount(1 << 30);
+/// Number of observations kept.
+const MAX_OBSERVATIONS: usize = 400;
+/// Maximum sentences of the explanation.
+const MAX_REASONS: usize = 60;
 
-/// A way, by its place in the list of them.
+/// A path, by its index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(u8);
 
 impl PathId {
-    /// From end to end.
+    /// End to end, without depots.
     pub const DIRECT: Self = Self(0);
 
-    /// The way of this number, the direct one being 0.
+    /// The path of this number; the direct one is 0.
     pub const fn numbered(number: u8) -> Self {
         Self(number)
     }
@@ -66,33 +67,33 @@ impl PathId {
     }
 }
 
-/// The streams of one way, now.
+/// The streams of one path at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many there are.
+    /// Number of streams.
     pub streams: u32,
-    /// What the other end took of all there ever were.
+    /// Bytes that the other end received over this path so far.
     pub delivered: ByteCount,
-    /// They have something under way and none of it arrives.
+    /// Data is in flight and none of it arrives.
     pub frozen: bool,
 }
 
-/// What is known now.
+/// The input of [`PathSelector::look`].
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// Never earlier than the last one.
+    /// Current time; never earlier than at the last call.
     pub now: Time,
-    /// Each way's streams, in the order of the ways.
+    /// Each path's streams, in the order of the paths.
     pub ways: &'a [Seen],
-    /// How many streams there are to be.
+    /// Desired number of streams.
     pub wanted: u32,
     /// The direct path's round trip.
     pub rtt: Duration,
-    /// What holds direct streams back.
+    /// What limits the direct streams.
     pub limit: Limit,
-    /// What is left to move, if that is known.
+    /// Remaining bytes, if known.
     pub left: Option<ByteCount>,
-    /// The streams are what the transfer waits for.
+    /// The transfer is limited by the streams.
     pub busy: bool,
 }
 
@@ -103,7 +104,8 @@ enum Phase {
         way: PathId,
         up: Option<Time>,
     },
-    /// What only earlier transfers speak for is not `proven`: all direct streams stay for a while.
+    /// If only earlier transfers favour it, it is not `proven`: all direct streams stay for a
+    /// while.
     Over {
         way: PathId,
         before: Option<DataRate>,
@@ -111,7 +113,7 @@ enum Phase {
     },
 }
 
-/// The chooser.
+/// Selects paths.
 #[derive(Clone, Debug)]
 pub struct PathSelector {
     ways: Vec<State>,
@@ -119,13 +121,13 @@ pub struct PathSelector {
     since: Time,
     began: Option<Time>,
     judged: Time,
-    /// A way whose streams stay until others have taken over.
+    /// A path whose streams stay until others have taken over.
     leaving: Option<PathId>,
     cut: Vec<PathId>,
     rtt: Duration,
     last: Option<Time>,
-    words: Vec<String>,
-    said: String,
+    reasons: Vec<String>,
+    last_reason: String,
 }
 
 impl Default for PathSelector {
@@ -135,7 +137,7 @@ impl Default for PathSelector {
 }
 
 impl PathSelector {
-    /// One that knows the direct way only.
+    /// A selector that knows only the direct path.
     pub fn new() -> Self {
         Self {
             ways: vec![State::new("direct".to_owned(), Vec::new())],
@@ -147,51 +149,51 @@ impl PathSelector {
             cut: Vec::new(),
             rtt: Duration::ZERO,
             last: None,
-            words: Vec::new(),
-            said: String::new(),
+            reasons: Vec::new(),
+            last_reason: String::new(),
         }
     }
 
-    /// A way over depots. There are 255 at most; more are not taken, and are the direct one.
+    /// Adds a path over depots. There are at most 255; further calls return the direct one.
     pub fn add(&mut self, name: String) -> PathId {
         let Ok(number) = u8::try_from(self.ways.len()) else { return PathId::DIRECT };
         self.ways.push(State::new(name, Vec::new()));
         PathId(number)
     }
 
-    /// Says how long a round trip of each hop of a way is.
+    /// Sets the round trips of the hops of a path.
     pub fn set_hops(&mut self, way: PathId, hops: Vec<Duration>) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.hops = hops;
         }
     }
 
-    /// Says what all streams of a transfer together are expected to move over a way.
+    /// Sets the expected total rate of all streams over a path.
     pub fn set_forecast(&mut self, way: PathId, forecast: Forecasted) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.forecast = Some(forecast);
         }
     }
 
-    /// Says what a part of a way gave all streams of somebody, and one of them: what more streams
-    /// had there each. No more is expected of the way.
+    /// Sets the measured rate of a part of a path, for all streams of an earlier transfer and for
+    /// one of them. It bounds the expectation, but more streams may each have the rate of one.
     pub fn set_cap(&mut self, way: PathId, all: Forecasted, each: DataRate) {
         if let Some(state) = self.ways.get_mut(way.index()) {
             state.cap = Some((all, each));
         }
     }
 
-    /// How many ways there are.
+    /// Number of paths.
     pub fn len(&self) -> usize {
         self.ways.len()
     }
 
-    /// Whether there is no way but the direct one.
+    /// Whether the direct path is the only one.
     pub fn is_empty(&self) -> bool {
         self.ways.len() == 1
     }
 
-    /// The way that most streams are to take.
+    /// The path that most streams should take.
     pub fn current(&self) -> PathId {
         match self.phase {
             Phase::Over { way, .. } => way,
@@ -199,7 +201,7 @@ impl PathSelector {
         }
     }
 
-    /// How many streams a way is to have, of so many wanted.
+    /// Number of streams that a path should have, of `wanted` in total.
     pub fn target(&self, way: PathId, wanted: u32) -> u32 {
         let there = |way: PathId| self.ways.get(way.index()).map_or(0, |state| state.streams);
         let wanted = wanted.max(1);
@@ -208,7 +210,7 @@ impl PathSelector {
             Phase::Trial { way: tried, .. } if way == tried => trial(wanted),
             Phase::Over { way: taken, .. } if way == taken => wanted,
             Phase::Over { proven: false, .. } if way == PathId::DIRECT => wanted,
-            // One stays to compare with, the others as long as they are needed.
+            // One stays for comparison, the others as long as they are needed.
             Phase::Over { way: taken, .. } if way == PathId::DIRECT => {
                 wanted.saturating_sub(there(taken)).max(1)
             }
@@ -219,35 +221,35 @@ impl PathSelector {
         }
     }
 
-    /// A way whose streams are to be given up now, whatever they have under way.
+    /// A path whose streams are to be closed now, even with data in flight.
     pub fn poll_cut(&mut self) -> Option<PathId> {
         self.cut.pop()
     }
 
-    /// Why it did what it did, in sentences.
+    /// The decisions so far with their reasons, as sentences.
     pub fn reasons(&self) -> &[String] {
-        &self.words
+        &self.reasons
     }
 
-    /// What a way moved while nothing was rising, and in how long.
+    /// The rate over a path while no streams were starting, and its duration.
     pub fn steady(&self, way: PathId) -> Option<(DataRate, Duration)> {
         let (bytes, span) = self.ways.get(way.index())?.steady;
-        let some = span >= SPAN_LEAST && bytes > 0;
+        let some = span >= MIN_SPAN && bytes > 0;
         some.then(|| (DataRate::from_bytes_over(ByteCount(bytes), span), span))
     }
 
-    /// What a way is called: `direct`, or its depots.
+    /// The name of a path: `direct`, or its depots.
     pub fn name(&self, way: PathId) -> &str {
         self.ways.get(way.index()).map_or("", |state| &state.name)
     }
 
-    /// A way does not come about, breaks or stands still.
+    /// Reports that a path could not be established, broke or stalled.
     pub fn failed(&mut self, now: Time, way: PathId, why: &str) {
         let Some(state) = self.ways.get_mut(way.index()) else { return };
-        if now < state.away_until {
+        if now < state.retry_at {
             return;
         }
-        state.put_away(now);
+        state.back_off(now);
         self.cut.push(way);
         if self.leaving == Some(way) {
             self.leaving = None;
@@ -257,7 +259,7 @@ impl PathSelector {
             Phase::Over { way: taken, .. } if taken == way => self.phase = Phase::Direct,
             _ if way != PathId::DIRECT => {}
             Phase::Direct | Phase::Trial { .. } => {
-                // Whatever there is is better than a way that does not work.
+                // Any path is better than one that does not work.
                 let other = self.candidates(now).next();
                 if let Some(other) = other {
                     self.phase = Phase::Over { way: other, before: None, proven: true };
@@ -267,10 +269,10 @@ impl PathSelector {
         }
         self.since = now;
         let (name, current) = (self.name(way).to_owned(), self.name(self.current()).to_owned());
-        self.say(now, format!("{name}: {why}; going on: {current}"));
+        self.log_decision(now, format!("{name}: {why}; going on: {current}"));
     }
 
-    /// Looks at all ways, a few times a second.
+    /// Takes the state of all paths, a few times per second.
     pub fn look(&mut self, look: &Look<'_>) {
         let now = look.now;
         self.rtt = look.rtt;
@@ -284,7 +286,7 @@ impl PathSelector {
             return self.failed(now, way, "nothing comes through");
         }
         if !look.busy {
-            // A rate that a disk or the pace makes says nothing of the path.
+            // A rate that a disk or the pace limits gives no information about the path.
             for way in &mut self.ways {
                 way.marks.clear();
             }
@@ -323,7 +325,7 @@ impl PathSelector {
             let seconds = step.as_secs_f64() * f64::from(state.streams);
             let stream_seconds = before.map_or(0.0, |mark| mark.stream_seconds) + seconds;
             state.marks.push_back(Mark { at: now, bytes, stream_seconds });
-            if state.marks.len() > LOOKS {
+            if state.marks.len() > MAX_OBSERVATIONS {
                 state.marks.pop_front();
             }
             state.streams = seen.streams;
@@ -339,28 +341,28 @@ impl PathSelector {
     }
 
     fn span(&self) -> Duration {
-        (self.rtt * SPAN_RTTS).max(SPAN_LEAST)
+        (self.rtt * SPAN_RTTS).max(MIN_SPAN)
     }
 
-    /// Ways over depots that may be tried now.
+    /// Paths over depots that may be tried now.
     fn candidates(&self, now: Time) -> impl Iterator<Item = PathId> + '_ {
         let ways = self.ways.iter().enumerate().skip(1);
-        let there = ways.filter(move |(_, state)| now >= state.away_until);
+        let there = ways.filter(move |(_, state)| now >= state.retry_at);
         there.filter_map(|(n, _)| u8::try_from(n).ok().map(PathId))
     }
 
-    /// What the direct way is expected to move, and whether it was seen doing so just now.
+    /// The expected rate of the direct path, and whether it was measured just now.
     fn expected_direct(&self, look: &Look<'_>) -> Option<(Forecasted, bool)> {
         let state = &self.ways[0];
         let settled = look.now.since(self.since) >= self.rise() + self.span();
         if let Some(rate) = settled.then(|| state.rate(look.now, self.span())).flatten() {
-            return Some((Forecasted { rate, error: LIVE }, true));
+            return Some((Forecasted { rate, error: MEASURED_ERROR }, true));
         }
         state.forecast.map(|forecast| (forecast, false))
     }
 
-    /// What a way over depots is expected to move, `direct` being what the direct one does, and
-    /// whether that is more than a model's word.
+    /// The expected rate of a path over depots, given the direct one's, and whether it rests on
+    /// measurements and not only on a model.
     fn expected(
         &self,
         look: &Look<'_>,
@@ -369,7 +371,7 @@ impl PathSelector {
     ) -> Option<(Forecasted, bool)> {
         let state = self.ways.get(way.index())?;
         if let Some(forecast) = state.forecast {
-            // Both were measured before: what counts is how they compare.
+            // Both were measured before: use their ratio.
             let Some(was) = self.ways[0].forecast.filter(|was| was.rate > DataRate::ZERO) else {
                 return Some((forecast, true));
             };
@@ -378,13 +380,13 @@ impl PathSelector {
             return Some((Forecasted { rate: direct.rate.mul_f64(ratio), error }, true));
         }
         let gain = look.limit.gain(look.rtt, &state.hops);
-        let model = Forecasted { rate: direct.rate.mul_f64(gain), error: MODEL };
+        let model = Forecasted { rate: direct.rate.mul_f64(gain), error: MODEL_ERROR };
         let expected = match state.cap {
             None => model,
             Some((all, each)) => {
                 let many = each.mul_f64(f64::from(look.wanted));
                 let cap = Forecasted { rate: all.rate.max(many), ..all };
-                Forecasted::least_of(&[model, cap]).unwrap_or(model)
+                Forecasted::min_of(&[model, cap]).unwrap_or(model)
             }
         };
         (expected.rate > direct.rate).then_some((expected, false))
@@ -393,8 +395,8 @@ impl PathSelector {
     fn direct(&mut self, look: &Look<'_>) {
         let now = look.now;
         let Some((direct, live)) = self.expected_direct(look) else { return };
-        let left = look.left.unwrap_or(LEFT);
-        let mut best: Option<(PathId, Forecasted, bool, Choice)> = None;
+        let left = look.left.unwrap_or(UNKNOWN_SIZE);
+        let mut best: Option<(PathId, Forecasted, bool, Comparison)> = None;
         for way in self.candidates(now) {
             let Some((expected, known)) = self.expected(look, way, direct) else { continue };
             let hop = self.ways[way.index()].hops.first().copied().unwrap_or(look.rtt);
@@ -411,32 +413,34 @@ impl PathSelector {
             between(direct),
             choice.faster * 100.0
         );
-        if known && choice.way == Way::Depots {
-            self.say(now, format!("{told}: taken"));
+        if known && choice.decision == Decision::Depots {
+            self.log_decision(now, format!("{told}: taken"));
             self.go_over(now, way, Some(direct.rate), false);
             return;
         }
         let trial = self.rise() + self.span() + look.rtt * 2;
-        let lasts = choice.direct[1] >= trial.mul_f64(LASTS);
-        let gains = expected.rate >= direct.rate.mul_f64(TRY) && choice.faster >= 0.5;
-        // What is not seen yet is waited for.
+        let lasts = choice.direct[1] >= trial.mul_f64(MIN_TRIAL_MULTIPLE);
+        let gains = expected.rate >= direct.rate.mul_f64(MIN_TRIAL_GAIN) && choice.faster >= 0.5;
+        // Without a current measurement, wait for one.
         if !live {
             return;
         }
         match (gains, lasts) {
             (true, true) => {
-                self.say(now, format!("{told}: tried with a part of the streams"));
+                self.log_decision(now, format!("{told}: tried with a part of the streams"));
                 (self.phase, self.since) = (Phase::Trial { way, up: None }, now);
             }
-            (true, false) => self.say_once(now, told, "the end comes before a trial pays: direct"),
-            (false, _) => self.say_once(now, told, "direct"),
+            (true, false) => {
+                self.log_decision_once(now, told, "the end comes before a trial pays: direct")
+            }
+            (false, _) => self.log_decision_once(now, told, "direct"),
         }
     }
 
     fn trial(&mut self, look: &Look<'_>, way: PathId, up: Option<Time>) {
         let now = look.now;
         let Some(up) = up.or_else(|| (seen(look, way).streams > 0).then_some(now)) else {
-            if now.since(self.since) >= COMES {
+            if now.since(self.since) >= ESTABLISH_TIMEOUT {
                 self.failed(now, way, "does not come about");
             }
             return;
@@ -447,7 +451,7 @@ impl PathSelector {
             return;
         }
         let each = |way: PathId| self.ways[way.index()].each(now, span).unwrap_or(0.0);
-        // One that was lucky at first and is slow now does not count as what it was.
+        // A stream that was fast only at first does not count at its mean.
         let lately = self.ways[way.index()].each(now, span / 2).unwrap_or(0.0);
         let (tried, direct) = (each(way).min(lately), each(PathId::DIRECT));
         let told = format!(
@@ -456,23 +460,23 @@ impl PathSelector {
             mbit(tried),
             mbit(direct)
         );
-        if tried >= direct * MOVE {
+        if tried >= direct * MIN_MOVE_RATIO {
             let before = self.ways[0].rate(now, span);
-            self.say(now, format!("{told}: all take it"));
+            self.log_decision(now, format!("{told}: all take it"));
             self.go_over(now, way, before, true);
         } else {
-            self.say(now, format!("{told}: direct"));
-            self.ways[way.index()].put_away(now);
+            self.log_decision(now, format!("{told}: direct"));
+            self.ways[way.index()].back_off(now);
             self.go_direct(now, way);
         }
     }
 
-    /// Whether a way is now what it was for earlier transfers. Until that is seen nothing is given
-    /// up for it.
+    /// Checks whether a path still has the rate of earlier transfers. Until then the direct streams
+    /// stay.
     fn prove(&mut self, look: &Look<'_>, way: PathId) {
         let (now, span) = (look.now, self.span());
         let waited = now.since(self.since);
-        if seen(look, way).streams == 0 && waited >= COMES {
+        if seen(look, way).streams == 0 && waited >= ESTABLISH_TIMEOUT {
             return self.failed(now, way, "does not come about");
         }
         let each = |way: PathId| self.ways[way.index()].each(now, span);
@@ -481,21 +485,21 @@ impl PathSelector {
             return;
         }
         if let Phase::Over { proven, .. } = &mut self.phase
-            && taken >= direct * PROVEN
+            && taken >= direct * MIN_PROVEN_RATIO
         {
             *proven = true;
             return;
         }
         let name = self.name(way);
         let told = format!("{name}: a stream has {}, a direct one {}", mbit(taken), mbit(direct));
-        self.say(now, format!("{told}: direct again"));
-        self.ways[way.index()].put_away(now);
+        self.log_decision(now, format!("{told}: direct again"));
+        self.ways[way.index()].back_off(now);
         self.go_direct(now, way);
     }
 
     fn over(&mut self, look: &Look<'_>, way: PathId, before: Option<DataRate>) {
         let now = look.now;
-        let span = self.span() * JUDGE;
+        let span = self.span() * COMPARE_SPANS;
         if now.since(self.since) < self.rise() + span || now.since(self.judged) < span {
             return;
         }
@@ -504,16 +508,17 @@ impl PathSelector {
         let Some(here) = taken.rate(now, span) else { return };
         let watch = direct.rate(now, span).unwrap_or_default();
         let each = direct.each(now, span).unwrap_or(0.0);
-        // Of a full path one stream takes what many did; of losses each has its own.
+        // On a full path one stream takes the rate of many; with losses each stream has its own
+        // rate.
         let many = DataRate::from_bps((each * f64::from(look.wanted.max(1))) as u64);
         let directly = before.map_or(many, |before| before.min(many)).max(watch);
         let all = DataRate::from_bps(here.as_bps().saturating_add(watch.as_bps()));
-        if all >= directly.mul_f64(WORTH) {
+        if all >= directly.mul_f64(MIN_TOTAL_RATIO) {
             return;
         }
         let told = format!("{}: {all} with all streams, directly {directly}", self.name(way));
-        self.say(now, format!("{told}: direct again"));
-        self.ways[way.index()].put_away(now);
+        self.log_decision(now, format!("{told}: direct again"));
+        self.ways[way.index()].back_off(now);
         self.go_direct(now, way);
     }
 
@@ -525,19 +530,19 @@ impl PathSelector {
         (self.phase, self.since, self.leaving) = (Phase::Direct, now, Some(from));
     }
 
-    fn say_once(&mut self, now: Time, told: String, what: &str) {
-        if self.said != what {
-            what.clone_into(&mut self.said);
-            self.say(now, format!("{told}: {what}"));
-            what.clone_into(&mut self.said);
+    fn log_decision_once(&mut self, now: Time, told: String, what: &str) {
+        if self.last_reason != what {
+            what.clone_into(&mut self.last_reason);
+            self.log_decision(now, format!("{told}: {what}"));
+            what.clone_into(&mut self.last_reason);
         }
     }
 
-    fn say(&mut self, now: Time, text: String) {
-        self.said.clear();
-        if self.words.len() < MAX_WORDS {
+    fn log_decision(&mut self, now: Time, text: String) {
+        self.last_reason.clear();
+        if self.reasons.len() < MAX_REASONS {
             let at = self.began.map_or(0.0, |began| now.since(began).as_secs_f64());
-            self.words.push(format!("after {at:.1} s: {text}"));
+            self.reasons.push(format!("after {at:.1} s: {text}"));
         }
     }
 }
@@ -546,12 +551,12 @@ fn seen(look: &Look<'_>, way: PathId) -> Seen {
     look.ways.get(way.index()).copied().unwrap_or_default()
 }
 
-/// How many streams a trial has.
+/// Number of streams of a trial.
 fn trial(wanted: u32) -> u32 {
     (wanted / 4).clamp(1, 2)
 }
 
-/// An expectation, four times in five within its bounds.
+/// A forecast with its 80 % interval.
 fn between(forecast: Forecasted) -> String {
     let [low, _, high] = forecast.bounds();
     format!("{} ({low} to {high})", forecast.rate)

@@ -8,37 +8,37 @@ use super::*;
 
 const STEP: Duration = Duration::from_millis(50);
 
-/// A way as it is, whatever the pilot believes.
+/// The true properties of a path.
 #[derive(Clone, Copy, Debug)]
 struct Nature {
-    /// What losses leave one stream, in bit/s.
+    /// The rate of one stream under losses, in bit/s.
     each: f64,
-    /// What all together get at most.
+    /// The maximum rate of all streams.
     capacity: f64,
 }
 
-/// What becomes of who asks for a stream over a way.
+/// The outcome of opening a stream over a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fate {
+enum Behaviour {
     #[default]
     Works,
-    /// No, at once.
+    /// Refused at once.
     Refuses,
-    /// No word.
+    /// No answer.
     Silent,
 }
 
 #[derive(Clone, Debug)]
 struct World {
     ways: Vec<Nature>,
-    /// Of each way; the rest work.
-    fates: Vec<Fate>,
-    /// Depots share the direct way's slowest link.
+    /// The outcome for each path; the others work.
+    behaviours: Vec<Behaviour>,
+    /// Whether depots share the direct path's slowest link.
     shared: bool,
     wanted: u32,
     rtt: Duration,
     size: u64,
-    /// How much rates swing, and how slowly, in steps.
+    /// Amplitude of the rates' variation, and its period in steps.
     swing: f64,
     seed: u64,
 }
@@ -46,17 +46,17 @@ struct World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Came {
     seconds: f64,
-    /// Part of the bytes that went over depots.
+    /// Share of the bytes that went over depots.
     over: f64,
 }
 
 impl World {
-    /// Plays a transfer; without a pilot directly.
+    /// Simulates a transfer; without a selector on the direct path.
     fn play(&self, mut pilot: Option<&mut PathSelector>) -> Came {
         let count = self.ways.len();
         let mut rng = Rng::new(self.seed);
         let mut noise = vec![0.0f64; count];
-        // How long each way's streams are there, to rise.
+        // Ages of each path's streams, for their start-up.
         let mut ages: Vec<Vec<f64>> = vec![Vec::new(); count];
         let mut delivered = vec![0.0f64; count];
         let (mut now, mut steps) = (Time::from_nanos(1), 0u64);
@@ -76,12 +76,14 @@ impl World {
                     None if n == 0 => self.wanted as usize,
                     None => 0,
                 };
-                let fate = self.fates.get(n).copied().unwrap_or_default();
-                match (&mut pilot, fate) {
-                    (Some(pilot), Fate::Refuses) if wanted > 0 => pilot.failed(now, id, "refuses"),
+                let behaviour = self.behaviours.get(n).copied().unwrap_or_default();
+                match (&mut pilot, behaviour) {
+                    (Some(pilot), Behaviour::Refuses) if wanted > 0 => {
+                        pilot.failed(now, id, "refuses")
+                    }
                     _ => {}
                 }
-                let wanted = if fate == Fate::Works { wanted } else { 0 };
+                let wanted = if behaviour == Behaviour::Works { wanted } else { 0 };
                 ages.truncate(wanted.max(ages.len().saturating_sub(1)));
                 ages.resize(wanted.max(ages.len()), 0.0);
             }
@@ -95,9 +97,9 @@ impl World {
                 .collect();
             if self.shared {
                 let all: f64 = asked.iter().sum();
-                let most = self.ways[0].capacity;
-                if all > most {
-                    asked.iter_mut().for_each(|rate| *rate *= most / all);
+                let max = self.ways[0].capacity;
+                if all > max {
+                    asked.iter_mut().for_each(|rate| *rate *= max / all);
                 }
             }
             for (n, rate) in asked.iter().enumerate() {
@@ -145,7 +147,7 @@ fn lossy(gain: f64) -> World {
             Nature { each: 14e6, capacity: 1e9 },
             Nature { each: 14e6 * gain, capacity: 1e9 },
         ],
-        fates: Vec::new(),
+        behaviours: Vec::new(),
         shared: false,
         wanted: 1,
         rtt: Duration::from_millis(100),
@@ -205,24 +207,24 @@ fn sure_forecasts_are_followed_at_once_and_corrected() {
     }
 }
 
-/// Depots that relay at a hundredth of the speed, refuse, or never answer, whatever the losses, the
-/// history and the hops promise: a transfer is never slower for them than by a part of a trial.
+/// Depots that relay at a hundredth of the speed, refuse, or never answer, whatever losses, history
+/// and hops promise: they slow a transfer by at most a part of a trial.
 #[test]
 fn a_bad_depot_costs_no_more_than_a_part_of_a_trial() {
     let sure = |mbps: u64| Forecasted { rate: DataRate::from_mbps(mbps), error: 0.1 };
     for (seed, wanted) in [(1, 1), (2, 4), (3, 8), (4, 32)] {
         for known in [false, true] {
-            for fate in [Fate::Works, Fate::Refuses, Fate::Silent] {
+            for behaviour in [Behaviour::Works, Behaviour::Refuses, Behaviour::Silent] {
                 let mut world = World { seed, wanted, ..lossy(0.01) };
                 world.size = 60_000_000 * u64::from(wanted);
-                world.fates = vec![Fate::Works, fate];
+                world.behaviours = vec![Behaviour::Works, behaviour];
                 let mut pilot = world.pilot();
                 if known {
                     pilot.set_forecast(PathId::DIRECT, sure(14 * u64::from(wanted)));
                     pilot.set_forecast(PathId::numbered(1), sure(40 * u64::from(wanted)));
                 }
                 let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
-                let told = format!("{fate:?} {auto:?} {direct:?} {:#?}", pilot.reasons());
+                let told = format!("{behaviour:?} {auto:?} {direct:?} {:#?}", pilot.reasons());
                 assert!(pilot.reasons().len() > 1, "it was never tried: {told}");
                 assert!(auto.seconds <= direct.seconds * 1.01, "{told}");
                 assert!(auto.over < 0.02, "{told}");
@@ -231,8 +233,8 @@ fn a_bad_depot_costs_no_more_than_a_part_of_a_trial() {
     }
 }
 
-/// The rule's aim, in worlds that the model does not know: under one transfer in twenty is slower
-/// than 0.95 of direct, and where a depot pays much, most of it is had.
+/// The rule's goal, in random networks that do not follow the model: fewer than one transfer in
+/// twenty is slower than 0.95 of direct, and most of the possible gain is reached.
 #[test]
 fn few_transfers_are_slower_than_direct() {
     let mut rng = Rng::new(7);
@@ -257,7 +259,7 @@ fn few_transfers_are_slower_than_direct() {
             size: (rate / 8.0 * seconds) as u64,
             swing: 0.02 + rng.unit() * 0.1,
             seed: n,
-            fates: Vec::new(),
+            behaviours: Vec::new(),
             ways,
         };
         let mut pilot = world.pilot();
@@ -294,8 +296,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever happens there are streams somewhere, not more than one way too many, and it stays
-    /// bounded.
+    /// Whatever happens, some path has streams, at most one path too many, and state stays bounded.
     #[test]
     fn there_is_always_a_way(
         events in proptest::collection::vec((event(), 1u64..4_000), 1..300),
@@ -339,7 +340,7 @@ proptest! {
             prop_assert_eq!(targets[pilot.current().index()], wanted);
             prop_assert!(targets.iter().sum::<u32>() <= 3 * wanted, "{:?}", targets);
             prop_assert!(targets.iter().filter(|n| **n > 0).count() <= 3);
-            prop_assert!(pilot.reasons().len() <= MAX_WORDS);
+            prop_assert!(pilot.reasons().len() <= MAX_REASONS);
         }
     }
 }
@@ -355,7 +356,7 @@ fn a_way_that_fails_is_left_for_a_while_and_longer_each_time() {
     assert_eq!(pilot.candidates(at(12)).count(), 1);
     pilot.failed(at(12), way, "broke");
     assert_eq!(pilot.candidates(at(25)).count(), 0);
-    // The direct way does not work at all: a depot is better than nothing.
+    // The direct path does not work at all: any depot is better.
     pilot.failed(at(40), PathId::DIRECT, "refused");
     assert_eq!(pilot.current(), way);
     assert_eq!(pilot.target(PathId::DIRECT, 4), 4, "until the others are there");

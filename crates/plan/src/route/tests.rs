@@ -9,8 +9,8 @@ fn mbps(rate: f64) -> DataRate {
     DataRate::from_bps((rate * 1e6).round() as u64)
 }
 
-/// The paper's figure 7, as far as it can be read: three sites; costs as printed there are those
-/// of the edges between sites, 5.1 for the dotted one.
+/// The paper's figure 7, as far as it is legible: three sites; costs as printed there are those of
+/// the edges between sites, 5.1 for the dotted one.
 #[test]
 fn edges_within_epsilon_are_the_same() {
     let table = "host,ash,opus,bell\nash,,20,19.6\nopus,20,,200\nbell,19.6,200,\n";
@@ -85,7 +85,7 @@ fn a_noisy_forecast_needs_a_larger_gain() {
     assert_eq!(automatic(&matrix), [a, c]);
 }
 
-/// Matrices of up to nine hosts, with missing edges and hosts that pass on little.
+/// Matrices of up to nine hosts, with missing edges and low relay limits.
 fn matrices() -> impl Strategy<Value = Matrix> {
     (2_usize..9).prop_flat_map(|hosts| {
         let edges = proptest::collection::vec(0_u32..60, hosts * hosts);
@@ -107,7 +107,7 @@ fn matrices() -> impl Strategy<Value = Matrix> {
     })
 }
 
-/// Cost and number of edges of the best path, by trying all of them.
+/// Cost and number of edges of the best path, by exhaustive search.
 fn best(
     matrix: &Matrix,
     at: HostId,
@@ -118,7 +118,7 @@ fn best(
     if at == to {
         return Some(so_far);
     }
-    let mut least: Option<f64> = None;
+    let mut min: Option<f64> = None;
     for next in 0..left.len() {
         let host = left.remove(next);
         let mut cost = so_far.max(matrix.edge(at, host).0);
@@ -127,16 +127,16 @@ fn best(
         }
         if cost.is_finite()
             && let Some(found) = best(matrix, host, to, cost, left)
-            && least.is_none_or(|least| found < least)
+            && min.is_none_or(|min| found < min)
         {
-            least = Some(found);
+            min = Some(found);
         }
         left.insert(next, host);
     }
-    least
+    min
 }
 
-/// The cost of a path as it is.
+/// The cost of a path.
 fn cost_of(matrix: &Matrix, path: &[HostId]) -> f64 {
     let edges = path.windows(2).map(|pair| matrix.edge(pair[0], pair[1]).0);
     let inner = path.get(1..path.len().saturating_sub(1)).unwrap_or_default();
@@ -144,7 +144,8 @@ fn cost_of(matrix: &Matrix, path: &[HostId]) -> f64 {
     edges.chain(hosts).fold(0.0, f64::max)
 }
 
-/// The best path's edges, fewest first, by breadth over the edges that are good enough.
+/// The number of edges of the best path with the fewest edges, by breadth-first search over the
+/// edges that are good enough.
 fn fewest_edges(matrix: &Matrix, from: HostId, to: HostId, cost: f64) -> u32 {
     let mut reached = vec![from];
     for step in 1.. {
@@ -166,7 +167,7 @@ fn fewest_edges(matrix: &Matrix, from: HostId, to: HostId, cost: f64) -> u32 {
     unreachable!()
 }
 
-/// Appendix A step by step, with what a host can pass on and errors of forecasts.
+/// Appendix A step by step, with relay limits and forecast errors.
 fn appendix(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> (Vec<Option<HostId>>, Vec<f64>) {
     let hosts = matrix.len();
     let (mut parent, mut cost) = (vec![None; hosts], vec![f64::INFINITY; hosts]);
@@ -189,11 +190,12 @@ fn appendix(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> (Vec<Option<Ho
             let (relaxed, mut worse) = (so_far.max(edge), 0.0);
             let factor = match epsilon {
                 Epsilon::Fixed(epsilon) => 1.0 + epsilon,
-                Epsilon::FromErrors { deviations, least } => {
+                Epsilon::FromErrors { deviations, min_epsilon } => {
                     let error = matrix.error(node, end);
                     worse =
                         doubtful[node.index()].max(so_far).max(edge * (1.0 + error * deviations));
-                    1.0 + libm::hypot(part(worse, relaxed), part(doubtful[at], cost[at])).max(least)
+                    1.0 + libm::hypot(part(worse, relaxed), part(doubtful[at], cost[at]))
+                        .max(min_epsilon)
                 }
             };
             if relaxed * factor < cost[at] {
@@ -232,7 +234,7 @@ proptest! {
         }
     }
 
-    /// All trees, by any number of threads, are those of appendix A word for word.
+    /// All trees, computed by any number of threads, are exactly those of appendix A.
     #[test]
     fn trees_are_those_of_the_paper(
         matrix in matrices(),
@@ -243,7 +245,7 @@ proptest! {
     ) {
         let mut matrix = matrix;
         let epsilon = match unsure {
-            true => Epsilon::FromErrors { deviations: 1.0, least: epsilon },
+            true => Epsilon::FromErrors { deviations: 1.0, min_epsilon: epsilon },
             false => Epsilon::Fixed(epsilon),
         };
         for from in matrix.hosts() {
@@ -263,7 +265,7 @@ proptest! {
         }
     }
 
-    /// Whatever a file holds, reading it ends, and what was read can be routed.
+    /// Any text is parsed or refused, and a parsed matrix can be routed.
     #[test]
     fn any_text_is_read_or_refused(text in "[a-c,0-9.\n#-]{0,80}") {
         if let Ok(matrix) = Matrix::from_csv(&text) {
@@ -273,7 +275,7 @@ proptest! {
         }
     }
 
-    /// The least of several is no more than any, and no surer than it can be.
+    /// The minimum of several edges is at most each of them, and its error is plausible.
     #[test]
     fn a_path_is_at_most_its_worst_edge(
         edges in proptest::collection::vec((1.0..1e4_f64, 0.0..0.8_f64), 1..5)
@@ -282,7 +284,7 @@ proptest! {
             .iter()
             .map(|&(rate, error)| Forecasted { rate: mbps(rate), error })
             .collect();
-        let path = Forecasted::least_of(&edges).unwrap();
+        let path = Forecasted::min_of(&edges).unwrap();
         let worst = edges.iter().map(|edge| edge.rate).min().unwrap();
         prop_assert!(path.rate <= worst.mul_f64(1.001));
         prop_assert!(path.error.is_finite());
@@ -292,7 +294,7 @@ proptest! {
 #[test]
 fn the_least_of_two_alike_is_below_both() {
     let edge = Forecasted { rate: mbps(100.0), error: 0.2 };
-    let path = Forecasted::least_of(&[edge, edge]).unwrap();
+    let path = Forecasted::min_of(&[edge, edge]).unwrap();
     // Both are above x with probability 1/2 where each is with 0.7071: 0.5450 deviations below.
     let wanted = 100.0 * (1.2_f64.ln() * -0.544_95).exp();
     let found = path.rate.as_bps() as f64 / 1e6;
@@ -305,15 +307,15 @@ fn depots_must_be_likely_to_pay() {
     let sure = |rate: f64| Forecasted { rate: mbps(rate), error: 0.05 };
     let vague = |rate: f64| Forecasted { rate: mbps(rate), error: 0.5 };
     let way = |direct, depots, bytes: u64, more| {
-        choose(direct, depots, ByteCount(bytes), Duration::from_millis(more)).way
+        choose(direct, depots, ByteCount(bytes), Duration::from_millis(more)).decision
     };
     let large = 1 << 30;
-    assert_eq!(way(sure(100.0), sure(200.0), large, 100), Way::Depots);
-    assert_eq!(way(sure(100.0), sure(102.0), large, 100), Way::Direct, "too little");
-    assert_eq!(way(sure(100.0), vague(120.0), large, 100), Way::Direct, "too unsure");
-    assert_eq!(way(sure(100.0), sure(200.0), 100_000, 100), Way::Direct, "too short");
-    assert_eq!(way(sure(0.0), vague(1.0), large, 100), Way::Depots, "the only way");
-    assert_eq!(way(sure(0.0), sure(0.0), large, 100), Way::Direct, "no way at all");
+    assert_eq!(way(sure(100.0), sure(200.0), large, 100), Decision::Depots);
+    assert_eq!(way(sure(100.0), sure(102.0), large, 100), Decision::Direct, "too little");
+    assert_eq!(way(sure(100.0), vague(120.0), large, 100), Decision::Direct, "too unsure");
+    assert_eq!(way(sure(100.0), sure(200.0), 100_000, 100), Decision::Direct, "too short");
+    assert_eq!(way(sure(0.0), vague(1.0), large, 100), Decision::Depots, "the only way");
+    assert_eq!(way(sure(0.0), sure(0.0), large, 100), Decision::Direct, "no way at all");
     let choice = choose(sure(100.0), sure(200.0), ByteCount(large), Duration::from_millis(100));
     assert!(choice.faster > 0.99 && choice.harm < 0.01);
     assert!(choice.direct.is_sorted() && choice.depots.is_sorted());

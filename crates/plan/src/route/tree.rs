@@ -6,33 +6,32 @@ use std::num::NonZeroUsize;
 
 use super::matrix::{Cost, HostId, Matrix};
 
-/// How much better an edge must be to replace another: by a factor of 1 + epsilon.
+/// How much better an edge must be to replace another: by the factor 1 + epsilon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Epsilon {
     /// The same for all edges.
     Fixed(f64),
-    /// From the errors of the forecasts on the two paths compared, taken as independent: so many
-    /// standard deviations of their ratio, and never less than `least`. The paper asks for this
-    /// in 4.1.
+    /// From the errors of the forecasts on the two paths compared, assumed independent: this many
+    /// standard deviations of their ratio, and at least `min_epsilon`. The paper suggests this in 4.1.
     FromErrors {
-        /// How many standard deviations.
+        /// Number of standard deviations.
         deviations: f64,
-        /// Where the errors are small or unknown.
-        least: f64,
+        /// Minimum, used where the errors are small or unknown.
+        min_epsilon: f64,
     },
 }
 
 impl Epsilon {
     /// The paper's: 10 % (section 4.2).
     pub const PAPER: Self = Self::Fixed(0.1);
-    /// An edge that is called better is better five times in six.
-    pub const AUTOMATIC: Self = Self::FromErrors { deviations: 1.0, least: 0.1 };
+    /// An edge that is judged better is better with probability 5/6.
+    pub const AUTOMATIC: Self = Self::FromErrors { deviations: 1.0, min_epsilon: 0.1 };
 }
 
 impl Epsilon {
-    /// By what factor another edge must be better, at least.
-    fn least_factor(self) -> f64 {
-        let (Self::Fixed(epsilon) | Self::FromErrors { least: epsilon, .. }) = self;
+    /// Minimum factor by which another edge must be better.
+    fn min_factor(self) -> f64 {
+        let (Self::Fixed(epsilon) | Self::FromErrors { min_epsilon: epsilon, .. }) = self;
         1.0 + epsilon.max(0.0)
     }
 }
@@ -51,45 +50,45 @@ pub struct Tree {
     cost: Vec<f64>,
 }
 
-/// A line of a route table: where to hand on what goes to `destination`.
+/// A row of a route table: the next hop for a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Where a session goes.
+    /// The destination of a session.
     pub destination: HostId,
-    /// To whom it is handed next.
+    /// The next hop.
     pub next: HostId,
 }
 
 /// No parent yet.
 const NONE: u32 = u32::MAX;
 
-/// The minimax path tree from `source`: for each host the path whose worst edge is best, but
-/// where an edge is not better by `epsilon`, the one that was found first, which is the direct one
-/// or comes from the better-connected depot. Among equals the host named first is taken. An
-/// epsilon that is negative or not a number counts as 0.
+/// The minimax path tree from `source`: for each host the path whose worst edge is best. Where an
+/// edge is not better by `epsilon`, the path found first stays, which is the direct one or comes
+/// from the better-connected depot. Ties go to the host named first. An epsilon that is negative or
+/// NaN counts as 0.
 pub fn tree(matrix: &Matrix, source: HostId, epsilon: Epsilon) -> Tree {
     Growing::default().grow(matrix, None, source, epsilon)
 }
 
-/// The tree of every host, in their order, by so many threads: what all depots together need.
+/// The trees of all hosts, in their order, computed by `threads` threads: the tables of all depots.
 pub fn trees(matrix: &Matrix, epsilon: Epsilon, threads: NonZeroUsize) -> Vec<Tree> {
     let hosts: Vec<HostId> = matrix.hosts().collect();
     let rows = shared(&hosts, threads, |&host| sorted(matrix, host));
-    let mut least = vec![f64::INFINITY; hosts.len()];
+    let mut min = vec![f64::INFINITY; hosts.len()];
     for &(edge, at) in rows.iter().flatten() {
-        least[at as usize] = least[at as usize].min(edge);
+        min[at as usize] = min[at as usize].min(edge);
     }
-    let sorted = Sorted { rows, least };
+    let sorted = Sorted { rows, min };
     let grow = |growing: &mut Growing, source| growing.grow(matrix, Some(&sorted), source, epsilon);
     shared_with(&hosts, threads, |growing, &source| grow(growing, source))
 }
 
-/// Edges by what they cost.
+/// Edges sorted by cost.
 struct Sorted {
-    /// From each host, the best first: costs and where they lead.
+    /// From each host, the best first: costs and destinations.
     rows: Vec<Vec<(f64, u32)>>,
-    /// The best to each host.
-    least: Vec<f64>,
+    /// The best edge to each host.
+    min: Vec<f64>,
 }
 
 fn sorted(matrix: &Matrix, host: HostId) -> Vec<(f64, u32)> {
@@ -100,7 +99,7 @@ fn sorted(matrix: &Matrix, host: HostId) -> Vec<(f64, u32)> {
     row
 }
 
-/// Does `work` for all `items`, a run of them in each of so many threads.
+/// Applies `work` to all `items`, divided among `threads` threads.
 fn shared<T: Sync, R: Send>(
     items: &[T],
     threads: NonZeroUsize,
@@ -109,7 +108,7 @@ fn shared<T: Sync, R: Send>(
     shared_with(items, threads, |(), item| work(item))
 }
 
-/// The same with something that each thread keeps from item to item.
+/// The same with a state that each thread keeps between items.
 fn shared_with<K: Default, T: Sync, R: Send>(
     items: &[T],
     threads: NonZeroUsize,
@@ -136,34 +135,33 @@ fn shared_with<K: Default, T: Sync, R: Send>(
     })
 }
 
-/// A tree that grows.
+/// The construction of a tree.
 ///
-/// Hosts are settled in the order of their costs, so nothing that is found later costs less than
-/// the host being settled, nor less than the best edge to where it leads. A host whose cost is
-/// within epsilon of either is done: it can no longer be reached better, though it still has to be
-/// settled. Of the rest the worst cost bounds the edges that can matter; where edges are sorted,
-/// looking at a host ends there, which is why the trees of all hosts take far fewer steps than
-/// hosts times edges.
+/// Hosts are settled in the order of their costs. Nothing found later costs less than the host
+/// being settled, nor less than the best edge to its destination. A host whose cost is within
+/// epsilon of either bound is final: it cannot be reached better, but still has to be settled. The
+/// worst cost of the others bounds the edges that can matter. Where edges are sorted, the scan of a
+/// host's edges ends there, so the trees of all hosts take far fewer steps than hosts times edges.
 #[derive(Default)]
 struct Growing {
     cost: Vec<f64>,
     parent: Vec<u32>,
-    /// What each host costs when every edge of its path is worse than forecast by its deviations.
+    /// The cost of each host when every edge of its path is worse than forecast by its deviation.
     doubtful: Vec<f64>,
-    /// Hosts that may be reached better, in their order, and the worst cost among them.
+    /// Hosts that may still be reached better, in order, and the worst cost among them.
     left: Vec<u32>,
     worst: f64,
-    /// Hosts that were reached, by cost, then by place; old costs of a host among them.
+    /// Hosts that were reached, by cost, then by index; contains outdated costs.
     reached: BinaryHeap<Reverse<(Key, u32)>>,
 }
 
-/// A cost as bits: those of numbers that are not negative are in the order of the numbers.
+/// A cost as bits: non-negative numbers have the order of their bits.
 type Key = u64;
 
-/// What is relaxed: the edges from a host.
+/// The host whose edges are relaxed.
 struct From<'a> {
     host: HostId,
-    /// The worst on the way to it and through it.
+    /// The worst cost on the path to it and through it.
     so_far: f64,
     errors: Option<&'a [f64]>,
 }
@@ -177,16 +175,16 @@ impl Growing {
         epsilon: Epsilon,
     ) -> Tree {
         self.begin(matrix.len(), source);
-        let factor = epsilon.least_factor();
+        let factor = epsilon.min_factor();
         let (mut settled, mut look) = (0_u32, 0_u32);
         while let Some(Reverse((key, host))) = self.reached.pop() {
             let (cost, host) = (self.cost[host as usize], HostId(host));
-            // What it cost before it was reached better.
+            // An outdated cost.
             if key != cost.to_bits() {
                 continue;
             }
             settled += 1;
-            // The worst cost only falls, so that an old one is a bound, too.
+            // The worst cost only falls, so an old one is a bound too.
             if sorted.is_none() || settled > look {
                 self.forget(cost, factor, sorted);
                 look = settled + settled / 4;
@@ -231,12 +229,12 @@ impl Growing {
         self.reached.push(Reverse((0.0_f64.to_bits(), source.0)));
     }
 
-    /// Hosts that are done, now that one is settled that costs `least`.
-    fn forget(&mut self, least: f64, factor: f64, sorted: Option<&Sorted>) {
+    /// Removes hosts that are final, now that a host with the cost `min` is settled.
+    fn forget(&mut self, min: f64, factor: f64, sorted: Option<&Sorted>) {
         let (cost, mut worst) = (&self.cost, 0.0);
         self.left.retain(|&at| {
             let at = at as usize;
-            let bound = sorted.map_or(least, |sorted| least.max(sorted.least[at]));
+            let bound = sorted.map_or(min, |sorted| min.max(sorted.min[at]));
             let left = cost[at] > bound * factor;
             if left && cost[at] > worst {
                 worst = cost[at];
@@ -246,9 +244,8 @@ impl Growing {
         self.worst = worst;
     }
 
-    /// Looks whether others are reached better. Hosts in the tree stay as they are, without
-    /// asking: they were taken in the order of their costs, and no path over a later host is below
-    /// its cost.
+    /// Relaxes edges. Hosts in the tree need no check: they were settled in the order of their
+    /// costs, and no path over a later host costs less.
     fn relax(
         &mut self,
         from: &From<'_>,
@@ -262,24 +259,24 @@ impl Growing {
             growing.reached.push(Reverse((cost.to_bits(), at as u32)));
         };
         match (epsilon, from.errors) {
-            (Epsilon::FromErrors { deviations, least }, Some(errors)) => {
+            (Epsilon::FromErrors { deviations, min_epsilon }, Some(errors)) => {
                 let doubt = self.doubtful[from.host.index()].max(so_far);
                 for (edge, at) in edges {
                     let at = at as usize;
                     let cost = edge.max(so_far);
                     let doubtful = doubt.max(edge * (1.0 + errors[at] * deviations));
-                    // By how much either path may be worse than its forecast. An edge that is fast
-                    // but unsure counts as far as it may become the worst one.
+                    // How far either path may be worse than its forecast. A fast edge with a large
+                    // error counts as far as it may become the worst edge.
                     let own = part(self.doubtful[at], self.cost[at]);
                     let spread = libm::hypot(part(doubtful, cost), own);
-                    if cost * (1.0 + spread.max(least).max(0.0)) < self.cost[at] {
+                    if cost * (1.0 + spread.max(min_epsilon).max(0.0)) < self.cost[at] {
                         reach(self, at, cost);
                         self.doubtful[at] = doubtful;
                     }
                 }
             }
             _ => {
-                let factor = epsilon.least_factor();
+                let factor = epsilon.min_factor();
                 for (edge, at) in edges {
                     let over = if edge > so_far { edge } else { so_far };
                     if over * factor < self.cost[at as usize] {
@@ -291,19 +288,19 @@ impl Growing {
     }
 }
 
-/// How much more `doubtful` is than `cost`, as a part of it; nothing if there is no cost.
+/// The relative excess of `doubtful` over `cost`; zero if the cost is zero.
 fn part(doubtful: f64, cost: f64) -> f64 {
     let part = doubtful / cost - 1.0;
     if part > 0.0 && part.is_finite() { part } else { 0.0 }
 }
 
 impl Tree {
-    /// Where it begins.
+    /// The source of the tree.
     pub fn source(&self) -> HostId {
         self.source
     }
 
-    /// The worst edge on the way to a host; [`Cost::INFINITE`] if there is none.
+    /// The cost of the path to a host; [`Cost::INFINITE`] if there is none.
     pub fn cost(&self, to: HostId) -> Cost {
         Cost(self.tree_cost(to))
     }
@@ -312,12 +309,12 @@ impl Tree {
         self.cost[to.index()]
     }
 
-    /// The host before `to` on its path; the source is its own.
+    /// The host before `to` on its path; the source is its own parent.
     pub fn parent(&self, to: HostId) -> Option<HostId> {
         Some(self.parent[to.index()]).filter(|&parent| parent != NONE).map(HostId)
     }
 
-    /// All hosts from the source to `to`, both included; empty if there is no way.
+    /// All hosts from the source to `to`, both included; empty if there is no path.
     pub fn path(&self, to: HostId) -> Vec<HostId> {
         let mut path = Vec::new();
         let mut at = to;
@@ -332,12 +329,12 @@ impl Tree {
         path
     }
 
-    /// To whom the source hands what goes to `to`; nothing for itself and where there is no way.
+    /// The next hop of the source for `to`; none for the source itself and without a path.
     pub fn next_hop(&self, to: HostId) -> Option<HostId> {
         self.path(to).get(1).copied()
     }
 
-    /// What the source's depot needs to forward sessions: a line a host that it reaches.
+    /// The forwarding table of the source's depot: one row per reachable host.
     pub fn table(&self) -> Vec<Hop> {
         let mut next: Vec<Option<u32>> = vec![None; self.parent.len()];
         let mut walked = Vec::new();

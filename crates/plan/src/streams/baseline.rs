@@ -1,14 +1,14 @@
-//! What every model must beat: the largest sample itself, and lines between samples.
+//! Baselines for every model: the largest sample, and interpolation between samples.
 
 use super::point::Point;
 
-/// The sample with the greatest throughput; of equal ones that with the fewest streams.
+/// The sample with the greatest throughput; among equals the one with the fewest streams.
 pub(crate) fn argmax(points: &[Point]) -> Option<&Point> {
     points.iter().rev().max_by(|p, q| p.mbps.total_cmp(&q.mbps))
 }
 
-/// Interpolation between neighbours, straight in the logarithms of both axes; beyond the first
-/// and the last sample the nearest two go on. In Mbit/s.
+/// Linear interpolation in the logarithms of both axes; before the first and beyond the last sample
+/// it extrapolates from the nearest two. In Mbit/s.
 pub(crate) fn log_log(points: &[Point], at: &Point) -> Option<f64> {
     let (first, rest) = points.split_first()?;
     let last = points.len() - 1;

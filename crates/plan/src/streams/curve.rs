@@ -1,4 +1,4 @@
-//! What a fitted model says: throughput as a function of the number of streams.
+//! Fitted models: throughput as a function of the number of streams.
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ use super::point::{Point, from_mbps};
 pub enum Curve {
     /// Th = n t (equation 2 with constant loss and round trip).
     Linear {
-        /// Mbit/s of one stream.
+        /// Mbit/s per stream.
         t: f64,
     },
     /// Th = sqrt(a n^(1/x) + b) (equations 12 and 2).
@@ -28,7 +28,7 @@ pub enum Curve {
     Filling {
         /// Mbit/s of the bottleneck.
         capacity: f64,
-        /// What is left of a window that backs off.
+        /// The multiplicative decrease of a window.
         beta: f64,
     },
     /// Th = n / sqrt(a n^2 + b) (equation 4).
@@ -83,24 +83,24 @@ pub enum Curve {
     },
 }
 
-/// Where a curve is highest.
+/// The maximum of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// The number of streams, as a real number.
     pub streams: f64,
-    /// What they move there.
+    /// The throughput there.
     pub throughput: DataRate,
 }
 
 impl Curve {
-    /// What `streams` streams move; nothing where the formula has no value ("out of the domain",
-    /// section 6.2.1).
+    /// The throughput of `streams` streams; `None` where the formula has no value ("out of the
+    /// domain", section 6.2.1).
     pub fn at(&self, streams: NonZeroU32) -> Option<DataRate> {
         let mbps = self.mbps(&Point::new(streams, 1.0));
         (mbps > 0.0 && mbps.is_finite()).then(|| from_mbps(mbps))
     }
 
-    /// The same in Mbit/s; undefined or not above zero outside the domain.
+    /// The same in Mbit/s; NaN or not positive outside the domain.
     #[inline]
     pub(crate) fn mbps(&self, at: &Point) -> f64 {
         let n = at.n;
@@ -121,12 +121,12 @@ impl Curve {
         }
     }
 
-    /// The peak that the model's own formula gives; nothing if the curve only rises.
+    /// The peak by the model's own formula; `None` if the curve only rises.
     pub fn peak(&self) -> Option<Peak> {
         let (streams, mbps) = match *self {
             Self::Linear { .. } | Self::Loss { .. } | Self::Filling { .. } => return None,
             Self::Dinda { .. } | Self::Averaged { .. } => return None,
-            // With b' > 0 the second piece rises on (Dinda's limit), and the break is no peak.
+            // With b' > 0 the second piece keeps rising (Dinda's limit), and the break is no peak.
             Self::Broken { fall: (_, b), .. } if b > 0.0 => return None,
             Self::Broken { rise: (a, b), at, .. } => (at, at / (a * at * at + b).sqrt()),
             // d/dn n^2 e^(-bn) = 0 at n = 2/b.
@@ -143,7 +143,7 @@ impl Curve {
             .then(|| Peak { streams, throughput: from_mbps(mbps) })
     }
 
-    /// The whole number of streams at the peak, between one and `max`; nothing if the curve only
+    /// The whole number of streams at the peak, between one and `max`; `None` if the curve only
     /// rises.
     pub fn optimum(&self, max: NonZeroU32) -> Option<NonZeroU32> {
         let peak = self.peak()?.streams.clamp(1.0, f64::from(max.get()));

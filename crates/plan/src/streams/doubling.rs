@@ -1,32 +1,32 @@
-//! Which numbers of streams to try: 1, 2, 4, 8 ... (section 6.3).
+//! The numbers of streams to try: 1, 2, 4, 8 ... (section 6.3).
 
 use std::num::NonZeroU32;
 
 use super::Sample;
 
-/// When doubling ends.
+/// Conditions that end the doubling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DoublingOptions {
-    /// No more streams than these are ever tried.
+    /// Maximum number of streams.
     pub max_streams: NonZeroU32,
-    /// The least growth that pays for another try, as a share of the throughput before: the
-    /// paper's "increases very slowly", to which it gives no number.
-    pub least_growth: f64,
-    /// No more samples than these are taken.
+    /// Minimum growth for another try, as a share of the previous throughput: the paper's
+    /// "increases very slowly", which it does not quantify.
+    pub min_growth: f64,
+    /// Maximum number of samples.
     pub max_samples: u32,
 }
 
 impl Default for DoublingOptions {
-    /// Up to 64 streams in at most seven samples; 5 %, the noise of a sample of some seconds: what
-    /// grows less cannot be told from standing still.
+    /// Up to 64 streams in at most seven samples; a minimum growth of 5 %, the noise of a sample of
+    /// a few seconds.
     fn default() -> Self {
-        Self { max_streams: NonZeroU32::MIN.saturating_add(63), least_growth: 0.05, max_samples: 7 }
+        Self { max_streams: NonZeroU32::MIN.saturating_add(63), min_growth: 0.05, max_samples: 7 }
     }
 }
 
-/// Doubles the number of streams until throughput falls, grows slowly, or a limit is met.
+/// Doubles the number of streams until throughput falls, grows slowly, or a limit is reached.
 ///
-/// It holds no clock: the caller measures as long as it likes and hands in what it saw.
+/// It has no clock: the caller measures for any duration and passes in the result.
 #[derive(Clone, Debug)]
 pub struct Doubling {
     options: DoublingOptions,
@@ -35,32 +35,32 @@ pub struct Doubling {
 }
 
 impl Doubling {
-    /// Nothing measured yet; the first try is one stream.
+    /// Starts with one stream.
     pub fn new(options: DoublingOptions) -> Self {
         let next = (options.max_samples > 0).then_some(NonZeroU32::MIN);
         Self { options, next, samples: Vec::new() }
     }
 
-    /// The number of streams to try now; nothing when enough is known.
+    /// The number of streams to try now; `None` when enough is known.
     pub fn next(&self) -> Option<NonZeroU32> {
         self.next
     }
 
-    /// A measurement, with whatever number of streams it really had.
+    /// Takes a measurement, with its actual number of streams.
     pub fn on_sample(&mut self, sample: Sample) {
         let before = self.samples.last().copied();
         self.samples.push(sample);
         let enough = self.samples.len() >= self.options.max_samples as usize;
         let grew = before.is_none_or(|before| {
-            let least = before.throughput.as_bps() as f64 * (1.0 + self.options.least_growth);
-            sample.throughput.as_bps() as f64 > least
+            let min = before.throughput.as_bps() as f64 * (1.0 + self.options.min_growth);
+            sample.throughput.as_bps() as f64 > min
         });
         let doubled = sample.streams.saturating_mul(NonZeroU32::MIN.saturating_add(1));
         let room = doubled <= self.options.max_streams && doubled > sample.streams;
         self.next = (grew && room && !enough).then_some(doubled);
     }
 
-    /// All that was measured, in order.
+    /// All measurements, in order.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }

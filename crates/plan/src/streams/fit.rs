@@ -1,4 +1,4 @@
-//! What each model makes of the samples by itself.
+//! The fit of each single model.
 
 use std::num::NonZeroU32;
 
@@ -9,12 +9,12 @@ use super::models::{Invalid, Model};
 use super::point::{Point, from_mbps};
 use super::search::{self, Best};
 
-/// One model, or one of the baselines, on these samples.
+/// One model or baseline, fitted to the samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFit {
-    /// As the command prints it.
+    /// Its name, as the command prints it.
     pub name: &'static str,
-    /// Where its curve is highest within the limit; nothing if it only rises or is not valid.
+    /// The number of streams at its peak within the limit; none if it only rises or is invalid.
     pub optimum: Option<NonZeroU32>,
     /// Why it cannot be used.
     pub invalid: Option<Invalid>,
@@ -25,15 +25,14 @@ pub struct ModelFit {
 enum Source {
     Nothing,
     Model(Best),
-    /// The largest sample, which says nothing about other numbers of streams.
+    /// The largest sample, which does not predict other numbers of streams.
     Largest(Point),
-    /// Lines between samples.
+    /// Interpolation between samples.
     Lines(Vec<Point>),
 }
 
 impl ModelFit {
-    /// The best-fitted curve with the samples it comes from; nothing for baselines and where the
-    /// model is not valid.
+    /// The best-fitted curve with its samples; none for baselines and invalid models.
     pub fn best(&self) -> Option<&Best> {
         match &self.source {
             Source::Model(best) => Some(best),
@@ -46,7 +45,7 @@ impl ModelFit {
         self.best().map_or_else(Vec::new, |best| best.curve.coefficients())
     }
 
-    /// What it says of so many streams; nothing outside its domain.
+    /// Its throughput for this number of streams; none outside its domain.
     pub fn at(&self, streams: NonZeroU32) -> Option<DataRate> {
         match &self.source {
             Source::Nothing => None,
@@ -57,7 +56,7 @@ impl ModelFit {
     }
 }
 
-/// Every model and both baselines; `points` are in ascending order, none of zero.
+/// Every model and both baselines; `points` are in ascending order, with positive throughputs.
 pub(crate) fn all(points: &[Point], max: NonZeroU32) -> Vec<ModelFit> {
     let mut all: Vec<_> =
         search::all(points).map(|(model, found)| of_model(model, found, max)).collect();
@@ -74,7 +73,8 @@ pub(crate) fn all(points: &[Point], max: NonZeroU32) -> Vec<ModelFit> {
     all.push(match largest {
         Some(point) if points.len() > 1 => ModelFit {
             name: "interpolation",
-            // Between samples nothing is higher than at one; beyond the last it only goes on.
+            // Between samples no point is higher than at a sample; beyond the last one it only
+            // extrapolates.
             optimum: Some(point.streams.min(max)),
             invalid: None,
             source: Source::Lines(points.to_vec()),

@@ -1,4 +1,4 @@
-//! How the paper compares models (section 6.2.1, equations 38 to 44).
+//! The metrics with which the paper compares models (section 6.2.1, equations 38 to 44).
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use super::models::Model;
 use super::point::{Point, points, to_mbps};
 use super::search::every;
 
-/// What one set of samples m_i makes of a model, judged on a population.
+/// The metrics of a model for one set of samples m_i, evaluated on a population.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
     /// The share of the population's numbers of streams within the domain of a curve
@@ -17,15 +17,15 @@ pub struct Judgement {
     /// The share of combinations that predict every number of the population (equation 39; the
     /// paper writes this sensitivity P_pre in section 6.2.1, which is predictability's name).
     pub effectiveness: f64,
-    /// The least error of an effective combination over the population, in Mbit/s
-    /// (equations 40 and 41); nothing if no combination is effective.
+    /// The smallest error of an effective combination over the population, in Mbit/s (equations 40
+    /// and 41); none if no combination is effective.
     pub best_error_mbps: Option<f64>,
     /// The same over the samples alone.
     pub best_error_on_samples_mbps: Option<f64>,
 }
 
-/// Judges every combination of `samples`, without the conditions of section 5: these metrics are
-/// what shows that conditions are needed.
+/// Evaluates every combination of `samples`, without the conditions of section 5: these metrics
+/// show that the conditions are needed.
 pub fn judge(model: Model, samples: &[Sample], population: &[Sample]) -> Judgement {
     let (points_of_set, _) = points(samples);
     let (population, _) = points(population);
@@ -42,8 +42,8 @@ pub fn judge(model: Model, samples: &[Sample], population: &[Sample]) -> Judgeme
     }
 }
 
-/// The means of equations 42 to 44 over several sets of the same size; errors over those sets
-/// that have one.
+/// The means of equations 42 to 44 over several sets of the same size; errors over those sets that
+/// have one.
 pub fn average(judgements: &[Judgement]) -> Judgement {
     let mean = |of: &dyn Fn(&Judgement) -> Option<f64>| {
         let values: Vec<f64> = judgements.iter().filter_map(of).collect();
@@ -57,8 +57,8 @@ pub fn average(judgements: &[Judgement]) -> Judgement {
     }
 }
 
-/// Root mean square of the distances to `population` where the curve has a value (equation 40),
-/// in Mbit/s; nothing if it has none anywhere.
+/// Root mean square of the distances to `population` where the curve has a value (equation 40), in
+/// Mbit/s; none if it has no value anywhere.
 pub fn error_mbps(at: impl Fn(NonZeroU32) -> Option<f64>, population: &[Sample]) -> Option<f64> {
     let distance = |s: &Sample| Some(at(s.streams)? - to_mbps(s.throughput));
     let squares: Vec<f64> = population.iter().filter_map(distance).map(|d| d * d).collect();
@@ -84,13 +84,13 @@ impl Sums {
         }
         self.effective += 1;
         let (on_population, on_samples) = (rms(curve, population), rms(curve, samples));
-        if self.best.is_none_or(|(least, _)| on_population < least) {
+        if self.best.is_none_or(|(min, _)| on_population < min) {
             self.best = Some((on_population, on_samples));
         }
     }
 }
 
-/// Neither under a root nor as a divisor does the curve fail here.
+/// Whether the curve has a value: no negative root and no zero divisor.
 fn has_value(curve: &Curve, at: &Point) -> bool {
     let mbps = curve.mbps(at);
     mbps.is_finite() && mbps > 0.0

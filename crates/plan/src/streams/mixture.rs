@@ -1,35 +1,35 @@
-//! All shapes together, each as likely as the samples make it.
+//! The mixture of all shapes, weighted by their posterior probability.
 
 use super::point::Point;
 use super::residual::{self, Residual};
 use super::shapes::{self, Shape};
 
-/// More different numbers of streams than these are thinned out: the rest adds nothing but work.
+/// Above this number of different numbers of streams the points are thinned: more add only work.
 const MAX_POINTS: usize = 64;
 
-/// Shapes less likely than the likeliest by this factor are left out.
+/// Shapes less probable than the most probable one by this factor are left out.
 const NEGLIGIBLE: f64 = 1e-5;
 
-/// A shape under one assumption about the residuals.
+/// A shape with one assumption about the residuals.
 #[derive(Debug)]
 struct Member {
     shape: Shape,
     residual: usize,
     weight: f64,
-    /// L^-1 of how far the samples lie above it.
+    /// L^-1 times the distance of the samples above the shape.
     above: Vec<f64>,
 }
 
-/// What the samples leave of all shapes.
+/// The posterior distribution of shapes.
 #[derive(Debug)]
 pub(crate) struct Mixture {
     residuals: Vec<Residual>,
     members: Vec<Member>,
-    /// ln of the unit in which everything is: the largest sample.
+    /// ln of the unit of all values: the largest sample.
     ln_unit: f64,
 }
 
-/// A prediction at one number of streams: ln of Mbit/s, and its variance.
+/// Mean and variance of a prediction at one number of streams, of ln of Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Moment {
     pub(crate) mean: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Moment {
 }
 
 impl Mixture {
-    /// Of at least one point.
+    /// From at least one point.
     pub(crate) fn new(points: &[Point]) -> Self {
         let points = thinned(points);
         let ln_unit = points.iter().map(|p| p.mbps.ln()).fold(f64::NEG_INFINITY, f64::max);
@@ -52,15 +52,15 @@ impl Mixture {
                 members.push(Member { shape, residual: index, weight, above });
             }
         }
-        let most = members.iter().map(|m| m.weight).fold(f64::NEG_INFINITY, f64::max);
-        members.iter_mut().for_each(|m| m.weight = (m.weight - most).exp());
+        let max = members.iter().map(|m| m.weight).fold(f64::NEG_INFINITY, f64::max);
+        members.iter_mut().for_each(|m| m.weight = (m.weight - max).exp());
         members.retain(|m| m.weight > NEGLIGIBLE);
         let sum: f64 = members.iter().map(|m| m.weight).sum();
         members.iter_mut().for_each(|m| m.weight /= sum);
         Self { residuals, members, ln_unit }
     }
 
-    /// What is expected at `ln_n`.
+    /// The prediction at `ln_n`.
     pub(crate) fn at(&self, ln_n: f64) -> Moment {
         let weights: Vec<_> = self.residuals.iter().map(|r| r.weights(ln_n)).collect();
         let (mut mean, mut square) = (0.0, 0.0);
@@ -73,7 +73,7 @@ impl Mixture {
         Moment { mean: mean + self.ln_unit, variance: (square - mean * mean).max(0.0) }
     }
 
-    /// For each of `ln_n`, the share of the greatest throughput among them that is expected.
+    /// For each of `ln_n`, its expected share of the greatest throughput among them.
     pub(crate) fn shares(&self, ln_n: &[f64]) -> Vec<f64> {
         let weights: Vec<Vec<_>> =
             self.residuals.iter().map(|r| ln_n.iter().map(|at| r.weights(*at)).collect()).collect();
@@ -84,9 +84,9 @@ impl Mixture {
             for ((value, ln_n), at) in values.iter_mut().zip(ln_n).zip(at) {
                 *value = member.shape.ln_at(*ln_n) + at.mean(&member.above);
             }
-            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             for (share, value) in shares.iter_mut().zip(&values) {
-                *share += member.weight * (value - most).exp();
+                *share += member.weight * (value - max).exp();
             }
         }
         shares

@@ -1,9 +1,10 @@
-//! The models of the paper: each turns samples into a [`Curve`], or says why it cannot.
+//! The models of the paper: each converts samples to a [`Curve`], or returns the reason why it
+//! cannot.
 //!
-//! With y = n^2 / Th^2 every model but three says Th(n) = n / sqrt(p'(n)), so that fitting is
-//! linear in y once the order of p' is known. Coefficients are for throughputs in Mbit/s.
-//! Each file has `raw` (the printed equations, with the errata corrected) and `check` (the
-//! conditions of section 5.1), which costs next to nothing and comes before any curve.
+//! With y = n^2 / Th^2, all but three models have the form Th(n) = n / sqrt(p'(n)), so fitting is
+//! linear in y once the order of p' is known. Coefficients are for throughputs in Mbit/s. Each file
+//! has `raw` (the printed equations, with the errata corrected) and `check` (the conditions of
+//! section 5.1), which is cheap and runs before any curve is computed.
 
 mod altman;
 mod averaging;
@@ -32,13 +33,13 @@ pub use loss_rate::{LossCurve, LossSample, MAX_ORDER};
 pub enum Model {
     /// n times one stream (section 2.1, equation 2).
     Hacker,
-    /// The loss rate modelled instead of p' (section 3.1).
+    /// Models the loss rate instead of p' (section 3.1).
     LossRate,
     /// p' = a n^2 + b (section 2.2).
     Dinda,
-    /// One stream in n backs off at a time (section 2.3).
+    /// One stream of n backs off at a time (section 2.3).
     Altman,
-    /// The backlog tells how many flows there are (section 2.4).
+    /// Derives the number of flows from the backlog (section 2.4).
     KolaVernon,
     /// Two fits of Dinda, their coefficients averaged (section 3.2).
     Averaging(Mean),
@@ -52,7 +53,7 @@ pub enum Model {
     FullSecondOrder,
 }
 
-/// All of them, in the paper's order.
+/// All models, in the paper's order.
 pub const ALL: [Model; 12] = [
     Model::Hacker,
     Model::LossRate,
@@ -68,52 +69,52 @@ pub const ALL: [Model; 12] = [
     Model::FullSecondOrder,
 ];
 
-/// Why a model says nothing.
+/// Why a model gives no curve.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
     /// A coefficient has the wrong sign.
     #[error("{name}' would be {value:.3e}, and must be above zero")]
     NotPositive {
-        /// Which.
+        /// The coefficient.
         name: char,
-        /// What it would be.
+        /// Its value.
         value: f64,
     },
     /// A coefficient has the wrong sign.
     #[error("{name}' would be {value:.3e}, and must be below zero")]
     NotNegative {
-        /// Which.
+        /// The coefficient.
         name: char,
-        /// What it would be.
+        /// Its value.
         value: f64,
     },
-    /// Below one stream there is nothing.
+    /// The peak is below one stream.
     #[error("the highest throughput would be below one stream")]
     PeakBelowOne,
-    /// p' would be zero or less somewhere.
+    /// p' is zero or negative somewhere.
     #[error("the curve would have no value for some numbers of streams")]
     NoValue,
     /// The equation for the order has no solution that bends the curve down.
     #[error("throughput does not fall after a peak: c' would not be above 2")]
     OrderTooLow,
-    /// Throughput does not grow in proportion.
+    /// Throughput does not grow in proportion to the streams.
     #[error("throughput does not grow in proportion to the streams, so the path is congested")]
     Congested,
     /// The model needs more different numbers of streams.
     #[error("needs samples with {needed} different numbers of streams, and there are {found}")]
     TooFew {
-        /// How many it needs.
+        /// The required number.
         needed: usize,
-        /// How many there are.
+        /// The available number.
         found: usize,
     },
-    /// The model needs what samples of throughput do not tell.
+    /// The model needs measurements other than throughput.
     #[error("needs {0}, which throughput does not tell")]
     NotMeasured(&'static str),
 }
 
 impl Model {
-    /// As the command prints it.
+    /// Its name, as the command prints it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hacker => "hacker",
@@ -131,7 +132,7 @@ impl Model {
         }
     }
 
-    /// How many samples one fit takes.
+    /// Number of samples of one fit.
     pub const fn samples(self) -> usize {
         match self {
             Self::Hacker | Self::Altman | Self::KolaVernon => 1,
@@ -140,13 +141,13 @@ impl Model {
         }
     }
 
-    /// The curve through these samples, whatever its coefficients; `points` are as many as
-    /// [`Model::samples`] says, in ascending order. The loss-rate model has order 2 here.
+    /// The curve through these samples, with any coefficients; `points` has [`Model::samples`]
+    /// points in ascending order. The loss-rate model has order 2 here.
     pub(crate) fn raw(self, points: &[Point]) -> Option<Curve> {
         match (self, points) {
             (Self::Hacker, [p]) => Some(hacker::raw(p)),
             (Self::Altman, [p]) => Some(altman::raw(p)),
-            (Self::LossRate, [p, q]) => Some(loss_rate::raw(p, q, loss_rate::LEAST_ORDER)),
+            (Self::LossRate, [p, q]) => Some(loss_rate::raw(p, q, loss_rate::MIN_ORDER)),
             (Self::Dinda, [p, q]) => Some(dinda::raw(p, q)),
             (Self::Logarithmic, [p, q]) => Some(logarithmic::raw(p, q)),
             (Self::Averaging(mean), [p, q, r]) => Some(averaging::raw(mean, p, q, r)),
@@ -157,7 +158,7 @@ impl Model {
         }
     }
 
-    /// The curve through these samples if its coefficients are what the model demands.
+    /// The curve through these samples if its coefficients satisfy the model's conditions.
     #[inline]
     pub(crate) fn fit(self, points: &[Point], order: u32) -> Result<Curve, Invalid> {
         match (self, points) {
@@ -175,13 +176,13 @@ impl Model {
     }
 }
 
-/// An undefined condition does not hold.
+/// Checks a condition; a NaN does not satisfy it.
 #[inline]
 fn demand(holds: bool, otherwise: Invalid) -> Result<(), Invalid> {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 
-/// `value` if it is above zero and finite.
+/// `value` if it is positive and finite.
 #[inline]
 fn positive(name: char, value: f64) -> Result<f64, Invalid> {
     if value > 0.0 && value.is_finite() {

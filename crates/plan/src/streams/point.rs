@@ -1,4 +1,4 @@
-//! A sample as the formulas want it.
+//! Samples in the form that the formulas use.
 
 use std::num::NonZeroU32;
 
@@ -6,12 +6,12 @@ use packtrain_units::DataRate;
 
 use super::Sample;
 
-/// One number of streams with the median of what was measured with it.
+/// A number of streams with the median of its measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
-    /// How many streams.
+    /// Number of streams.
     pub(crate) streams: NonZeroU32,
-    /// The same.
+    /// The same as a real number.
     pub(crate) n: f64,
     /// Its natural logarithm.
     pub(crate) ln_n: f64,
@@ -29,7 +29,7 @@ impl Point {
 }
 
 /// Samples in ascending order of streams, each number once, with the median of its throughputs;
-/// numbers whose median is zero are listed apart.
+/// numbers with a median of zero are returned separately.
 pub(crate) fn points(samples: &[Sample]) -> (Vec<Point>, Vec<NonZeroU32>) {
     let mut sorted = samples.to_vec();
     sorted.sort_by_key(|sample| (sample.streams, sample.throughput));
@@ -56,7 +56,7 @@ pub(crate) fn to_mbps(rate: DataRate) -> f64 {
     rate.as_bps() as f64 / 1e6
 }
 
-/// From Mbit/s; below zero and undefined values are zero, too large ones the largest rate.
+/// From Mbit/s; negative values and NaN become zero, too large ones the maximum rate.
 pub(crate) fn from_mbps(mbps: f64) -> DataRate {
     DataRate::from_bps((mbps * 1e6).round() as u64)
 }

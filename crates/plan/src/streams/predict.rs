@@ -1,10 +1,10 @@
-//! One answer from all samples, whatever they are.
+//! One prediction from all samples.
 //!
-//! The paper's models each assume a shape; where the path has another, they mislead or say
-//! nothing. Here many shapes stand side by side, each weighted by how well it explains the
-//! samples ([`super::shapes`], [`super::residual`]); what is told is their mean, and how far they
-//! and the noise leave it open. The choice is the number of streams that is expected to reach
-//! most of the best, whichever shape is the true one.
+//! Each model of the paper assumes a shape; where the path has another, the model misleads or has
+//! no result. Here many shapes are weighted by how well each explains the samples
+//! ([`super::shapes`], [`super::residual`]). The prediction is their mean; its interval reflects
+//! their spread and the noise. The chosen number of streams has the highest expected share of the
+//! maximum throughput over all shapes.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,31 +17,30 @@ use super::fit::ModelFit;
 use super::mixture::Mixture;
 use super::point::{Point, from_mbps, points};
 
-/// The answer is at most this many times the largest number of streams that was measured: who
-/// sees throughput up to 8 streams knows little about 32.
-const REACH: u32 = 2;
+/// The answer is at most this multiple of the largest measured number of streams: throughput up to
+/// 8 streams gives little information about 32.
+const MAX_EXTRAPOLATION: u32 = 2;
 
-/// Where throughput still grows in proportion, it is this many times.
-const FAR_REACH: u32 = 4;
+/// The multiple where throughput still grows in proportion.
+const MAX_PROPORTIONAL_EXTRAPOLATION: u32 = 4;
 
-/// What "in proportion" means: the last doubling gave this power of two. A path at 0.8 is at most
-/// a doubling or two before its knee.
+/// Growth counts as proportional if the last doubling gave at least this power of two. A path at
+/// 0.8 is at most a doubling or two before its knee.
 const PROPORTIONAL: f64 = 0.8;
 
-/// A number that was not measured must promise this much more, as a share of the best, than the
-/// best one that was: that one is known.
+/// Minimum advantage of an unmeasured number over the best measured one, as a share of the best.
 const ADVANTAGE: f64 = 0.01;
 
-/// Quantile of the normal distribution for an interval that holds four measurements in five.
+/// Quantile of the normal distribution for an 80 % interval.
 const FOUR_IN_FIVE: f64 = 1.2816;
 
-/// All numbers up to this one are considered; above it those in steps of a tenth.
+/// All numbers up to this one are candidates; above it those in steps of a tenth.
 const EACH_UP_TO: u32 = 64;
 
-/// What may be answered.
+/// Options of the prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The answer is never more streams than these.
+    /// Maximum number of streams of the answer.
     pub max_streams: NonZeroU32,
 }
 
@@ -52,41 +51,41 @@ impl Default for Options {
     }
 }
 
-/// Nothing was measured, so nothing can be said.
+/// There is no sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no sample to predict from")]
 pub struct NoSamples;
 
-/// What one number of streams will give.
+/// The prediction for one number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How many streams.
+    /// Number of streams.
     pub streams: NonZeroU32,
-    /// What they are expected to move together.
+    /// Their expected total throughput.
     pub throughput: DataRate,
-    /// Between these a measurement is expected four times in five.
+    /// The 80 % interval of a measurement.
     pub interval: (DataRate, DataRate),
 }
 
-/// What the samples say together.
+/// The prediction from all samples.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The number of streams to use.
     pub streams: NonZeroU32,
-    /// What they are expected to move together.
+    /// Their expected total throughput.
     pub throughput: DataRate,
-    /// Between these a measurement is expected four times in five.
+    /// The 80 % interval of a measurement.
     pub interval: (DataRate, DataRate),
-    /// Each model by itself, and the two baselines.
+    /// Each single model, and the two baselines.
     pub models: Vec<ModelFit>,
     mixture: Option<Arc<Mixture>>,
 }
 
-/// Predicts from measurements in any order. Of repeated numbers of streams the median counts;
-/// measurements of zero tell that this many did not work, and nothing else.
+/// Predicts from measurements in any order. Repeated numbers of streams count with their median. A
+/// measurement of zero means only that this number of streams did not work.
 ///
 /// # Errors
-/// There is no sample at all. Whatever else the samples are, there is an answer.
+/// There is no sample. Any other input gives an answer.
 pub fn predict(samples: &[Sample], options: Options) -> Result<Prediction, NoSamples> {
     let fewest = samples.iter().map(|sample| sample.streams).min().ok_or(NoSamples)?;
     let (points, stalled) = points(samples);
@@ -108,7 +107,7 @@ pub fn predict(samples: &[Sample], options: Options) -> Result<Prediction, NoSam
 }
 
 impl Prediction {
-    /// What `streams` streams will give; zero if nothing but zero was measured.
+    /// The prediction for `streams` streams; zero if only zeros were measured.
     pub fn at(&self, streams: NonZeroU32) -> Answer {
         let Some(mixture) = &self.mixture else {
             let interval = (DataRate::ZERO, DataRate::ZERO);
@@ -122,7 +121,7 @@ impl Prediction {
     }
 }
 
-/// The number of streams from which most of the best is expected.
+/// The number of streams with the highest expected share of the maximum.
 fn choose(
     mixture: &Mixture,
     points: &[Point],
@@ -134,20 +133,20 @@ fn choose(
     let shares = mixture.shares(&ln_n);
     let limit = limit(points, stalled, max);
     let allowed = || all.iter().zip(&shares).filter(|(n, _)| **n <= limit && !stalled.contains(n));
-    let most = allowed().map(|(_, share)| *share).fold(0.0, f64::max);
+    let max = allowed().map(|(_, share)| *share).fold(0.0, f64::max);
     let measured = points.iter().filter(|p| p.streams <= limit).copied().collect::<Vec<_>>();
     let best = argmax(&measured).map(|p| p.streams);
     let known = allowed().find(|(n, _)| Some(**n) == best).map(|(_, share)| *share);
     match (best, known) {
-        (Some(best), Some(known)) if most - known < ADVANTAGE => best,
-        _ => allowed().find(|(_, share)| **share >= most).map_or(limit, |(n, _)| *n),
+        (Some(best), Some(known)) if max - known < ADVANTAGE => best,
+        _ => allowed().find(|(_, share)| **share >= max).map_or(limit, |(n, _)| *n),
     }
 }
 
-/// Numbers that are compared: whatever is allowed and some way beyond it, in ascending order.
+/// The candidates: all allowed numbers and some beyond, in ascending order.
 fn candidates(points: &[Point], max: NonZeroU32) -> Vec<NonZeroU32> {
     let largest = points.last().map_or(1, |p| p.streams.get());
-    let end = largest.saturating_mul(FAR_REACH).max(EACH_UP_TO).min(max.get());
+    let end = largest.saturating_mul(MAX_PROPORTIONAL_EXTRAPOLATION).max(EACH_UP_TO).min(max.get());
     let mut all: Vec<u32> = (1..=end.min(EACH_UP_TO)).collect();
     let mut next = EACH_UP_TO;
     while next < end {
@@ -160,22 +159,22 @@ fn candidates(points: &[Point], max: NonZeroU32) -> Vec<NonZeroU32> {
     all.into_iter().filter_map(NonZeroU32::new).collect()
 }
 
-/// The most streams that may be answered.
+/// Maximum number of streams of the answer.
 fn limit(points: &[Point], stalled: &[NonZeroU32], max: NonZeroU32) -> NonZeroU32 {
     let Some(last) = points.last() else { return max };
     let before = points.len().checked_sub(2).map(|index| &points[index]);
     let proportional = before.is_some_and(|before| {
         (last.mbps / before.mbps).ln() >= PROPORTIONAL * (last.ln_n - before.ln_n)
     });
-    let reach = if proportional { FAR_REACH } else { REACH };
+    let reach = if proportional { MAX_PROPORTIONAL_EXTRAPOLATION } else { MAX_EXTRAPOLATION };
     let reached = last.streams.saturating_mul(NonZeroU32::MIN.saturating_add(reach - 1)).min(max);
-    // Nothing moved with so many streams: not that far, unless more of them did work.
+    // This number of streams moved nothing: stay below it, unless more streams did work.
     let best = argmax(points).map_or(last.streams, |p| p.streams);
     let wall = stalled.iter().filter(|n| **n > best).min();
     wall.and_then(|n| NonZeroU32::new(n.get() - 1)).map_or(reached, |wall| wall.min(reached))
 }
 
-/// Throughput by straight lines between samples, for comparison.
+/// Throughput by interpolation between samples, for comparison.
 pub fn interpolated(samples: &[Sample], at: NonZeroU32) -> Option<DataRate> {
     let (points, _) = points(samples);
     log_log(&points, &Point::new(at, 1.0)).map(from_mbps)

@@ -1,23 +1,23 @@
-//! How far a real curve strays from its shape, and measurements from the curve.
+//! Deviations of a real curve from its shape, and of measurements from the curve.
 //!
-//! Both are relative, so all is in logarithms: ln Th = shape + height + strays + noise. The
-//! height is free, strays are a Gaussian process over ln n, noise is independent.
+//! Both are relative, so the model is in logarithms: ln Th = shape + height + stray + noise. The
+//! height is free, the stray is a Gaussian process over ln n, the noise is independent.
 
 use super::point::Point;
 
-/// Standard deviation of the height: wide against everything that samples say of it.
+/// Standard deviation of the height: large compared with all information in the samples.
 const HEIGHT: f64 = 3.0;
 
-/// Standard deviation of what a curve strays from its shape.
+/// Standard deviation of the stray.
 const STRAY: f64 = 0.1;
 
-/// Strays agree over about this much of ln n: over a factor of e in streams, or a third of it.
+/// Correlation lengths of the stray in ln n: a factor of e in streams, or a third of it.
 const LENGTHS: [f64; 2] = [1.0, 0.3];
 
 /// Standard deviations of a measurement.
 const NOISES: [f64; 4] = [0.01, 0.03, 0.1, 0.2];
 
-/// One assumption about strays and noise, and what follows from where the samples are.
+/// One assumption about stray and noise, evaluated for the positions of the samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Residual {
     length: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Residual {
     ln_det: f64,
 }
 
-/// Every assumption, for samples at these points.
+/// All assumptions, for samples at these points.
 pub(crate) fn all(points: &[Point]) -> Vec<Residual> {
     let pairs = LENGTHS.iter().flat_map(|length| NOISES.iter().map(move |noise| (length, noise)));
     pairs.map(|(length, noise)| Residual::new(*length, *noise, points)).collect()
@@ -48,7 +48,7 @@ impl Residual {
         HEIGHT * HEIGHT + STRAY * STRAY * (-0.5 * distance * distance).exp()
     }
 
-    /// Cholesky's factor. The noise keeps every pivot above zero.
+    /// Computes the Cholesky factor. The noise keeps every pivot positive.
     fn factor(&mut self) {
         let size = self.ln_n.len();
         self.lower = vec![0.0; size * size];
@@ -82,14 +82,14 @@ impl Residual {
         }
     }
 
-    /// ln of the likelihood of samples that lie `values` above a shape; `values` become
-    /// L^-1 `values`, which [`Residual::mean`] wants.
+    /// ln of the likelihood of samples that lie `values` above a shape; replaces `values` by L^-1
+    /// `values`, which [`Residual::mean`] needs.
     pub(crate) fn ln_likelihood(&self, values: &mut [f64]) -> f64 {
         self.forward(values);
         -0.5 * values.iter().map(|v| v * v).sum::<f64>() - self.ln_det
     }
 
-    /// What is needed to predict at `ln_n`.
+    /// The weights of a prediction at `ln_n`.
     pub(crate) fn weights(&self, ln_n: f64) -> Weights {
         let mut weights: Vec<f64> =
             self.ln_n.iter().map(|own| self.covariance(*own, ln_n)).collect();
@@ -100,7 +100,7 @@ impl Residual {
     }
 }
 
-/// How samples tell about one number of streams.
+/// The weights of the samples in the prediction for one number of streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     weights: Vec<f64>,
@@ -109,8 +109,8 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// How far above the shape a measurement is expected; `values` as
-    /// [`Residual::ln_likelihood`] left them.
+    /// Expected distance of a measurement above the shape; `values` as [`Residual::ln_likelihood`]
+    /// left them.
     pub(crate) fn mean(&self, values: &[f64]) -> f64 {
         self.weights.iter().zip(values).map(|(w, v)| w * v).sum()
     }

@@ -1,11 +1,10 @@
-//! Which samples a model is best fitted to (section 4, the best-fitted coefficients).
+//! Finds the samples to which a model fits best (section 4, the best-fitted coefficients).
 //!
-//! Every pair or triple is tried, those whose coefficients are not valid cost no curve, and the
-//! curve with the least error over all samples (equation 35) wins. The loops are those of the
-//! paper with their bounds and outputs corrected: it lets the innermost index run one past the
-//! end, increases each index twice, and writes the second sample where the third belongs.
-//! Newton's curves are dear: those of its triples that cannot win are told before they are made
-//! ([`sieve`]).
+//! Every pair or triple is tried. Those with invalid coefficients cost no curve, and the curve with
+//! the smallest error over all samples (equation 35) wins. The loops are those of the paper with
+//! their bounds and outputs corrected: it lets the innermost index run one past the end, increments
+//! each index twice, and outputs the second sample instead of the third. Newton's curves are
+//! expensive: triples that cannot win are excluded before their curves are computed ([`sieve`]).
 
 use std::num::NonZeroU32;
 
@@ -28,10 +27,10 @@ pub struct Best {
     pub error_mbps: f64,
 }
 
-/// The sum of squared distances of a curve, and the points it passes through.
+/// The sum of squared distances of a curve, and the points that it passes through.
 type Found = (f64, Curve, [Point; 3]);
 
-/// So many samples are searched first.
+/// Number of samples that are searched first.
 const FIRST: usize = 8;
 
 /// The best-fitted curve of `model`; `points` are in ascending order.
@@ -45,7 +44,7 @@ pub(crate) fn best(model: Model, points: &[Point]) -> Result<Best, Invalid> {
             Err(Invalid::NotMeasured("the bottleneck's capacity and how long packets wait there"))
         }
         Model::Hacker => {
-            // One stream, or the fewest measured, is the one that congests least.
+            // One stream, or the fewest measured, is congested least.
             let first = &points[..1];
             let curve = model.fit(first, 0)?;
             super::models::uncongested(&curve, points)?;
@@ -69,8 +68,8 @@ fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
             consider(model, from, order, &spread, best);
         }
     };
-    // A few samples far from each other give a good curve at once, so that most others are left
-    // after a few points.
+    // A few samples far apart give a good curve early, so that most others are rejected after a few
+    // points.
     let mut few = spread[..spread.len().min(FIRST)].to_vec();
     few.sort_by(|p, q| p.n.total_cmp(&q.n));
     every(model.samples(), &few, &mut |from| tried(from, &mut best));
@@ -88,7 +87,7 @@ fn search(model: Model, points: &[Point]) -> Result<Best, Invalid> {
     })
 }
 
-/// Every triple that differs from the best in one sample, again while one is better.
+/// Tries every triple that differs from the best in one sample, and repeats while it improves.
 fn climb(
     points: &[Point],
     best: &mut Option<Found>,
@@ -109,7 +108,7 @@ fn climb(
     }
 }
 
-/// Every triple that the sieve does not rule out. `spread` are the points in this order.
+/// Tries every triple that the sieve does not exclude. `spread` has the points in this order.
 fn sift(
     points: &[Point],
     spread: &[Point],
@@ -132,12 +131,12 @@ fn sift(
     }
 }
 
-/// What a curve must cost less than.
+/// Upper limit of the cost of a curve that can win.
 fn limit(best: &Option<Found>) -> f64 {
-    best.as_ref().map_or(f64::MAX, |(least, ..)| *least)
+    best.as_ref().map_or(f64::MAX, |(min, ..)| *min)
 }
 
-/// The curve through `from`, if it is valid and better than the best so far.
+/// Computes the curve through `from`, and keeps it if it is valid and better than the best so far.
 #[inline]
 fn consider(model: Model, from: &[Point], order: u32, all: &[Point], best: &mut Option<Found>) {
     let Ok(curve) = model.fit(from, order) else { return };
@@ -150,26 +149,26 @@ fn consider(model: Model, from: &[Point], order: u32, all: &[Point], best: &mut 
     }
 }
 
-/// Calls `told` with every choice of one, two or three points, in their order.
+/// Calls `each` with every choice of one, two or three points, in order.
 #[inline]
-pub(crate) fn every(size: usize, points: &[Point], told: &mut impl FnMut(&[Point])) {
+pub(crate) fn every(size: usize, points: &[Point], each: &mut impl FnMut(&[Point])) {
     for (i, p) in points.iter().enumerate() {
         if size == 1 {
-            told(&[*p]);
+            each(&[*p]);
             continue;
         }
         for (j, q) in points.iter().enumerate().skip(i + 1) {
             if size == 2 {
-                told(&[*p, *q]);
+                each(&[*p, *q]);
                 continue;
             }
-            points[j + 1..].iter().for_each(|r| told(&[*p, *q, *r]));
+            points[j + 1..].iter().for_each(|r| each(&[*p, *q, *r]));
         }
     }
 }
 
-/// Sum of squared distances (equations 34 and 35), or more than `limit` as soon as it is that.
-/// A point outside the domain counts as farther than everything.
+/// Sum of squared distances (equations 34 and 35), or some value above `limit` once it exceeds
+/// that. A point outside the domain counts as infinitely far.
 #[inline]
 fn squares(curve: &Curve, points: &[Point], limit: f64) -> f64 {
     let mut sum = 0.0;
@@ -183,7 +182,7 @@ fn squares(curve: &Curve, points: &[Point], limit: f64) -> f64 {
     sum
 }
 
-/// Indices of so many points, those far from each other first: a bad curve shows itself soon.
+/// The indices of `count` points, those far apart first: a bad curve is then rejected early.
 fn spread(count: usize) -> Vec<usize> {
     let mut out = Vec::with_capacity(count);
     let mut step = count.next_power_of_two();
@@ -199,7 +198,7 @@ fn spread(count: usize) -> Vec<usize> {
     out
 }
 
-/// Why nothing was valid, told of the first, the middle and the last sample.
+/// The reason why no fit was valid, from the first, the middle and the last sample.
 fn reason(model: Model, points: &[Point]) -> Invalid {
     let (first, last) = (points[0], points[points.len() - 1]);
     let middle = points[points.len() / 2];

@@ -1,4 +1,4 @@
-//! What throughput over the number of streams can look like.
+//! Possible shapes of throughput over the number of streams.
 //!
 //! A shape rises, bends at a knee, and may fall beyond another. In logarithms, with r the
 //! steepness before the knee k, s its sharpness, e the steepness of the fall beyond d:
@@ -11,11 +11,11 @@
 //! Hacker's is any with k beyond all n; Newton's and the full second order rise and fall like
 //! those with e > 0. C is free.
 
-/// Steepness before the knee: a share of proportional growth, and a little more than it (a path
-/// whose first stream pays for its start alone).
+/// Steepness before the knee: a share of proportional growth, and slightly above it (a path on
+/// which the first stream alone pays for its start).
 const RISES: [f64; 4] = [0.5, 0.8, 1.0, 1.25];
 
-/// Knees lie between these, evenly in logarithms.
+/// Range and number of knees, evenly spaced in logarithms.
 const KNEES: (f64, f64, usize) = (0.5, 90.0, 12);
 
 /// Sharpness of the knee: Altman's, Dinda's, and nearly a corner.
@@ -24,14 +24,14 @@ const SHARPNESS: [f64; 3] = [1.0, 2.0, 4.0];
 /// Steepness of the fall.
 const FALLS: [f64; 4] = [0.1, 0.2, 0.4, 0.8];
 
-/// The fall begins at the knee, or at this many times it.
+/// The fall begins at the knee, or at this multiple of it.
 const PLATEAUS: [f64; 2] = [1.0, 3.0];
 
-/// Before anything is measured the knee is near 5 streams, within a factor e^1.2 two times in
-/// three: where the samples do not tell, knees at 1 or at 60 are less likely than in between.
+/// Prior of the knee: near 5 streams, within a factor e^1.2 with probability 2/3. Where the samples
+/// give no information, knees at 1 or at 60 are less probable than between.
 const KNEE_PRIOR: (f64, f64) = (5.0, 1.2);
 
-/// Before anything is measured, the share of paths on which too many streams hurt.
+/// Prior share of paths on which too many streams reduce throughput.
 const FALLING_SHARE: f64 = 0.8;
 
 /// One shape, without its height.
@@ -42,12 +42,12 @@ pub(crate) struct Shape {
     sharpness: f64,
     fall: f64,
     ln_fall: f64,
-    /// The logarithm of how likely it is before anything is measured.
+    /// The logarithm of its prior probability.
     pub(crate) prior: f64,
 }
 
 impl Shape {
-    /// ln Th at ln n, but for ln C.
+    /// ln Th at ln n, without ln C.
     #[inline]
     pub(crate) fn ln_at(&self, ln_n: f64) -> f64 {
         let rise = softplus(self.sharpness * self.rise * (self.ln_knee - ln_n)) / self.sharpness;

@@ -1,21 +1,21 @@
-//! Samples from text: lines of comma-separated values under a header.
+//! Parses samples from CSV: lines under a header.
 
 use std::num::NonZeroU32;
 
 use super::Sample;
 use super::point::from_mbps;
 
-/// The columns, by name; others are left alone.
+/// The columns, by name; others are ignored.
 const STREAMS: &str = "streams";
 const THROUGHPUT: &str = "throughput_mbps";
 
-/// More streams than these are a mistake.
+/// Maximum number of streams accepted.
 const MAX_STREAMS: u32 = 65_535;
 
-/// More lines than these are refused, so that a wrong file does not take all memory.
+/// Maximum number of lines, so that a wrong file does not use all memory.
 const MAX_SAMPLES: usize = 1_000_000;
 
-/// What is wrong with a table, and what to do.
+/// An error in a table, with its correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The first line does not name the columns.
@@ -24,17 +24,17 @@ pub enum TableError {
              as in `streams,throughput_mbps`"
     )]
     NoColumn {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Which is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// A line is shorter than the first.
     #[error("line {line}: there is no value for `{column}`: write one for each column")]
     Missing {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Which is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// Not a number of streams.
@@ -43,9 +43,9 @@ pub enum TableError {
              65535"
     )]
     Streams {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// The text.
         value: String,
     },
     /// Not a throughput.
@@ -54,27 +54,27 @@ pub enum TableError {
              such as 940.5, zero or more and without a unit"
     )]
     Throughput {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// The text.
         value: String,
     },
-    /// Far too many lines.
+    /// Too many lines.
     #[error("line {line}: more than a million samples: give the last of them, or medians")]
     TooMany {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A header and nothing else, or not even that.
+    /// No samples.
     #[error("there is no sample: write lines such as `4,940.5` below `streams,throughput_mbps`")]
     Empty,
 }
 
-/// Reads `streams,throughput_mbps` and lines below it. The columns may come in any order, with
-/// others beside them; empty lines and lines that begin with `#` are left out.
+/// Parses `streams,throughput_mbps` and the lines below it. The columns may be in any order, with
+/// others beside them; empty lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line; or there is no sample.
+/// The first error with its line, or there is no sample.
 pub fn samples_from_csv(text: &str) -> Result<Vec<Sample>, TableError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| {
@@ -121,7 +121,7 @@ fn throughput(value: &str, line: usize) -> Result<packtrain_units::DataRate, Tab
     number.map(from_mbps).ok_or_else(|| TableError::Throughput { line, value: shortened(value) })
 }
 
-/// Enough of a value to recognise it.
+/// The beginning of a value, enough to recognise it.
 fn shortened(value: &str) -> String {
     const MAX_TEXT: usize = 40;
     let mut short: String = value.chars().take(MAX_TEXT).collect();
@@ -180,13 +180,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
-        /// Whatever the text is, it is read or refused.
+        /// Any text is parsed or refused.
         #[test]
         fn any_text_is_read_or_refused(text in "(streams,throughput_mbps\n)?[ -~\n\"é,0-9.]{0,80}") {
             let _ = samples_from_csv(&text);
         }
 
-        /// What was written is read.
+        /// Written samples are parsed again.
         #[test]
         fn what_was_written_is_read(rows in prop::collection::vec((1u32..=65_535, 0u32..), 1..20)) {
             let mut text = "streams,throughput_mbps\n".to_owned();

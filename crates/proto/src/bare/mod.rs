@@ -1,10 +1,9 @@
-//! For simulators: the same core, frames and trains instead of bytes and keys.
+//! The core without a codec, for simulators: frames and trains instead of bytes and keys.
 //!
-//! A [`BareFlow`] is a [`Flow`](crate::Flow) without its codec: what it sends are [`BarePacket`]s,
-//! trains of data packets that carry no data and control packets whose frames were never written.
-//! Numbers, sizes, times and decisions are those of the flow, packet for packet; a test of this
-//! crate compares the two. Data is always ready at the sender; at the receiver a [`Pool`] says
-//! what there is room for.
+//! A [`BareFlow`] is a [`Flow`](crate::Flow) without its codec. It sends [`BarePacket`]s: trains of
+//! data packets without data, and control packets whose frames are not serialised. Numbers, sizes,
+//! times and decisions equal those of the flow, packet for packet; a test of this crate compares
+//! the two. The sender always has data ready. At the receiver a [`Pool`] models the room.
 //!
 //! ```
 //! use packtrain_cc::{ControllerConfig, build};
@@ -43,7 +42,7 @@ use packtrain_loss::{Classifier, Model};
 use packtrain_units::{ByteCount, DataRate, Offset, Time};
 
 pub use self::packet::{BareControl, BarePacket, BareTrain};
-pub use self::pool::{Nothing, Pool, Room};
+pub use self::pool::{NullPayload, Pool, Room};
 use crate::config::limits;
 use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
 use crate::core::edge::{Arrivals, Edge};
@@ -51,37 +50,36 @@ use crate::core::{Control, Core, Envelope, Load};
 use crate::seam::{CloseReason, Event, Fill, TRAIN_PACKETS};
 use crate::stats::FlowStats;
 
-/// What a bare flow is given at start: a [`FlowConfig`](crate::FlowConfig) without keys and
-/// addresses. The sender speaks first; the receiver learns where it is.
+/// The configuration of a bare flow: a [`FlowConfig`](crate::FlowConfig) without keys and
+/// addresses. The sender sends first, and the receiver learns its address.
 #[derive(Clone, Debug)]
 pub struct BareConfig {
-    /// Which way the data goes.
+    /// Direction of the data.
     pub role: Role,
-    /// How many lanes, 1 to 16.
+    /// Number of lanes, 1 to 16.
     pub lanes: u8,
-    /// UDP payload bytes of a datagram to start with.
+    /// UDP payload bytes of the first datagrams.
     pub mtu: ByteCount,
     /// The largest datagram to probe for.
     pub max_mtu: ByteCount,
     /// The owner's ceiling on the wire rate.
     pub rate_ceiling: Option<DataRate>,
-    /// Receiver: what there is room for.
+    /// Receiver: the room of its pool.
     pub room: Room,
-    /// Seed of everything random in it.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How the receiver tells what arrived.
+    /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
-    /// Feedback `sabul`, sender: so many bytes are sent once before what was lost of them leaves
-    /// again.
+    /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
     pub buffer: ByteCount,
-    /// Feedback `udt`: most packets back to back. One is the paper's pacing by packet.
+    /// Feedback `udt`: maximum packets back to back. One is the paper's pacing by packet.
     pub train: u32,
-    /// Feedback `udt`, receiver: whether it warns of rising delay.
+    /// Feedback `udt`, receiver: send delay warnings.
     pub warnings: bool,
 }
 
 impl BareConfig {
-    /// One lane over Ethernet, room for everything.
+    /// One lane over Ethernet, with endless room.
     pub fn new(role: Role) -> Self {
         Self {
             role,
@@ -111,10 +109,11 @@ pub struct BareFlow {
 }
 
 impl BareFlow {
-    /// A flow that starts probing its peer at `now`; a sender needs a controller.
+    /// Creates a flow that starts probing its peer at `now`. A sender needs a controller.
     ///
     /// # Errors
-    /// A configuration outside the limits, no controller, or one that needs other signals.
+    /// A configuration outside the limits, no controller, or a controller that needs signals that
+    /// the feedback does not provide.
     pub fn new(
         config: BareConfig,
         controller: Option<Box<dyn CongestionController>>,
@@ -147,13 +146,13 @@ impl BareFlow {
         Ok(Self { core, pool, peer, out: VecDeque::new(), text: Vec::new(), classifier })
     }
 
-    /// Sender: these bytes are to be moved, in this order. What is assigned already and not
-    /// acknowledged must not be assigned again.
+    /// Sender: adds bytes to send, in this order. Bytes that are assigned and not yet acknowledged
+    /// must not be assigned again.
     pub fn assign(&mut self, range: Range<Offset>) {
         self.core.assign(range);
     }
 
-    /// Sender: gives back what of the range is not acknowledged, as [`Event::Returned`].
+    /// Sender: takes back the unacknowledged part of the range, returned as [`Event::Returned`].
     pub fn revoke(&mut self, range: Range<Offset>) {
         self.core.revoke(range);
     }
@@ -163,14 +162,14 @@ impl BareFlow {
         self.core.backlog()
     }
 
-    /// Receiver: payload bytes that came, each counted once.
+    /// Receiver: payload bytes received, each counted once.
     pub fn delivered(&self) -> ByteCount {
         self.pool.delivered()
     }
 
-    /// A batch came in, received at `received_at` and with these ECN bits; returns how many
-    /// packets of it were new. Packets of several lanes count as several batches. Call
-    /// `poll_transmit` after it.
+    /// Handles a batch received at `received_at` with these ECN bits; returns how many of its
+    /// packets were new. Packets of several lanes count as several batches. Call `poll_transmit`
+    /// afterwards.
     pub fn handle(
         &mut self,
         now: Time,
@@ -197,24 +196,25 @@ impl BareFlow {
         good
     }
 
-    /// The next message for the feedback channel, which only feedback `sabul` has and which loses
-    /// nothing. Bytes must come out at the other end as they went in.
+    /// The next message for the reliable channel, which only feedback `sabul` uses. The channel
+    /// must deliver all bytes in order.
     pub fn poll_reliable(&mut self) -> Option<Vec<u8>> {
         self.core.poll_reliable()
     }
 
-    /// Bytes of that channel came. Call `poll_transmit` after it.
+    /// Handles bytes of the reliable channel. Call `poll_transmit` afterwards.
     pub fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
         self.core.handle_reliable(now, bytes);
     }
 
-    /// Receiver: the socket of `lane` has dropped `total` datagrams since it was opened.
+    /// Receiver: reports that the socket of `lane` has dropped `total` datagrams since it was
+    /// opened.
     pub fn host_drops(&mut self, lane: u8, total: u32) {
         self.core.host_drops(lane, total);
     }
 
-    /// The next packets to send; runs due timers first. None: nothing may leave before
-    /// `poll_timeout`, or before the network brings something.
+    /// The next packets to send; runs due timers first. `None` means that nothing may be sent
+    /// before `poll_timeout` or a received packet.
     pub fn poll_transmit(&mut self, now: Time) -> Option<BarePacket> {
         if let Some(packet) = self.out.pop_front() {
             return Some(packet);
@@ -226,7 +226,7 @@ impl BareFlow {
         self.out.pop_front()
     }
 
-    /// The instant of `poll_timeout` came.
+    /// Runs the timers that are due; call it at the time that `poll_timeout` gave.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.pool.poll_timeout().is_some_and(|at| at <= now) {
             self.pool.advance(now);
@@ -235,29 +235,30 @@ impl BareFlow {
         self.core.tick(now);
     }
 
-    /// When `handle_timeout` and then `poll_transmit` are to be called, pacing included. Valid
-    /// after `poll_transmit` gave none.
+    /// When to call `handle_timeout` and then `poll_transmit`, pacing included. Valid after
+    /// `poll_transmit` returned `None`.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.core.poll_timeout().into_iter().chain(self.pool.poll_timeout()).min()
     }
 
-    /// The next thing the owner should know. [`Event::Placed`] comes after `poll_transmit`.
+    /// The next event for the owner. [`Event::Placed`] appears after `poll_transmit`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.core.poll_event()
     }
 
-    /// Ends the flow: what is not acknowledged is returned, the peer is told (a few times; keep
-    /// polling until `is_closed`), and [`Event::Closed`] is raised.
+    /// Closes the flow: returns what is not acknowledged, notifies the peer
+    /// ([`limits::CLOSE_REPEATS`](crate::limits::CLOSE_REPEATS) times; keep polling until
+    /// `is_closed`), and raises [`Event::Closed`].
     pub fn close(&mut self, now: Time, reason: CloseReason) {
         self.core.close(now, reason);
     }
 
-    /// Whether packets have passed both ways.
+    /// Whether packets have arrived in both directions.
     pub fn is_established(&self) -> bool {
         self.core.is_established()
     }
 
-    /// Whether the flow is over and has nothing more to send.
+    /// Whether the flow is closed and has nothing more to send.
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
     }
@@ -267,7 +268,7 @@ impl BareFlow {
         self.core.gauges()
     }
 
-    /// Turns the event log on: JSON lines, bounded, to be fetched by `poll_log`.
+    /// Enables the event log: bounded JSON lines, fetched with `poll_log`.
     pub fn enable_log(&mut self) {
         self.core.log.enable();
     }
@@ -323,12 +324,12 @@ impl BareFlow {
     }
 }
 
-/// The peer's end of a lane, as far as the core needs to see one.
+/// The address that stands for the peer's end of a lane in the core.
 fn address(peer: IpAddr, lane: u8) -> SocketAddr {
     SocketAddr::new(peer, 1 + u16::from(lane))
 }
 
-/// Takes packets as they are meant.
+/// Collects packets without serialising them.
 struct Gathering<'a> {
     out: &'a mut VecDeque<BarePacket>,
     text: &'a mut Vec<u8>,

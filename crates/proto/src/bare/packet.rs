@@ -1,4 +1,4 @@
-//! What bare flows send each other.
+//! Packets of bare flows.
 
 use packtrain_units::{ByteCount, Offset};
 
@@ -18,7 +18,7 @@ pub enum BarePacket {
 }
 
 impl BarePacket {
-    /// The lane it travels by.
+    /// The lane that it uses.
     pub fn lane(&self) -> u8 {
         match self {
             Self::Train(train) => train.lane(),
@@ -26,7 +26,7 @@ impl BarePacket {
         }
     }
 
-    /// How many packets it stands for, at least one.
+    /// Number of packets that it stands for, at least one.
     pub fn count(&self) -> u32 {
         match self {
             Self::Train(train) => train.count(),
@@ -42,7 +42,7 @@ impl BarePacket {
         }
     }
 
-    /// Packet number of the first.
+    /// Number of the first packet.
     pub fn first(&self) -> u64 {
         match self {
             Self::Train(train) => train.train.first,
@@ -51,8 +51,8 @@ impl BarePacket {
     }
 }
 
-/// Data packets sent back to back, or some of them: consecutive numbers, consecutive offsets, all
-/// of one size but the last.
+/// Data packets sent back to back, or some of them: consecutive numbers and offsets, all of one
+/// size but the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BareTrain {
     lane: u8,
@@ -70,7 +70,7 @@ impl BareTrain {
         Self { unit, ..self }
     }
 
-    /// Which data units they are, where the feedback counts in units.
+    /// The data units that they carry, where the feedback counts in units.
     pub(super) fn unit(&self) -> Option<Unit> {
         self.unit
     }
@@ -79,12 +79,12 @@ impl BareTrain {
         &self.train
     }
 
-    /// The lane it travels by.
+    /// The lane that it uses.
     pub fn lane(&self) -> u8 {
         self.lane
     }
 
-    /// How many packets, at least one.
+    /// Number of packets, at least one.
     pub fn count(&self) -> u32 {
         self.train.count
     }
@@ -106,7 +106,7 @@ impl BareTrain {
         ByteCount(u64::from(payload) + overhead as u64)
     }
 
-    /// Cuts off and returns the packets from `at` on; `0 < at < count`.
+    /// Splits off and returns the packets from `at` on; `0 < at < count`.
     pub fn split_off(&mut self, at: u32) -> Self {
         assert!(0 < at && at < self.train.count, "both parts have packets");
         let train = Train {
@@ -120,9 +120,9 @@ impl BareTrain {
         Self { lane: self.lane, train, unit: self.unit.map(|unit| unit.from(at)) }
     }
 
-    /// Puts the packets of `next` behind, if they follow at once in number, offset and size
-    /// (and, being data units, as such and back to back).
-    /// False, and nothing is changed, if not or if they would be more than 64 together.
+    /// Appends the packets of `next` if they continue this train in number, offset and size (and,
+    /// for data units, in unit number and back to back). Returns false and changes nothing
+    /// otherwise, or if the result would exceed 64 packets.
     pub fn join(&mut self, next: &Self) -> bool {
         let (a, b) = (&mut self.train, &next.train);
         let follows = match (self.unit, next.unit) {
@@ -145,12 +145,12 @@ impl BareTrain {
     }
 }
 
-/// A control packet: probes, reports, the end. What it says is the flow's own business.
+/// A control packet: probes, reports, closes. Its contents are private to the flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BareControl(Box<Meant>);
+pub struct BareControl(Box<Contents>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Meant {
+struct Contents {
     lane: u8,
     pn: u64,
     size: u16,
@@ -158,12 +158,12 @@ struct Meant {
 }
 
 impl BareControl {
-    /// `text` is scratch space: only how long the frame would be matters.
+    /// Uses `text` as scratch space: only the length of the serialised frame matters.
     pub(super) fn new(control: &Control, pn: u64, text: &mut Vec<u8>) -> Self {
         text.clear();
         frame::write(&control.frame, text);
         let size = ((CONTROL_HEAD + text.len() + TAG) as u16).max(control.pad.unwrap_or(0));
-        Self(Box::new(Meant { lane: control.lane, pn, size, frame: control.frame.clone() }))
+        Self(Box::new(Contents { lane: control.lane, pn, size, frame: control.frame.clone() }))
     }
 
     pub(super) fn pn(&self) -> u64 {
@@ -174,7 +174,7 @@ impl BareControl {
         &self.0.frame
     }
 
-    /// The lane it travels by.
+    /// The lane that it uses.
     pub fn lane(&self) -> u8 {
         self.0.lane
     }

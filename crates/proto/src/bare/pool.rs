@@ -1,4 +1,4 @@
-//! What there is room for at a bare receiver, and which bytes it has.
+//! The room of a bare receiver, and the bytes that it has.
 
 use std::ops::Range;
 
@@ -8,26 +8,26 @@ use crate::core::ledger::Train;
 use crate::core::ranges::Ranges;
 use crate::seam::{Fill, Payload, Placed, Placement};
 
-/// Room told by a pool that never fills.
-const ENDLESS: ByteCount = ByteCount(1 << 40);
-/// Below this share of it the pool counts as low; room above it is told at once.
+/// Room advertised by a pool that never fills.
+const ENDLESS_ROOM: ByteCount = ByteCount(1 << 40);
+/// A pool whose room is below this fraction is low; room above it is advertised at once.
 const LOW_ROOM: u64 = 4;
 
-/// What a receiver has room for.
+/// The room of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Everything.
+    /// Unlimited.
     Endless,
-    /// So many bytes, emptied at this rate.
+    /// A limited pool, drained at a constant rate.
     Limited {
         /// Bytes of an empty pool.
         size: ByteCount,
-        /// How fast the application takes them.
+        /// Rate at which the application drains it.
         drain: DataRate,
     },
 }
 
-/// A receiver's pool of which only the filling is known. As a [`Placement`] it serves a
+/// A receiver's pool that models only its fill level. As a [`Placement`] it serves a
 /// [`Flow`](crate::Flow) as it serves a [`BareFlow`](super::BareFlow).
 #[derive(Debug)]
 pub struct Pool {
@@ -43,12 +43,12 @@ impl Pool {
         Self { room, have: Ranges::default(), used: 0, drained_to: now }
     }
 
-    /// Bytes that came, each counted once.
+    /// Bytes received, each counted once.
     pub fn delivered(&self) -> ByteCount {
         ByteCount(self.have.total())
     }
 
-    /// Time passes: the application takes what it can.
+    /// Drains the pool up to `now`.
     pub fn advance(&mut self, now: Time) {
         let Room::Limited { drain, .. } = self.room else { return };
         let gone = drain.bytes_in(now.since(self.drained_to)).get();
@@ -61,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// When a pool that is low has room again worth telling.
+    /// When a low pool has enough room to advertise again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let Room::Limited { size, drain } = self.room else { return None };
         let above = self.used.checked_sub(size.get() - size.get() / LOW_ROOM)?;
@@ -69,15 +69,15 @@ impl Pool {
             .then(|| self.drained_to + drain.time_for(ByteCount(above)))
     }
 
-    /// Room as of the last `advance`.
+    /// Room at the last `advance`.
     pub fn room_now(&self) -> ByteCount {
         match self.room {
-            Room::Endless => ENDLESS,
+            Room::Endless => ENDLESS_ROOM,
             Room::Limited { size, .. } => ByteCount(size.get().saturating_sub(self.used)),
         }
     }
 
-    /// Puts the bytes `a..b`.
+    /// Places the bytes `a..b`.
     pub(super) fn put(&mut self, a: u64, b: u64) -> Placed {
         if b - a > self.room_now().get() {
             return Placed::NoRoom;
@@ -89,7 +89,8 @@ impl Pool {
         if new == 0 { Placed::Duplicate } else { Placed::New }
     }
 
-    /// Puts a whole train if all of it is new or all of it is here: how many packets were.
+    /// Places a whole train if all of it is new or all of it is already there; returns how many
+    /// packets were duplicates.
     pub(super) fn put_train(&mut self, train: &Train) -> Option<u32> {
         let (a, b) = train.span(0, train.count);
         if b - a > self.room_now().get() {
@@ -117,11 +118,11 @@ impl Placement for Pool {
     }
 }
 
-/// A payload of nothing: whatever is asked for is there and left as it is.
+/// A payload without contents: always ready, and leaves the buffer unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct NullPayload;
 
-impl Payload for Nothing {
+impl Payload for NullPayload {
     fn fill(&mut self, _: Offset, _: &mut [u8]) -> Fill {
         Fill::Ready
     }

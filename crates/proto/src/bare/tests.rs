@@ -7,7 +7,7 @@ use crate::codec::unit::Unit;
 use crate::core::ledger::Train;
 use crate::seam::Placed;
 
-/// A receiver that has been greeted, so that it reports.
+/// A receiver that has received a ping, so that it reports.
 fn receiver(room: Room, feedback: FeedbackKind) -> BareFlow {
     let config = BareConfig { room, feedback, ..BareConfig::new(Role::Receiver) };
     BareFlow::new(config, None, Time::ZERO).unwrap()
@@ -72,7 +72,7 @@ proptest! {
         let (mut whole, mut single) = (receiver(room, feedback), receiver(room, feedback));
         for (i, (first, count, offset, last)) in trains.into_iter().enumerate() {
             let now = Time::ZERO + Duration::from_millis(i as u64);
-            // Units follow offsets, but for what a hostile sender would do.
+            // Units follow offsets, except for what a hostile sender could do.
             let unit = units.map(|(shift, joined)| Unit { first: offset + shift % (1 + i as u64), joined });
             let mut rest = train(first, count, offset * 1439, last);
             rest = rest.with_unit(unit);

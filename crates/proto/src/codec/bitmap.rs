@@ -1,4 +1,5 @@
-//! FOBS's feedback as frames: bitmaps of units with what the host tells, and the sender's asking.
+//! FOBS's feedback as frames: bitmaps of units with the host's counters, and the sender's requests
+//! for them.
 
 use packtrain_units::Duration;
 
@@ -10,7 +11,7 @@ use crate::fobs::{Bitmap, PIECE};
 pub(super) const BITMAP: u8 = 10;
 pub(super) const ASK: u8 = 11;
 
-/// Appends a bitmap, its type included. What came is told as run lengths where these are shorter.
+/// Appends a bitmap with its type. Arrivals are encoded as run lengths where these are shorter.
 pub(super) fn write(bitmap: &Bitmap, host: &Host, out: &mut Vec<u8>) {
     out.push(BITMAP);
     put(out, bitmap.number);
@@ -30,7 +31,7 @@ pub(super) fn write(bitmap: &Bitmap, host: &Host, out: &mut Vec<u8>) {
     write_host(host, out);
 }
 
-/// Reads a bitmap behind its type.
+/// Parses a bitmap after its type.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Option<(Bitmap, Host)> {
     let (number, next) = (reader.varint()?, reader.varint()?);
     let top = next.checked_add(reader.varint()?)?;

@@ -1,4 +1,4 @@
-//! Frames: what control packets carry, as meaning and as bytes.
+//! Frames of control packets, and their encoding.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -18,51 +18,51 @@ const CLOSE: u8 = 4;
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Asks for a `Pong`: path probe, challenge, size probe, keepalive, tail probe.
+    /// Requests a `Pong`: path probe, challenge, size probe, keepalive, tail probe.
     Ping {
-        /// Echoed.
+        /// Echoed in the pong.
         token: u64,
-        /// The pinging end's least round trip, zero if it has none: sets the pace of reports.
+        /// The sender's minimum round trip, zero if unknown: sets the interval of reports.
         rtt: Duration,
     },
     /// Answers a `Ping`.
     Pong {
-        /// The ping's.
+        /// Token of the ping.
         token: u64,
         /// Size of the datagram that carried the ping.
         size: u16,
     },
-    /// What the receiver has to say.
+    /// A report of the receiver.
     Report(Report),
     /// The flow is over.
     Close {
-        /// Why: see `close_code`.
+        /// The reason: see `code_of`.
         code: u8,
     },
-    /// Feedback in units: an acknowledgement, and what its host tells.
+    /// Unit feedback: an acknowledgement with the host's counters.
     Ack {
-        /// What arrived.
+        /// The acknowledgement.
         ack: udt::Ack,
-        /// The receiving host.
+        /// The receiving host's counters.
         host: Host,
     },
-    /// Feedback in units: any other message.
+    /// Unit feedback: any other message.
     Unit(Message),
-    /// FOBS: which units came, and what their host tells.
+    /// FOBS: the units that arrived, with the host's counters.
     Bitmap {
-        /// Which came.
+        /// The units.
         bitmap: Bitmap,
-        /// The receiving host.
+        /// The receiving host's counters.
         host: Host,
     },
-    /// FOBS, sender: everything is to be told.
-    Ask {
-        /// Its round trip; zero if it has measured none.
+    /// FOBS, sender: requests a complete acknowledgement.
+    BitmapRequest {
+        /// The sender's round trip; zero if unknown.
         rtt: Duration,
     },
 }
 
-/// One message of the feedback.
+/// One report of the feedback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Its number, from one.
@@ -71,17 +71,17 @@ pub(crate) struct Report {
     pub(crate) at: Time,
     /// Wire bytes of authentic new data packets so far.
     pub(crate) received: ByteCount,
-    /// Packets refused so far.
+    /// Packets refused so far because there was no room.
     pub(crate) refused: u64,
-    /// Datagrams that the host dropped so far.
+    /// Datagrams dropped by the host so far.
     pub(crate) host_drops: u64,
     /// Packets marked congestion-experienced so far.
     pub(crate) ecn_ce: u64,
     /// Room of the receiver's pool.
     pub(crate) room: ByteCount,
-    /// What its application drains.
+    /// The drain rate of its application.
     pub(crate) drain: DataRate,
-    /// When some packets arrived, oldest first.
+    /// Arrival times of some packets, oldest first.
     pub(crate) marks: Vec<Mark>,
     /// What arrived.
     pub(crate) acks: Vec<Ack>,
@@ -96,7 +96,7 @@ pub(crate) struct Mark {
     pub(crate) at: Time,
 }
 
-/// What arrived of one interval of a lane's packet numbers.
+/// The packets that arrived of one interval of a lane's packet numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ack {
     pub(crate) lane: u8,
@@ -108,8 +108,8 @@ pub(crate) struct Ack {
     pub(crate) runs: Vec<(u64, u64)>,
 }
 
-/// The frames of a control packet; `None` if any is malformed. A report's vectors grow as its
-/// bytes are read, never by a number in it.
+/// Parses the frames of a control packet; `None` if any is malformed. A report's vectors grow with
+/// the bytes that are read, not by a number in the report.
 pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
     let mut frames = Vec::with_capacity(2);
     let mut reader = Reader(text);
@@ -138,7 +138,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Frame>> {
                 frames.push(Frame::Bitmap { bitmap, host });
             }
             bitmap::ASK => {
-                frames.push(Frame::Ask { rtt: Duration::from_nanos(reader.varint()?) });
+                frames.push(Frame::BitmapRequest { rtt: Duration::from_nanos(reader.varint()?) });
             }
             kind => frames.push(Frame::Unit(message::parse(kind, &mut reader)?)),
         }
@@ -167,14 +167,14 @@ pub(crate) fn write(frame: &Frame, out: &mut Vec<u8>) {
         Frame::Ack { ack, host } => message::write_ack(ack, host, out),
         Frame::Unit(message) => message::write(message, out),
         Frame::Bitmap { bitmap, host } => bitmap::write(bitmap, host, out),
-        Frame::Ask { rtt } => {
+        Frame::BitmapRequest { rtt } => {
             out.push(bitmap::ASK);
             put(out, rtt.as_nanos());
         }
     }
 }
 
-/// An upper bound on the bytes of an interval in a report, so that a report fits its packet.
+/// An upper bound on the encoded bytes of an interval in a report.
 pub(crate) fn ack_len(ack: &Ack) -> usize {
     24 + ranges_len(ack).min(bitmap_len(ack))
 }
@@ -225,7 +225,7 @@ fn parse_report(reader: &mut Reader<'_>) -> Option<Report> {
 
 const BITMAP: u8 = 0x80;
 
-/// Alternating lengths, missing then received, or a bitmap: whichever is shorter.
+/// Encodes alternating lengths, missing then received, or a bitmap, whichever is shorter.
 pub(super) fn write_ack(ack: &Ack, out: &mut Vec<u8>) {
     let bitmap = bitmap_len(ack) < ranges_len(ack);
     out.push(ack.lane | if bitmap { BITMAP } else { 0 });

@@ -6,19 +6,19 @@ pub(crate) const CONTROL_HEAD: usize = 9;
 pub(crate) const DATA_HEAD: usize = 17;
 /// Bytes of the authentication tag.
 pub(crate) const TAG: usize = 16;
-/// What a data packet costs beside its payload, in bytes.
+/// Bytes of a data packet beside its payload.
 pub(crate) const DATA_OVERHEAD: usize = DATA_HEAD + TAG;
 
-/// Bytes of a data unit's number before its payload, sealed with it.
+/// Bytes of a data unit's number, which is sealed in front of its payload.
 pub(crate) const UNIT: usize = 4;
-/// What a data packet with a unit costs beside its payload, in bytes.
+/// Bytes of a data packet with a unit beside its payload.
 pub(crate) const UNIT_OVERHEAD: usize = DATA_OVERHEAD + UNIT;
 
 const KIND_DATA: u8 = 1;
 const KIND_CONTROL: u8 = 2;
 const KIND_UNIT: u8 = 3;
 
-/// A packet's clear header as it stands on the wire.
+/// A packet's clear header as encoded on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) lane: u8,
@@ -26,13 +26,13 @@ pub(crate) struct Header {
     pub(crate) low: u32,
     /// Present in data packets.
     pub(crate) offset: Option<u64>,
-    /// Whether the sealed part of a data packet begins with the number of its unit.
+    /// Whether the sealed part of a data packet begins with a unit number.
     pub(crate) unit: bool,
 }
 
 impl Header {
-    /// Reads a header and says how long it is; `None` for a datagram too short for its kind
-    /// and a tag, or of no known kind.
+    /// Parses a header and returns its length; `None` for a datagram too short for its kind and a
+    /// tag, or of an unknown kind.
     pub(crate) fn parse(datagram: &[u8]) -> Option<(Self, usize)> {
         let head = datagram.first_chunk::<CONTROL_HEAD>()?;
         let lane = head[0] >> 4;
@@ -47,12 +47,12 @@ impl Header {
             _ => return None,
         };
         let unit = head[0] & 0x0f == KIND_UNIT;
-        let least = size + TAG + if unit { UNIT } else { 0 };
+        let min = size + TAG + if unit { UNIT } else { 0 };
         let header = Self { lane, flow_id, low, offset, unit };
-        (datagram.len() >= least).then_some((header, size))
+        (datagram.len() >= min).then_some((header, size))
     }
 
-    /// Writes the header to the front of `out` and says how long it is.
+    /// Writes the header to the front of `out` and returns its length.
     pub(crate) fn write(&self, out: &mut [u8]) -> usize {
         let kind = match (self.offset, self.unit) {
             (None, _) => KIND_CONTROL,
@@ -72,19 +72,19 @@ impl Header {
     }
 }
 
-/// The flow and the lane that a datagram names in its clear header, not yet authenticated: for
-/// a socket that serves several flows. `None` if it is too short for a packet.
+/// The flow and the lane in a datagram's clear header, not yet authenticated, for a socket that
+/// serves several flows. `None` if the datagram is too short for a packet.
 pub fn peek(datagram: &[u8]) -> Option<(u32, u8)> {
     Header::parse(datagram).map(|(header, _)| (header.flow_id, header.lane))
 }
 
-/// The full packet number whose low 32 bits are `low` and which lies nearest to `expected`.
+/// The full packet number whose low 32 bits are `low` and which is nearest to `expected`.
 pub(crate) fn expand(low: u32, expected: u64) -> u64 {
     nearest(low, u32::BITS, expected)
 }
 
-/// The number whose low `bits` are `low` and which lies nearest to `expected` (RFC 9000
-/// appendix A.3).
+/// The number whose low `bits` are `low` and which is nearest to `expected` (RFC 9000 appendix
+/// A.3).
 pub(super) fn nearest(low: u32, bits: u32, expected: u64) -> u64 {
     let window = 1 << bits;
     let candidate = expected & !(window - 1) | u64::from(low);

@@ -1,4 +1,4 @@
-//! Keys: one for each direction, lane and phase, all from the flow's secret.
+//! Keys: one per direction, lane and phase, all derived from the flow's secret.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
@@ -12,7 +12,7 @@ pub(crate) const fn phase_of(pn: u64) -> u64 {
     pn >> PHASE_BITS
 }
 
-/// One key with its initialisation vector.
+/// A key with its initialisation vector.
 pub(crate) struct PacketKey {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -52,7 +52,7 @@ impl hkdf::KeyType for Length {
     }
 }
 
-/// Makes the keys of one direction.
+/// Derives the keys of one direction.
 struct Schedule {
     prk: hkdf::Prk,
     suite: Suite,
@@ -91,7 +91,7 @@ impl Schedule {
     }
 }
 
-/// Seals what this end sends.
+/// Seals the packets that this end sends.
 pub(crate) struct Sealer {
     schedule: Schedule,
     lanes: Vec<(u64, PacketKey)>,
@@ -116,8 +116,8 @@ impl Sealer {
     }
 }
 
-/// Opens what the peer sent. Keeps four phases a lane, so that a packet of a neighbouring phase
-/// costs no derivation each time.
+/// Opens the packets of the peer. Keeps four phases per lane, so that a packet of a neighbouring
+/// phase does not cost a key derivation.
 pub(crate) struct Opener {
     schedule: Schedule,
     lanes: Vec<[Option<(u64, PacketKey)>; 4]>,
@@ -130,8 +130,8 @@ impl Opener {
         Self { schedule: Schedule::new(keys, from), lanes }
     }
 
-    /// Opens a packet in place. `largest` is the largest authentic number of its lane: only
-    /// its phase and the two beside it are tried.
+    /// Opens a packet in place. `largest` is the largest authentic number of its lane; only its
+    /// phase and the two neighbouring phases are tried.
     pub(crate) fn open<'a>(
         &mut self,
         lane: u8,

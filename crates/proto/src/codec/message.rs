@@ -1,5 +1,5 @@
-//! What feedback in data units says, as frames: acknowledgements with what the host tells beside
-//! them, and the other messages of UDT. Unit numbers are whole; nothing is shortened.
+//! Unit feedback as frames: acknowledgements with the host's counters, and the other messages of
+//! UDT. Unit numbers are encoded in full.
 
 use packtrain_units::{DataRate, Duration};
 
@@ -16,23 +16,23 @@ const LIGHT: u8 = 1;
 const ARRIVAL: u8 = 2;
 const CAPACITY: u8 = 4;
 
-/// Room for ranges in one NAK, in bytes: the base MTU less headers.
+/// Bytes for ranges in one NAK: the base MTU less headers.
 const NAK_BYTES: usize = 1_000;
 
-/// The receiving host's counters, beside each acknowledgement.
+/// The receiving host's counters, sent with each acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Datagrams that it dropped so far.
+    /// Datagrams dropped so far.
     pub(crate) drops: u64,
-    /// Packets refused for want of room so far.
+    /// Packets refused so far because there was no room.
     pub(crate) refused: u64,
     /// Packets marked congestion-experienced so far.
     pub(crate) ecn_ce: u64,
-    /// What its application drains.
+    /// The drain rate of its application.
     pub(crate) drain: DataRate,
 }
 
-/// Appends an acknowledgement, its type included.
+/// Appends an acknowledgement with its type.
 pub(super) fn write_ack(ack: &Ack, host: &Host, out: &mut Vec<u8>) {
     let flag = |set, bit| if set { bit } else { 0 };
     let flags = flag(ack.light, LIGHT)
@@ -50,7 +50,7 @@ pub(super) fn write_ack(ack: &Ack, host: &Host, out: &mut Vec<u8>) {
     write_host(host, out);
 }
 
-/// Appends what a host tells.
+/// Appends the host's counters.
 pub(super) fn write_host(host: &Host, out: &mut Vec<u8>) {
     put(out, host.drops);
     put(out, host.refused);
@@ -58,7 +58,7 @@ pub(super) fn write_host(host: &Host, out: &mut Vec<u8>) {
     put(out, host.drain.as_bps());
 }
 
-/// Reads what a host tells.
+/// Parses the host's counters.
 pub(super) fn parse_host(reader: &mut Reader<'_>) -> Option<Host> {
     Some(Host {
         drops: reader.varint()?,
@@ -68,7 +68,7 @@ pub(super) fn parse_host(reader: &mut Reader<'_>) -> Option<Host> {
     })
 }
 
-/// Reads an acknowledgement behind its type.
+/// Parses an acknowledgement after its type.
 pub(super) fn parse_ack(reader: &mut Reader<'_>) -> Option<(Ack, Host)> {
     let flags = reader.byte()?;
     if flags & !(LIGHT | ARRIVAL | CAPACITY) != 0 {
@@ -92,10 +92,10 @@ pub(super) fn parse_ack(reader: &mut Reader<'_>) -> Option<(Ack, Host)> {
     Some((ack, parse_host(reader)?))
 }
 
-/// Appends a message other than an acknowledgement, its type included.
+/// Appends a message other than an acknowledgement, with its type.
 pub(super) fn write(message: &Message, out: &mut Vec<u8>) {
     match message {
-        // It has a frame of its own.
+        // Acknowledgements have a frame of their own.
         Message::Ack(ack) => write_ack(ack, &Host::default(), out),
         Message::Ack2 { number } => {
             out.push(ACK2);
@@ -120,7 +120,7 @@ pub(super) fn write(message: &Message, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a message of this type.
+/// Parses a message of this type.
 pub(super) fn parse(kind: u8, reader: &mut Reader<'_>) -> Option<Message> {
     let range = |at: u64, reader: &mut Reader<'_>| {
         let first = at.checked_add(reader.varint()?)?;
@@ -150,7 +150,7 @@ pub(super) fn parse(kind: u8, reader: &mut Reader<'_>) -> Option<Message> {
     })
 }
 
-/// Cuts the ranges of a NAK into pieces that each fit a packet.
+/// Splits the ranges of a NAK into pieces that each fit a packet.
 pub(crate) fn nak_pieces(ranges: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
     let mut pieces: Vec<Vec<(u64, u64)>> = Vec::with_capacity(1);
     let (mut used, mut at) = (usize::MAX, 0);

@@ -61,8 +61,8 @@ fn golden_messages() {
 fn what_cannot_be_is_malformed() {
     let bad: [&[u8]; 7] = [
         &[NAK, 0],             // no range
-        &[NAK, 1, 5, 0],       // an empty one
-        &[NAK, 9, 5, 1, 1, 1], // fewer than it says
+        &[NAK, 1, 5, 0],       // an empty range
+        &[NAK, 9, 5, 1, 1, 1], // fewer ranges than announced
         &[DROP, 4, 0],         // nothing dropped
         &[ACK2],               // no number
         &[ACK, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0],

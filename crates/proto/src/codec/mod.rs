@@ -1,4 +1,4 @@
-//! The edge between meaning and bytes: headers, frames, keys.
+//! Serialisation and encryption: headers, frames, keys.
 //!
 //! Every datagram is one packet:
 //!

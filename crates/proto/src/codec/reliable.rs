@@ -1,5 +1,4 @@
-//! What goes by the channel that loses nothing and keeps the order: messages of SABUL, each
-//! behind its length.
+//! Messages of SABUL on the reliable channel, each behind its length.
 
 use packtrain_units::{DataRate, Duration};
 
@@ -16,29 +15,29 @@ const TOP: u8 = 2;
 const REQUESTED: u8 = 4;
 const END: u8 = 8;
 
-/// The longest message, in bytes: its ranges at their longest, and what is beside them.
+/// The longest message, in bytes: its ranges at their longest, and the other fields.
 const MAX_MESSAGE_BYTES: usize = MAX_STATE_RANGES * 16 + 256;
-/// Bytes of the length before each.
+/// Bytes of the length in front of each message.
 const HEAD: usize = 4;
 
-/// Takes messages out of a stream of bytes.
+/// Splits a stream of bytes into messages.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     bytes: Vec<u8>,
 }
 
-/// The stream makes no sense.
+/// The stream is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Senseless;
+pub(crate) struct MalformedStream;
 
 impl Stream {
-    /// These bytes came; `each` gets the messages that they complete, with what the host tells
-    /// beside a state. No more than one message is ever kept.
+    /// Takes received bytes and passes the messages that they complete to `each`, a state with the
+    /// host's counters. At most one incomplete message is buffered.
     pub(crate) fn take(
         &mut self,
         mut bytes: &[u8],
         mut each: impl FnMut(Message, Host),
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), MalformedStream> {
         loop {
             let wanted = match self.bytes.first_chunk::<HEAD>() {
                 None => HEAD,
@@ -51,7 +50,7 @@ impl Stream {
                 return Ok(());
             }
             if wanted > HEAD {
-                let (message, host) = parse(&self.bytes[HEAD..]).ok_or(Senseless)?;
+                let (message, host) = parse(&self.bytes[HEAD..]).ok_or(MalformedStream)?;
                 self.bytes.clear();
                 each(message, host);
             }
@@ -59,13 +58,13 @@ impl Stream {
     }
 }
 
-/// A message is one byte at least.
-fn length_of(length: [u8; HEAD]) -> Result<usize, Senseless> {
+/// A message has at least one byte.
+fn length_of(length: [u8; HEAD]) -> Result<usize, MalformedStream> {
     let length = u32::from_be_bytes(length) as usize;
-    if (1..=MAX_MESSAGE_BYTES).contains(&length) { Ok(length) } else { Err(Senseless) }
+    if (1..=MAX_MESSAGE_BYTES).contains(&length) { Ok(length) } else { Err(MalformedStream) }
 }
 
-/// The bytes of a message, its length before it.
+/// The encoded message behind its length.
 pub(crate) fn write(message: &Message, host: &Host) -> Vec<u8> {
     let mut out = vec![0; HEAD];
     match message {
@@ -160,7 +159,7 @@ fn parse_state(reader: &mut Reader<'_>) -> Option<(State, Host)> {
     }
     let host = parse_host(reader)?;
     let mut at = 0u64;
-    // The list grows as its bytes are read, never by this number.
+    // The list grows with the bytes that are read, not by this number.
     for _ in 0..reader.varint()? {
         let first = at.checked_add(reader.varint()?)?;
         let end = first.checked_add(reader.varint()?).filter(|end| *end > first)?;
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn lengths_beyond_any_message_are_refused() {
         for head in [[0; 4], [0xff; 4], ((MAX_MESSAGE_BYTES + 1) as u32).to_be_bytes()] {
-            assert_eq!(Stream::default().take(&head, |_, _| panic!()), Err(Senseless));
+            assert_eq!(Stream::default().take(&head, |_, _| panic!()), Err(MalformedStream));
         }
     }
 

@@ -1,23 +1,23 @@
-//! The number of a data unit, at the front of what a packet seals: 31 low bits of it, and above
-//! them a bit that says whether the unit left right behind the one before it.
+//! The number of a data unit, in front of the sealed payload: 31 low bits, and above them a bit for
+//! "sent right behind the unit before it".
 
 use crate::codec::header::{UNIT, nearest};
 
-/// How many bits of the number are sent.
+/// Bits of the number that are sent.
 const BITS: u32 = 31;
 const JOINED: u32 = 1 << BITS;
 
-/// Data units with consecutive numbers, as far as packets must tell.
+/// Data units with consecutive numbers, as encoded in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// Number of the first.
     pub(crate) first: u64,
-    /// Whether the first leaves right behind the unit before it; each other does.
+    /// Whether the first unit is sent right behind the unit before it. All others are.
     pub(crate) joined: bool,
 }
 
 impl Unit {
-    /// Those from the `i`th on.
+    /// The units from the `i`th on.
     pub(crate) fn from(self, i: u32) -> Self {
         Self { first: self.first + u64::from(i), joined: self.joined || i > 0 }
     }
@@ -29,7 +29,7 @@ pub(crate) fn write(unit: Unit) -> [u8; UNIT] {
     (low | if unit.joined { JOINED } else { 0 }).to_be_bytes()
 }
 
-/// The unit nearest to `expected` with these bytes, and what follows them.
+/// The unit nearest to `expected` with these bytes, and the remaining bytes.
 pub(crate) fn split(text: &[u8], expected: u64) -> Option<(Unit, &[u8])> {
     let (head, rest) = text.split_first_chunk::<UNIT>()?;
     let head = u32::from_be_bytes(*head);

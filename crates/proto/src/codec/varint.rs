@@ -1,6 +1,6 @@
 //! Integers of variable length (RFC 9000 section 16), and a reader that never panics.
 
-/// The largest value that fits.
+/// The largest encodable value.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
 /// Appends `value`, which is cut to 2^62 - 1.
@@ -16,7 +16,7 @@ pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// How many bytes `put` appends.
+/// Number of bytes that `put` appends.
 pub(crate) const fn len(value: u64) -> usize {
     match value {
         0..0x40 => 1,

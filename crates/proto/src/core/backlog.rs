@@ -1,5 +1,4 @@
-//! What the sender still has to move: ranges assigned, ranges to repeat, ranges not yet
-//! acknowledged.
+//! The ranges of a sender: assigned, to be retransmitted, not yet acknowledged.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +13,7 @@ pub(crate) struct Backlog {
     /// Not sent yet, in the order of assignment.
     fresh: VecDeque<(u64, u64)>,
     fresh_bytes: u64,
-    /// Declared lost and not sent again yet; lowest first.
+    /// Declared lost and not retransmitted yet; lowest first.
     lost: Ranges,
     /// Assigned and not acknowledged, sent or not.
     unacked: Ranges,
@@ -60,7 +59,7 @@ impl Backlog {
         }
     }
 
-    /// The next piece to send: repeats first unless `skip_lost`.
+    /// The next piece to send: retransmissions first unless `skip_lost`.
     pub(crate) fn next(&self, skip_lost: bool) -> Option<Piece> {
         if !skip_lost && let Some((a, b)) = self.lost.first() {
             return Some(Piece { offset: a, len: b - a, repeat: true });
@@ -69,7 +68,7 @@ impl Backlog {
         Some(Piece { offset: *a, len: b - a, repeat: false })
     }
 
-    /// The first `n` bytes of the piece last returned by `next` were sent.
+    /// The first `n` bytes of the piece that `next` returned were sent.
     pub(crate) fn advance(&mut self, repeat: bool, n: u64) {
         if repeat {
             self.lost.advance(n);
@@ -84,7 +83,7 @@ impl Backlog {
         }
     }
 
-    /// `a..b` arrived: `new` is called with each part that was not known to have.
+    /// `a..b` arrived: calls `new` with each part that was not known to have arrived.
     pub(crate) fn acked(&mut self, a: u64, b: u64, new: impl FnMut(u64, u64)) {
         if !self.lost.is_empty() {
             self.lost.remove(a, b, |_, _| {});
@@ -92,7 +91,7 @@ impl Backlog {
         self.unacked.remove(a, b, new);
     }
 
-    /// `a..b` arrived: what of it was not known to have joins `released`.
+    /// `a..b` arrived: appends the part that was not known to have arrived to `released`.
     pub(crate) fn release(&mut self, a: u64, b: u64, released: &mut Vec<Range<Offset>>) {
         self.acked(a, b, |a, b| match released.last_mut() {
             Some(last) if last.end.get() == a => last.end = Offset(b),
@@ -100,9 +99,9 @@ impl Backlog {
         });
     }
 
-    /// What of `a..b` is not acknowledged goes before everything that is to be sent; it must have
-    /// been sent.
-    pub(crate) fn again(&mut self, a: u64, b: u64) {
+    /// Puts the unacknowledged part of `a..b`, which must have been sent, before all other data to
+    /// send.
+    pub(crate) fn send_first(&mut self, a: u64, b: u64) {
         let mut at = b;
         while at > a {
             let Some((start, end)) = self.unacked.below(at).filter(|(_, end)| *end > a) else {
@@ -118,7 +117,7 @@ impl Backlog {
         }
     }
 
-    /// `a..b` was lost: what of it is not acknowledged is to be repeated.
+    /// `a..b` was lost: its unacknowledged part will be retransmitted.
     pub(crate) fn lost(&mut self, a: u64, b: u64) {
         let mut at = a;
         while at < b {
@@ -135,7 +134,7 @@ impl Backlog {
         }
     }
 
-    /// Takes back what of `a..b` is not acknowledged.
+    /// Takes back the unacknowledged part of `a..b`.
     pub(crate) fn revoke(&mut self, a: u64, b: u64, returned: impl FnMut(u64, u64)) {
         self.lost.remove(a, b, |_, _| {});
         self.unacked.remove(a, b, returned);
@@ -151,7 +150,7 @@ impl Backlog {
         }
     }
 
-    /// The lowest `limit` bytes not acknowledged, for a tail probe.
+    /// The lowest unacknowledged bytes, at most `limit`, for a tail probe.
     pub(crate) fn oldest(&self, limit: u64) -> Option<(u64, u64)> {
         let (a, b) = self.unacked.first()?;
         let sent = self.fresh.front().filter(|(s, _)| *s >= a).map_or(b, |(s, _)| b.min(*s));
@@ -194,8 +193,8 @@ mod tests {
         backlog.assign(200, 300);
         backlog.advance(false, 80);
         assert_eq!(acked(&mut backlog, 20, 40), [(20, 40)]);
-        backlog.again(10, 60);
-        backlog.again(70, 80);
+        backlog.send_first(10, 60);
+        backlog.send_first(70, 80);
         assert_eq!(backlog.fresh(), 10 + 20 + 10 + 20 + 100);
         assert_eq!(backlog.next(true), Some(Piece { offset: 70, len: 10, repeat: false }));
         backlog.advance(false, 10);

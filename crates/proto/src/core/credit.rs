@@ -1,11 +1,11 @@
-//! Rate credit: memory stays bounded at any bandwidth-delay product.
+//! Rate credit: bounds memory at any bandwidth-delay product.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 /// Jitter of reports and threads that the credit covers.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// What the receiver has said it can take.
+/// The room and the drain rate that the receiver advertised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credit {
     pub(crate) room: ByteCount,
@@ -18,8 +18,9 @@ impl Credit {
         Self { room: ByteCount(1 << 20), drain: DataRate::ZERO }
     }
 
-    /// in_flight <= drain_rate x (rtt + 20 ms) + room. The first part fades as the room falls
-    /// below 20 ms of draining, or a full pool would be overrun by those 20 ms each round trip.
+    /// in_flight <= drain_rate x (rtt + 20 ms) + room. The first term shrinks when the room falls
+    /// below 20 ms of draining; otherwise a full pool would overflow by those 20 ms each round
+    /// trip.
     pub(crate) fn limit(&self, rtt: Duration) -> ByteCount {
         let ahead = self.drain.bytes_in(rtt + SLACK);
         let slack = self.drain.bytes_in(SLACK);

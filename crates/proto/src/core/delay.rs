@@ -1,4 +1,4 @@
-//! Signals from the receiver's arrival marks: queueing delay on the way out, and whether it grows.
+//! Queueing delay on the forward path and its growth, from the receiver's arrival marks.
 
 use packtrain_units::{Duration, Time};
 
@@ -7,16 +7,16 @@ use crate::udt::Trend;
 /// Buckets of the running minimum, one second each.
 const BUCKETS: usize = 10;
 const BUCKET: Duration = Duration::from_secs(1);
-/// UDT's SYN: its round trips are sampled no more often.
+/// UDT's SYN: the minimum interval between its round-trip samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// Faster clocks than this do not exist: 200 parts in a million.
+/// Maximum clock skew accepted: 200 parts per million.
 const SKEW_LIMIT: f64 = 200e-6;
 
-/// One-way delay less its minimum of ten seconds. The two clocks share no epoch: only
-/// differences mean something. Their skew is taken from the drift of the minima.
+/// One-way delay less its minimum of the last ten seconds. The two clocks share no epoch, so only
+/// differences are meaningful. Their skew is estimated from the drift of the minima.
 #[derive(Debug, Default)]
 pub(crate) struct Delay {
-    /// Least one-way delay of each second, oldest first, with the time of that sample.
+    /// Minimum one-way delay of each second, oldest first, with the time of that sample.
     buckets: Vec<(Time, f64)>,
     opened: Time,
     skew: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Delay {
 }
 
 impl Delay {
-    /// A packet sent at `sent` on our clock arrived at `at` on the receiver's.
+    /// A packet sent at `sent` on the local clock arrived at `at` on the receiver's clock.
     pub(crate) fn sample(&mut self, sent: Time, at: Time) -> Duration {
         let raw = at.as_nanos() as f64 - sent.as_nanos() as f64;
         if self.buckets.is_empty() || sent.since(self.opened) > BUCKET {
@@ -53,8 +53,8 @@ impl Delay {
         self.newest
     }
 
-    /// Slope of the lower envelope: the median of the slopes between minima of the two halves,
-    /// which a standing queue in a few seconds does not move.
+    /// Slope of the lower envelope: the median of the slopes between minima of the first and of the
+    /// second half. A queue that stands for a few seconds does not change it.
     fn drift(&self) -> f64 {
         if self.buckets.len() < BUCKETS {
             return self.skew;
@@ -71,8 +71,8 @@ impl Delay {
     }
 }
 
-/// UDT's delay warning (section III.C there) for a feedback without ACK2: the same tests over
-/// queueing delays, which are free of what threads do on the way back.
+/// UDT's delay warning (paper section III.C) for a feedback without ACK2: the same tests over
+/// queueing delays, which do not contain thread delays of the return path.
 #[derive(Debug)]
 pub(crate) struct Rising {
     trend: Trend,
@@ -87,8 +87,8 @@ impl Default for Rising {
 }
 
 impl Rising {
-    /// A report showed this much queueing; true if that warrants a warning, of which there is at
-    /// most one in two round trips.
+    /// Takes the queueing delay of a report. Returns true if a warning is due, at most once in two
+    /// round trips.
     pub(crate) fn sample(&mut self, now: Time, queueing: Duration, srtt: Duration) -> bool {
         if self.sampled_at.is_some_and(|at| now < at + SAMPLE_EVERY) {
             return false;
@@ -139,7 +139,7 @@ mod tests {
         let (mut rising, mut warned) = (Rising::default(), Vec::new());
         let ms = Duration::from_millis;
         for i in 0..100u64 {
-            // Reports each 5 ms, a queue that grows by a tenth of that.
+            // Reports each 5 ms, with a queue that grows by a tenth of that.
             let now = Time::ZERO + ms(i * 5);
             if rising.sample(now, Duration::from_micros(i * 500), ms(50)) {
                 warned.push(i * 5);

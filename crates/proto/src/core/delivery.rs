@@ -4,7 +4,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::core::ledger::Sent;
 
-/// Counts what was delivered, and samples the rate of it.
+/// Counts delivered bytes and samples their rate.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     /// Wire bytes delivered so far.
@@ -25,7 +25,7 @@ struct Sample {
     app_limited: bool,
 }
 
-/// What a report says of the delivery.
+/// The delivery sample of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RateSample {
     pub(crate) rate: Option<DataRate>,
@@ -35,7 +35,7 @@ pub(crate) struct RateSample {
 }
 
 impl Delivery {
-    /// Writes into a train what is true as it leaves.
+    /// Writes the delivery state into a train that is being sent.
     pub(crate) fn stamp(&mut self, sent: &mut Sent, in_flight: u64) {
         if in_flight == 0 {
             self.first_sent_at = sent.sent_at;
@@ -47,7 +47,7 @@ impl Delivery {
         sent.app_limited = self.app_limited_until > self.delivered;
     }
 
-    /// The sender ran out of data with `in_flight` wire bytes under way.
+    /// The sender ran out of data with `in_flight` wire bytes in flight.
     pub(crate) fn app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
@@ -67,7 +67,7 @@ impl Delivery {
         }
     }
 
-    /// The sample of the report just worked through.
+    /// The sample of the report that was just processed.
     pub(crate) fn sample(&mut self, now: Time) -> RateSample {
         let Some(newest) = self.newest.take() else { return RateSample::default() };
         self.first_sent_at = self.first_sent_at.max(newest.sent_at);

@@ -1,17 +1,17 @@
-//! How fast a receiver's application takes what is placed.
+//! The rate at which a receiver's application takes placed bytes.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// The drain rate is measured over at least this.
+/// Minimum span of a measurement.
 const DRAIN_SPAN: Duration = Duration::from_millis(10);
 
-/// How fast the pool empties: what was placed less what the pool's room lost.
+/// The rate at which the pool empties: bytes placed less the decrease of room.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// Bytes a second that leave the pool.
+    /// Bytes per second that leave the pool.
     pub(crate) rate: DataRate,
     /// The most room ever seen.
-    pub(crate) most: ByteCount,
+    pub(crate) max_room: ByteCount,
     /// Bytes placed since the last measurement.
     pub(crate) placed: u64,
     since: Time,
@@ -19,21 +19,21 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// A pool with so much room.
+    /// A pool with this much room.
     pub(crate) fn new(now: Time, room: ByteCount) -> Self {
-        Self { since: now, room, most: room, ..Self::default() }
+        Self { since: now, room, max_room: room, ..Self::default() }
     }
 
-    /// The pool has this much room now.
+    /// Takes the current room of the pool.
     pub(crate) fn update(&mut self, now: Time, room: ByteCount) {
-        self.most = self.most.max(room);
+        self.max_room = self.max_room.max(room);
         let span = now.since(self.since);
         if span < DRAIN_SPAN {
             return;
         }
         let drained = (self.placed + room.get()).saturating_sub(self.room.get());
-        // An empty pool that nothing enters says nothing of how fast it could drain.
-        if drained > 0 || room.get() < self.most.get() / 2 {
+        // An empty pool that nothing enters gives no information about its drain rate.
+        if drained > 0 || room.get() < self.max_room.get() / 2 {
             let rate = DataRate::from_bytes_over(ByteCount(drained), span);
             self.rate = if rate > self.rate { rate } else { mean(self.rate, rate) };
         }

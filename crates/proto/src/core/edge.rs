@@ -1,5 +1,4 @@
-//! Where packets leave the core and enter it: the same for a codec's bytes and a simulator's
-//! trains.
+//! The interface between the core and its codec, or a simulator's trains.
 
 use std::net::SocketAddr;
 
@@ -11,16 +10,17 @@ use crate::seam::Fill;
 /// Congestion experienced (RFC 3168).
 const CE: u8 = 3;
 
-/// Makes of the core's packets what travels.
+/// Turns the core's packets into a codec's bytes or a simulator's packets.
 pub(crate) trait Edge {
-    /// Writes a control packet. False if it cannot leave; its number is spent.
+    /// Writes a control packet. Returns false if it cannot be sent; its number is used up.
     fn control(&mut self, control: &Control, pn: u64) -> bool;
 
-    /// Writes as many packets of a train as the payload has: how many, and why it stopped.
+    /// Writes as many packets of a train as the payload has. Returns their number and why it
+    /// stopped.
     fn data(&mut self, lane: u8, load: &Load) -> (u32, Fill);
 }
 
-/// What an edge was given to write in one go.
+/// The lane, destination and packet size of what was written in one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) lane: u8,
@@ -29,16 +29,16 @@ pub(crate) struct Left {
     pub(crate) size: Option<u16>,
 }
 
-/// What a batch brought.
+/// The result of a received batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Packets that were authentic, new and sane.
+    /// Packets that were authentic, new and valid.
     pub(crate) good: usize,
     newest: Option<Envelope>,
 }
 
 impl Arrivals {
-    /// `packets` came, of which `last` is the newest.
+    /// Adds `packets` packets, of which `last` is the newest.
     #[inline]
     pub(crate) fn add(&mut self, packets: usize, last: Envelope) {
         self.good += packets;
@@ -49,7 +49,7 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Has `edge` write what may leave now, one batch; runs due timers first.
+    /// Writes one batch that may be sent now through `edge`; runs due timers first.
     pub(crate) fn transmit(&mut self, now: Time, edge: &mut impl Edge) -> Option<Left> {
         while let Some((control, pn)) = self.poll_control(now) {
             if edge.control(&control, pn) {
@@ -63,8 +63,8 @@ impl Core {
         (packets > 0).then_some(Left { lane, to, size: Some(size) })
     }
 
-    /// Writes the packets of one burst. Trains may be several: repeats are often single packets,
-    /// and a batch costs one system call.
+    /// Writes the packets of one burst. It may hold several trains: retransmissions are often
+    /// single packets, and a batch costs one system call.
     fn fill(&mut self, now: Time, burst: &Burst, edge: &mut impl Edge) -> u32 {
         let (mut packets, mut skip_lost) = (0, false);
         while packets < burst.packets {
@@ -96,7 +96,7 @@ impl Core {
         packets
     }
 
-    /// A batch was worked through, packet by packet or train by train; the pool has `room` now.
+    /// Finishes a batch, after its packets or trains have been handled; the pool has `room` now.
     pub(crate) fn on_arrivals(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
-//! What is particular to one feedback at one end: a closed set.
+//! The part of an end that depends on the feedback, as a closed enum.
 //!
-//! The core owns what every flow has, whatever its feedback: lanes and their packet numbers,
-//! paths, liveness, control packets, events. An endpoint owns what is sent or received and how the two
-//! ends speak of it. The names below are all that the core asks of one without knowing which.
+//! The core has what all flows share: lanes and their packet numbers, paths, liveness, control
+//! packets, events. An endpoint decides what is sent or received and how the two ends report it.
+//! The methods below are the interface that the core uses for all endpoints.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::core::units::{UnitReceiver, UnitSender};
 use crate::mtu::Mtu;
 use crate::stats::{FlowStats, Limit};
 
-/// One end's part of one feedback.
+/// The endpoint of one feedback.
 #[derive(Debug)]
 pub(crate) enum Endpoint {
     NativeSender(Box<Sender>),
@@ -99,7 +99,7 @@ impl Endpoint {
         matches!(self, Self::NativeSender(_) | Self::UnitSender(_))
     }
 
-    /// Sender: what is still to be moved.
+    /// Sender: the ranges to send.
     pub(crate) fn backlog(&self) -> Option<&Backlog> {
         match self {
             Self::NativeSender(sender) => Some(&sender.backlog),
@@ -108,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: its controller, for what is no feedback.
+    /// Sender: its controller, for calls other than feedback.
     pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn CongestionController> {
         match self {
             Self::NativeSender(sender) => Some(sender.controller_mut()),
@@ -117,7 +117,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: these bytes are to be moved.
+    /// Sender: adds bytes to send.
     pub(crate) fn assign(&mut self, a: u64, b: u64) {
         match self {
             Self::NativeSender(sender) => sender.backlog.assign(a, b),
@@ -126,7 +126,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: takes back what of `a..b` is not acknowledged.
+    /// Sender: takes back the unacknowledged part of `a..b`.
     pub(crate) fn revoke(&mut self, a: u64, b: u64, returned: impl FnMut(u64, u64)) {
         match self {
             Self::NativeSender(sender) => sender.backlog.revoke(a, b, returned),
@@ -135,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: acknowledged ranges that payload and owner are still to be told.
+    /// Sender: acknowledged ranges not yet reported to payload and owner.
     pub(crate) fn released(&mut self) -> Option<&mut Vec<Range<Offset>>> {
         match self {
             Self::NativeSender(sender) => Some(&mut sender.released),
@@ -144,7 +144,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: the search for the size of datagrams.
+    /// Sender: the search for the datagram size.
     pub(crate) fn mtu(&self) -> Option<&Mtu> {
         match self {
             Self::NativeSender(sender) => Some(&sender.mtu),
@@ -153,7 +153,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender of units: its pace, if the controller has one.
+    /// Unit sender: its pacing rate, if the controller has one.
     pub(crate) fn unit_rate(&self) -> Option<DataRate> {
         match self {
             Self::UnitSender(sender) => sender.rate(),
@@ -169,7 +169,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: what keeps it from sending.
+    /// Sender: what limits it.
     pub(crate) fn limit(&self) -> Option<Limit> {
         match self {
             Self::NativeSender(sender) => Some(sender.limit),
@@ -178,7 +178,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: the payload had not what the flow wants next.
+    /// Sender: the payload did not have the bytes that the flow needs next.
     pub(crate) fn payload_pending(&mut self) {
         match self {
             Self::NativeSender(sender) => sender.limit = Limit::Payload,
@@ -187,7 +187,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: bytes under way, the breaker, and when the peer's feedback last came.
+    /// Sender: bytes in flight, the breaker, and the time of the last feedback.
     pub(crate) fn breaker(&self) -> Option<(u64, &Breaker, Time)> {
         match self {
             Self::NativeSender(sender) => {
@@ -202,7 +202,7 @@ impl Endpoint {
         }
     }
 
-    /// Sender: no feedback came for so long that data stops.
+    /// Sender: no feedback arrived for so long that data stops.
     pub(crate) fn silence(&mut self) {
         match self {
             Self::NativeSender(sender) => sender.breaker.silence(),

@@ -1,4 +1,4 @@
-//! What the core does with packets and frames that arrive.
+//! Handling of received packets and frames.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 use serde_json::json;
@@ -17,8 +17,8 @@ use crate::seam::{CloseReason, Event, Placed};
 use crate::udt::Message;
 
 impl Core {
-    /// A data packet of `len` bytes arrived, to be put where `place` puts it. False if it makes no
-    /// sense at this end.
+    /// Handles a data packet of `len` bytes, which `place` writes. Returns false if it is invalid
+    /// at this end.
     #[inline]
     pub(crate) fn on_data(
         &mut self,
@@ -45,9 +45,9 @@ impl Core {
         true
     }
 
-    /// A whole train of data arrived: what `on_data` would do packet by packet, at the price of
-    /// one. False if it cannot be taken as one, nothing being done then: its numbers may be old,
-    /// or `place` may not take all of it. `place` says how many packets were there already.
+    /// Handles a whole train of data: the effect of `on_data` for each packet, at the cost of one.
+    /// Returns false without effect if it cannot be taken as a whole: its numbers may be old, or
+    /// `place` may not take all of it. `place` returns how many packets were duplicates.
     pub(crate) fn on_train(
         &mut self,
         lane: u8,
@@ -67,7 +67,7 @@ impl Core {
         true
     }
 
-    /// A control packet arrived.
+    /// Handles a control packet.
     pub(crate) fn on_control(&mut self, now: Time, envelope: &Envelope, frames: Vec<Frame>) {
         let window = &mut self.lanes[usize::from(envelope.lane)].window;
         let gap = envelope.pn > window.next();
@@ -88,13 +88,13 @@ impl Core {
                 }
                 Frame::Unit(message) => self.on_message(now, &message, None),
                 Frame::Bitmap { bitmap, host } => self.on_bitmap(now, &bitmap, &host),
-                Frame::Ask { rtt } => self.on_ask(now, rtt),
+                Frame::BitmapRequest { rtt } => self.on_bitmap_request(now, rtt),
                 Frame::Close { code } => self.end(now, reason_of(code), false),
             }
         }
     }
 
-    /// The packets of one batch were worked through: `last` is the newest of them.
+    /// Finishes a batch: `last` is the newest of its packets.
     pub(super) fn on_batch(
         &mut self,
         now: Time,
@@ -106,7 +106,7 @@ impl Core {
         let newest = last.pn + 1 == lane.window.next();
         let dropped = lane.drops.on_batch(&lane.window);
         lane.path.on_packet(now, last.from, newest, &mut self.rng);
-        if self.life.on_heard(now) {
+        if self.life.on_received(now) {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
         }
@@ -133,9 +133,9 @@ impl Core {
         self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
         if let Some(receiver) = self.endpoint.native_receiver() {
             if !rtt.is_zero() {
-                self.told_rtt = rtt;
+                self.reported_rtt = rtt;
             }
-            receiver.ask(now);
+            receiver.request_report(now);
         }
     }
 
@@ -157,7 +157,7 @@ impl Core {
                 }
             }
             Answer::Alive(rtt) => {
-                // The sender measures with data; the receiver has only this.
+                // The sender measures with data; the receiver has only this sample.
                 if !self.endpoint.is_sender() {
                     self.rtt.sample(now, rtt);
                 }
@@ -179,7 +179,7 @@ impl Core {
 
     fn on_report(&mut self, now: Time, report: &Report) {
         if self.endpoint.counts_units() {
-            self.on_strange_report(now);
+            self.on_unexpected_report(now);
             return;
         }
         let Some(sender) = self.endpoint.native_sender() else { return };
@@ -202,7 +202,8 @@ impl Core {
         self.on_outcome(now, outcome, report.host_drops);
     }
 
-    /// What feedback did besides feeding the controller; `host_drops` in all.
+    /// Applies the effects of feedback other than those on the controller; `host_drops` is the
+    /// total.
     pub(super) fn on_outcome(&mut self, now: Time, outcome: Outcome, host_drops: u64) {
         if outcome.host_drops > 0 {
             let drain_rate = Some(outcome.drain).filter(|d| d.as_bps() > 0);
@@ -221,7 +222,7 @@ impl Core {
         }
     }
 
-    /// At most one such event waits for the owner.
+    /// At most one such event is queued for the owner.
     fn host_limited(&mut self, drops: u64, drain_rate: Option<DataRate>) {
         let event = Event::HostLimited { drops, drain_rate };
         match self.events.back_mut() {

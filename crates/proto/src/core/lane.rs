@@ -1,4 +1,4 @@
-//! One lane: a socket's worth of a flow, with its own path, packet numbers and tail probes.
+//! One lane: one socket of a flow, with its own path, packet numbers and tail probes.
 
 use std::net::SocketAddr;
 
@@ -9,24 +9,24 @@ use crate::core::socket_drops::SocketDrops;
 use crate::core::window::Window;
 use crate::path::Path;
 
-/// Tail probes without an answer after which a lane carries no data while another can.
+/// Unanswered tail probes after which a lane carries no data while another lane can.
 const DEAD_PROBES: u32 = 3;
-/// The longest gap between two tail probes.
+/// Maximum gap between two tail probes.
 const MAX_TAIL_PROBE_GAP: Duration = Duration::from_secs(1);
 
 /// The state of one lane at one end.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) path: Path,
-    /// What arrived by it.
+    /// Received packet numbers.
     pub(crate) window: Window,
-    /// What of that the host itself dropped.
+    /// Drops of the local host at this socket.
     pub(crate) drops: SocketDrops,
-    /// What left by it.
+    /// Sent trains.
     pub(crate) ledger: Ledger,
-    /// Newest packet that gave a sample of the round trip, plus one.
+    /// Number after that of the newest packet that gave a round-trip sample.
     pub(crate) measured_to: u64,
-    /// When something was last sent or acknowledged.
+    /// When a packet was last sent or acknowledged.
     pub(crate) active_at: Time,
     probes: u32,
 }
@@ -44,24 +44,24 @@ impl Lane {
         }
     }
 
-    /// Whether data may leave by it.
+    /// Whether data may be sent on it.
     pub(crate) fn is_open(&self) -> bool {
         self.path.remote().is_some()
     }
 
-    /// Whether its last tail probes all went without an answer.
+    /// Whether its last tail probes all remained unanswered.
     pub(crate) fn is_dead(&self) -> bool {
         self.probes >= DEAD_PROBES
     }
 
-    /// Something sent by it was acknowledged.
+    /// A packet sent on it was acknowledged.
     pub(crate) fn on_progress(&mut self, now: Time) {
         self.active_at = now;
         self.probes = 0;
     }
 
-    /// When a tail probe is due, if anything sent by it is open. `overdue` is how long a report
-    /// may take.
+    /// When a tail probe is due, if a packet sent on it is unacknowledged. `overdue` is the maximum
+    /// time that a report takes.
     pub(crate) fn tail_at(&self, overdue: Duration) -> Option<Time> {
         if self.ledger.is_settled() || !self.is_open() {
             return None;
@@ -70,7 +70,7 @@ impl Lane {
         Some(self.active_at + gap)
     }
 
-    /// A tail probe leaves; true if the lane has just died.
+    /// A tail probe is sent. Returns true if the lane has just become dead.
     pub(crate) fn on_tail_probe(&mut self, now: Time) -> bool {
         self.active_at = now;
         self.probes += 1;

@@ -1,15 +1,15 @@
-//! What one lane has sent and what became of it, a train at a time.
+//! The packets that one lane has sent, and their outcome, per train.
 
 use std::collections::VecDeque;
 
 use packtrain_units::{Duration, Time};
 
-/// Packets sent back to back under consecutive numbers, with consecutive offsets.
+/// Packets sent back to back with consecutive numbers and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Train {
     /// First packet number.
     pub(crate) first: u64,
-    /// How many packets, at most 64.
+    /// Number of packets, at most 64.
     pub(crate) count: u32,
     /// Payload bytes of each but the last; zero for a control packet.
     pub(crate) size: u16,
@@ -42,19 +42,19 @@ impl Train {
     }
 }
 
-/// A train with what was true when it left.
+/// A train with the state of the flow when it was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) train: Train,
     /// Send index of the first packet.
     pub(crate) index: u64,
-    /// Send index of the first packet of the run that left back to back with it.
+    /// Send index of the first packet of the back-to-back run that it belongs to.
     pub(crate) run: u64,
     pub(crate) sent_at: Time,
-    /// Payload bytes delivered when it left, and when the last of them were.
+    /// Payload bytes delivered when it was sent, and when the last of them were.
     pub(crate) delivered: u64,
     pub(crate) delivered_at: Time,
-    /// When the first packet of the sample's send interval left.
+    /// When the first packet of the sample's send interval was sent.
     pub(crate) first_sent_at: Time,
     pub(crate) app_limited: bool,
     acked: u64,
@@ -82,17 +82,17 @@ impl Sent {
     }
 }
 
-/// Some packets of one train that share a fate.
+/// Some packets of one train with the same outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// Counted within the train.
+    /// Positions within the train.
     pub(crate) from: u32,
     pub(crate) to: u32,
     /// They had been declared lost before.
     pub(crate) spurious: bool,
 }
 
-/// Why an acknowledgement cannot be true.
+/// The acknowledgement is impossible: it covers packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Impossible;
 
@@ -100,10 +100,10 @@ pub(crate) struct Impossible;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     trains: VecDeque<Sent>,
-    /// How many trains at the front have every packet's fate settled.
+    /// Number of trains at the front whose packets are all acknowledged or lost.
     settled: usize,
     skipped: VecDeque<u64>,
-    /// Largest number acknowledged, plus one.
+    /// Largest acknowledged number, plus one.
     acked_to: u64,
     newest_acked_sent: Time,
     next: u64,
@@ -115,36 +115,36 @@ impl Ledger {
         self.next
     }
 
-    /// Leaves one number out: whoever acknowledges it did not look.
+    /// Skips one number, to detect a receiver that acknowledges packets that it did not get.
     pub(crate) fn skip(&mut self) {
         self.skipped.push_back(self.next);
         self.next += 1;
     }
 
-    /// Takes the next number for a packet whose fate does not matter.
+    /// Takes the next number for a packet that is not tracked.
     pub(crate) fn take(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// Takes so many numbers for packets that the feedback follows by other numbers.
+    /// Takes `count` numbers for packets that the feedback tracks by other numbers.
     pub(crate) fn take_many(&mut self, count: u32) {
         self.next += u64::from(count);
     }
 
-    /// A train left.
+    /// A train was sent.
     pub(crate) fn push(&mut self, sent: Sent) {
         debug_assert!(sent.train.first >= self.next, "numbers only grow");
         self.next = sent.train.end();
         self.trains.push_back(sent);
     }
 
-    /// Whether any packet's fate is open.
+    /// Whether all packets are acknowledged or lost.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled == self.trains.len()
     }
 
-    /// The sending time of packet `pn`, if it is still remembered.
+    /// The train of packet `pn`, if it is still kept.
     pub(crate) fn find(&self, pn: u64) -> Option<&Sent> {
         let at = self.trains.partition_point(|s| s.train.end() <= pn);
         self.trains.get(at).filter(|s| s.train.first <= pn)
@@ -185,8 +185,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Declares lost what was sent `window` before a later packet that arrived, or what a later
-    /// packet overtook and is older than `overdue`. Calls `each` with every part.
+    /// Declares packets lost that were sent `window` before a later packet that arrived, or that a
+    /// later packet overtook and that are older than `overdue`. Calls `each` with every part.
     pub(crate) fn detect(
         &mut self,
         now: Time,
@@ -210,7 +210,7 @@ impl Ledger {
         self.settle();
     }
 
-    /// Declares everything open lost.
+    /// Declares all open packets lost.
     pub(crate) fn abandon(&mut self, mut each: impl FnMut(&Sent, Part)) {
         for sent in self.trains.range_mut(self.settled..) {
             let bits = sent.all() & !(sent.acked | sent.lost);
@@ -228,8 +228,8 @@ impl Ledger {
         (open != 0).then(|| sent.sent_at + overdue)
     }
 
-    /// Forgets settled trains at the front; those with lost packets only when older than `keep`,
-    /// so that a late arrival is recognised.
+    /// Drops settled trains at the front. Those with lost packets are kept for `keep`, to recognise
+    /// late arrivals.
     pub(crate) fn forget(&mut self, now: Time, keep: Duration) {
         while self.settled > 0 {
             let Some(front) = self.trains.front() else { break };

@@ -1,12 +1,13 @@
-//! How late a packet must be to count as lost: RTT/8, widened when it turned out wrong.
+//! The reordering window: how late a packet must be to count as lost. It starts at RTT/8 and widens
+//! after spurious losses.
 
 use packtrain_units::{Duration, Time};
 
-/// No window is narrower: batches and threads reorder by less.
+/// Minimum window: batches and threads reorder by less.
 const FLOOR: Duration = Duration::from_micros(250);
-/// The window is at most this many eighths of the round trip (RFC 8985 section 6.2 step 4).
-const WIDEST: u64 = 8;
-/// Round trips without a spurious loss after which the window narrows by half.
+/// Maximum window in eighths of the round trip (RFC 8985 section 6.2 step 4).
+const MAX_EIGHTHS: u64 = 8;
+/// Round trips without a spurious loss after which the window is halved.
 const CALM_ROUNDS: u64 = 16;
 
 /// The reordering window of the time threshold (RFC 9002 section 6.1.2, RFC 8985).
@@ -23,19 +24,19 @@ impl Default for Reordering {
 }
 
 impl Reordering {
-    /// The window at a smoothed round trip.
+    /// The window for a smoothed round trip.
     pub(crate) fn window(&self, srtt: Duration) -> Duration {
         (srtt * self.eighths / 8).max(FLOOR * self.eighths)
     }
 
-    /// A report was worked through; `spurious` packets of it had been declared lost.
+    /// Takes a report; `spurious` of its packets had been declared lost.
     pub(crate) fn on_report(&mut self, now: Time, srtt: Duration, spurious: u64) {
         let since = now.since(self.changed_at);
         if spurious > 0 {
             if since >= srtt {
-                self.eighths = (self.eighths * 2).min(WIDEST);
+                self.eighths = (self.eighths * 2).min(MAX_EIGHTHS);
             }
-            if since >= srtt || self.eighths == WIDEST {
+            if since >= srtt || self.eighths == MAX_EIGHTHS {
                 self.changed_at = now;
             }
         } else if self.eighths > 1 && since >= srtt * CALM_ROUNDS {

@@ -1,4 +1,4 @@
-//! Between the controller, which collects windows of packets, and whoever judges their losses.
+//! Connects the controller, which collects windows of packets, with the classifier of their losses.
 
 use packtrain_cc::{LossWindow, Signal, Signals};
 use packtrain_loss::{Classifier, Evidence, HostDrops, Verdict};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::core::Core;
 
 impl Core {
-    /// The next window to be judged.
+    /// The next window to classify.
     pub(crate) fn poll_signature(&mut self) -> Option<LossWindow> {
         let mut window = self.endpoint.controller_mut()?.poll_signature()?;
         if !self.provides.covers(Signals::of(&[Signal::HostDrops])) {
@@ -17,7 +17,7 @@ impl Core {
         Some(window)
     }
 
-    /// Why the packets of a window were lost.
+    /// Takes the cause of the losses in a window.
     pub(crate) fn on_verdict(&mut self, now: Time, window: &LossWindow, verdict: &Verdict) {
         self.stats.loss.add(window.host_drops, verdict);
         if let Some(controller) = self.endpoint.controller_mut() {
@@ -28,7 +28,8 @@ impl Core {
         });
     }
 
-    /// Judges what waits, here and now: for who has no thread to spare, or virtual time.
+    /// Classifies the waiting windows at once: for callers without a spare thread, and for virtual
+    /// time.
     pub(crate) fn judge(&mut self, now: Time, classifier: &mut Classifier<'static>) {
         while let Some(window) = self.poll_signature() {
             let verdict = judge(&window, classifier);
@@ -37,9 +38,9 @@ impl Core {
     }
 }
 
-/// Names the cause of a window's losses.
+/// Classifies the losses of a window.
 ///
-/// The receiver's count of its host's drops is in datagrams, told by the gaps that they left.
+/// The receiver counts its host's drops in datagrams, derived from gaps in the packet numbers.
 pub fn judge(window: &LossWindow, classifier: &mut Classifier<'_>) -> Verdict {
     let drops = window.host_drops.map(HostDrops::datagrams);
     classifier.classify(&Evidence::new(&window.signature).host_drops(drops))

@@ -1,4 +1,4 @@
-//! The core of a flow: it speaks frames and trains and knows neither bytes nor keys.
+//! The core of a flow. It works with frames and trains and has no access to bytes or keys.
 
 mod backlog;
 mod credit;
@@ -47,9 +47,10 @@ use crate::qlog::Log;
 use crate::seam::{BATCH_BYTES, CloseReason, Event};
 use crate::stats::{FlowStats, Limit};
 
-/// One packet number in so many bursts is left out, to catch an optimistic acknowledger.
+/// One packet number per this many bursts is skipped, to detect a receiver that acknowledges
+/// packets that it did not get.
 const SKIP_EVERY: u64 = 128;
-/// A sender of units that is slower keeps to one lane.
+/// A unit sender below this rate stays on one lane.
 const SPREAD_ABOVE: DataRate = DataRate::from_mbps(2_000);
 
 /// One end of a flow, without its codec.
@@ -59,26 +60,27 @@ pub(crate) struct Core {
     pub(crate) stats: FlowStats,
     pub(crate) log: Log,
     rtt: Rtt,
-    /// The sender's least round trip as it told the receiver, or as it was last told.
-    told_rtt: Duration,
-    told_at: Time,
+    /// The minimum round trip that the sender reported to the receiver: at the receiver the last
+    /// one received, at the sender the last one sent.
+    reported_rtt: Duration,
+    rtt_reported_at: Time,
     rng: Rng,
     controls: VecDeque<Control>,
     events: VecDeque<Event>,
     endpoint: Endpoint,
-    /// What is to go by the channel that loses nothing, and what came by it.
-    words: VecDeque<Vec<u8>>,
+    /// Messages to send on the reliable channel.
+    reliable_out: VecDeque<Vec<u8>>,
     stream: Stream,
-    /// What a data packet costs beside its payload, in bytes.
+    /// Bytes of a data packet beside its payload.
     overhead: u16,
     life: Life,
     next_lane: usize,
-    /// What the feedback measures.
+    /// The signals that the feedback provides.
     provides: Signals,
-    idle_told: bool,
-    /// No data leaves before that time: a limit that the flow shares with other senders.
+    idle_reported: bool,
+    /// No data is sent before this time: a limit that the flow shares with other senders.
     not_before: Time,
-    /// Data waits for it.
+    /// Data waits for `not_before`.
     held: bool,
 }
 
@@ -94,28 +96,28 @@ pub(crate) struct Control {
     pub(crate) tracked: bool,
 }
 
-/// Leave to send data now.
+/// Permission to send data now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub(crate) lane: u8,
     pub(crate) to: SocketAddr,
-    /// How many packets at most.
+    /// Maximum number of packets.
     pub(crate) packets: u32,
     /// Payload bytes of a full packet.
     pub(crate) size: u16,
 }
 
-/// A train to send: its packets, and what they are to the feedback.
+/// A train to send: its packets and their units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) train: Train,
-    /// It was sent before.
+    /// It is a retransmission.
     pub(crate) repeat: bool,
-    /// Which data units they are, where the feedback counts in units.
+    /// Its data units, where the feedback counts in units.
     pub(crate) unit: Option<Unit>,
 }
 
-/// The envelope of a packet that arrived.
+/// The envelope of a received packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
     pub(crate) lane: u8,
@@ -145,19 +147,19 @@ impl Core {
             stats: FlowStats::default(),
             log: Log::default(),
             rtt: Rtt::default(),
-            told_rtt: Duration::ZERO,
-            told_at: now,
+            reported_rtt: Duration::ZERO,
+            rtt_reported_at: now,
             rng: Rng::new(config.seed),
             controls: VecDeque::new(),
             events: VecDeque::new(),
             endpoint,
-            words: VecDeque::new(),
+            reliable_out: VecDeque::new(),
             stream: Stream::default(),
             overhead,
             life: Life::new(now),
             next_lane: 0,
             provides,
-            idle_told: true,
+            idle_reported: true,
             not_before: Time::ZERO,
             held: false,
         })
@@ -172,7 +174,7 @@ impl Core {
             return;
         }
         self.endpoint.assign(range.start.get(), range.end.get());
-        self.idle_told = self.is_done();
+        self.idle_reported = self.is_done();
     }
 
     pub(crate) fn revoke(&mut self, range: Range<Offset>) {
@@ -186,7 +188,7 @@ impl Core {
         ByteCount(self.endpoint.backlog().map_or(0, Backlog::unacked))
     }
 
-    /// Whether everything assigned is acknowledged.
+    /// Whether all assigned bytes are acknowledged.
     fn is_done(&self) -> bool {
         self.endpoint.backlog().is_none_or(Backlog::is_done)
     }
@@ -207,7 +209,7 @@ impl Core {
         }
     }
 
-    /// The socket of `lane` dropped so many more batches, before what comes next.
+    /// The socket of `lane` dropped this many more batches before the next one.
     pub(crate) fn host_dropped(&mut self, lane: u8, batches: u32) {
         if let Some(lane) = self.lanes.get_mut(usize::from(lane)) {
             lane.drops.counted(batches, &lane.window);
@@ -234,7 +236,7 @@ impl Core {
             ledger.take()
         };
         if matches!(control.frame, Frame::Ping { .. }) {
-            self.life.on_said(now);
+            self.life.on_sent_packet(now);
         }
         Some((control, pn))
     }
@@ -311,7 +313,7 @@ impl Core {
         Some(Load { train, repeat: piece.repeat, unit: None })
     }
 
-    /// A train of a burst left.
+    /// A train of a burst was sent.
     fn sent(&mut self, now: Time, burst: &Burst, load: &Load) {
         let (lane, stats) = (&mut self.lanes[usize::from(burst.lane)], &mut self.stats);
         match &mut self.endpoint {
@@ -321,7 +323,7 @@ impl Core {
             Endpoint::UnitSender(sender) => sender.on_sent(now, lane, load, stats),
             _ => {}
         }
-        self.life.on_said(now);
+        self.life.on_sent_packet(now);
     }
 
     /// The payload cannot read this train.
@@ -335,20 +337,20 @@ impl Core {
         self.log.note(now, "payload:unreadable", || json!({ "from": a, "to": b }));
     }
 
-    /// Tells payload and owner what was acknowledged.
+    /// Reports acknowledged ranges to payload and owner.
     pub(crate) fn release(&mut self, mut payload: impl FnMut(Range<Offset>)) {
         let Some(released) = self.endpoint.released() else { return };
         for range in released.drain(..) {
             payload(range.clone());
             self.events.push_back(Event::Placed(range));
         }
-        if !self.idle_told && self.is_done() {
-            self.idle_told = true;
+        if !self.idle_reported && self.is_done() {
+            self.idle_reported = true;
             self.events.push_back(Event::Idle);
         }
     }
 
-    /// Whether `pn` is new on `lane`; counts it if not.
+    /// Whether `pn` is new on `lane`; counts it as replayed if not.
     pub(crate) fn is_new(&mut self, lane: u8, pn: u64) -> bool {
         let new = self.lanes.get(usize::from(lane)).is_some_and(|lane| lane.window.is_new(pn));
         self.stats.replayed_datagrams += u64::from(!new);
@@ -382,10 +384,11 @@ impl Core {
         stats
     }
 
-    /// The next lane in turn that may carry data: one whose probes are answered, if any is.
+    /// The next lane in rotation that may carry data. Lanes whose probes are answered are
+    /// preferred.
     fn pick_lane(&mut self) -> Option<usize> {
         let n = self.lanes.len();
-        // Units in order are worth more than room in sockets until a socket cannot hold them.
+        // Order of units is worth more than room in sockets until one socket cannot hold them.
         let stays = self.endpoint.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
         let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
         let turn = |i| (from + i) % n;

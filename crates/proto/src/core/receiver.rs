@@ -1,4 +1,4 @@
-//! The receiving endpoint: what arrived, and when to report it.
+//! The receiving endpoint of the native feedback: which packets arrived, and when to report them.
 
 use packtrain_units::{ByteCount, Duration, Time};
 
@@ -8,31 +8,32 @@ use crate::core::drain::Drain;
 use crate::core::lane::Lane;
 use crate::stats::FlowStats;
 
-/// Each interval is told in this many reports.
+/// Number of reports that repeat each interval.
 const REPEATS: usize = 3;
-/// Most arrival marks of one report; more are thinned.
-const MARKS: usize = 16;
-/// The first of them are never thinned: two in one train tell how far the path spread it.
-const WHOLE_MARKS: usize = 6;
-/// Batches of one heap come this close together, and a heap lasts no longer than that.
-const HEAP_GAP: Duration = Duration::from_micros(10);
-const HEAP_SPAN: Duration = Duration::from_micros(60);
-/// Room for intervals in one report packet, in bytes: the base MTU less headers and marks.
+/// Maximum arrival marks of one report; more are thinned.
+const MAX_MARKS: usize = 16;
+/// The first marks are never thinned: two in one train measure how far the path spread it.
+const UNTHINNED_MARKS: usize = 6;
+/// Batches within one cluster arrive this close together, and a cluster lasts no longer than
+/// `CLUSTER_SPAN`.
+const CLUSTER_GAP: Duration = Duration::from_micros(10);
+const CLUSTER_SPAN: Duration = Duration::from_micros(60);
+/// Bytes for intervals in one report packet: the base MTU less headers and marks.
 const ACK_BYTES: usize = 800;
-/// Room below this share of the most ever seen counts as low.
+/// Room below this fraction of the maximum seen counts as low.
 const LOW_ROOM: u64 = 4;
 
-/// How often reports leave at a smoothed round trip.
+/// Interval of reports at a smoothed round trip.
 pub(crate) fn report_interval(srtt: Duration) -> Duration {
     (srtt / 16).clamp(REPORT_MIN, REPORT_MAX)
 }
 
-/// The receiver's side of one flow.
+/// The receiver of one flow.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     number: u64,
     reported_at: Time,
-    /// When the oldest arrival not yet reported came.
+    /// When the oldest unreported packet arrived.
     pending_since: Option<Time>,
     urgent: bool,
     /// Lowest number that arrived in each of the last intervals, newest first, per lane.
@@ -40,8 +41,8 @@ pub(crate) struct Receiver {
     marks: Vec<Mark>,
     thinning: u32,
     skipped_marks: u32,
-    /// When the first batch of the newest mark's heap came.
-    heap_since: Time,
+    /// When the first batch of the newest mark's cluster arrived.
+    cluster_since: Time,
     host_drops: [u32; LANES],
     room: ByteCount,
     drain: Drain,
@@ -57,10 +58,10 @@ impl Receiver {
             pending_since: None,
             urgent: false,
             lows: vec![[u64::MAX; REPEATS]; lanes],
-            marks: Vec::with_capacity(MARKS),
+            marks: Vec::with_capacity(MAX_MARKS),
             thinning: 1,
             skipped_marks: 0,
-            heap_since: now,
+            cluster_since: now,
             host_drops: [0; LANES],
             room,
             drain: Drain::new(now, room),
@@ -69,8 +70,8 @@ impl Receiver {
         }
     }
 
-    /// Consecutive data packets from `first` on were placed, so many of them and of these so many
-    /// for the second time; `gap` if numbers before them are missing.
+    /// Consecutive data packets from `first` on were placed, some of them duplicates; `gap` if
+    /// numbers before them are missing.
     #[inline]
     pub(crate) fn on_data(
         &mut self,
@@ -88,7 +89,7 @@ impl Receiver {
         self.on_arrival(lane, first, gap);
     }
 
-    /// A packet of any kind arrived that reports must tell.
+    /// A packet of any kind arrived that reports must contain.
     #[inline]
     pub(crate) fn on_arrival(&mut self, lane: u8, pn: u64, gap: bool) {
         let low = &mut self.lows[usize::from(lane)][0];
@@ -96,7 +97,7 @@ impl Receiver {
         self.urgent |= gap;
     }
 
-    /// A batch was worked through; `last` is its last packet's number.
+    /// Finishes a batch; `last` is the number of its last packet.
     pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8, last: u64) {
         self.pending_since.get_or_insert(now);
         self.repeats_left = REPEATS;
@@ -107,38 +108,38 @@ impl Receiver {
             }
             return;
         }
-        self.heap_since = received_at;
-        if self.marks.len() >= WHOLE_MARKS {
+        self.cluster_since = received_at;
+        if self.marks.len() >= UNTHINNED_MARKS {
             self.skipped_marks += 1;
             if self.skipped_marks < self.thinning {
                 return;
             }
             self.skipped_marks = 0;
         }
-        if self.marks.len() == MARKS {
+        if self.marks.len() == MAX_MARKS {
             let mut i = 0;
             self.marks.retain(|_| {
                 i += 1;
-                i <= WHOLE_MARKS || i % 2 == 0
+                i <= UNTHINNED_MARKS || i % 2 == 0
             });
             self.thinning *= 2;
         }
         self.marks.push(Mark { lane, pn: last, at: received_at });
     }
 
-    /// Whether a batch belongs to the heap that the newest mark ends: where packets come one by
-    /// one, what a tick of the card or of an emulator let out stands close together, and only
-    /// the heap's end has a time worth telling.
+    /// Whether a batch belongs to the cluster of the newest mark. Where packets arrive singly,
+    /// those that a tick of the network card or of an emulator released arrive close together, and
+    /// only the time of the cluster's end is meaningful.
     fn joins(&self, at: Time, lane: u8) -> bool {
-        let near = |mark: &Mark| mark.lane == lane && at.since(mark.at) < HEAP_GAP;
+        let near = |mark: &Mark| mark.lane == lane && at.since(mark.at) < CLUSTER_GAP;
         self.skipped_marks == 0
             && self.marks.last().is_some_and(near)
-            && at.since(self.heap_since) < HEAP_SPAN
+            && at.since(self.cluster_since) < CLUSTER_SPAN
     }
 
-    /// The pool has this much room. Room that comes back after it was low is told at once.
+    /// Sets the room of the pool. A report is due at once when room returns after it was low.
     pub(crate) fn set_room(&mut self, now: Time, room: ByteCount) {
-        let low = self.drain.most.get() / LOW_ROOM;
+        let low = self.drain.max_room.get() / LOW_ROOM;
         if self.room.get() < low && room.get() >= low {
             self.pending_since.get_or_insert(now);
             self.urgent = true;
@@ -157,8 +158,8 @@ impl Receiver {
         self.host_drops.iter().map(|n| u64::from(*n)).sum()
     }
 
-    /// A tail probe asks for a report at once.
-    pub(crate) fn ask(&mut self, now: Time) {
+    /// Makes a report due at once, for a tail probe.
+    pub(crate) fn request_report(&mut self, now: Time) {
         self.pending_since.get_or_insert(now);
         self.urgent = true;
     }
@@ -174,7 +175,7 @@ impl Receiver {
         }
     }
 
-    /// The report due now, in as many frames as its intervals need, one to a packet.
+    /// The report due now, in as many frames as its intervals need, one per packet.
     pub(crate) fn poll(
         &mut self,
         now: Time,
@@ -222,8 +223,8 @@ impl Receiver {
         }
     }
 
-    /// What arrived since the lowest number of the last intervals, per lane, cut so that each
-    /// piece fits a packet.
+    /// The packets that arrived since the lowest number of the last intervals, per lane, split so
+    /// that each piece fits a packet.
     fn intervals(&self, lanes: &[Lane]) -> Vec<Ack> {
         let mut acks = Vec::with_capacity(lanes.len());
         for (i, lane) in lanes.iter().enumerate() {
@@ -251,13 +252,13 @@ impl Receiver {
         self.thinning = (self.thinning / 2).max(1);
     }
 
-    /// The lane heard last, by which reports go.
+    /// The lane of the last received packet; reports use it.
     pub(crate) fn lane(&self) -> u8 {
         self.last_lane
     }
 }
 
-/// Cuts an interval into pieces that each fit a packet.
+/// Splits an interval into pieces that each fit a packet.
 fn split(ack: Ack, out: &mut Vec<Ack>) {
     if ack_len(&ack) <= ACK_BYTES || ack.runs.len() < 2 {
         out.push(ack);

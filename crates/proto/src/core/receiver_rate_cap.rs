@@ -1,86 +1,88 @@
-//! The receiving host's own drops cap the pace at what that host drains, whatever the controller.
+//! Caps the pace at the rate that the receiving host drains, when that host drops datagrams. It
+//! applies to all controllers.
 //!
-//! A host that drops is no congested path: nobody else gains by a cut, and the controller, if it
-//! looks at `Feedback::host_drops`, makes none. But what leaves faster than the host drains it
-//! only costs both ends. So the pace is held at the rate that came through, and let go when the
-//! drops have ceased. A host that sleeps now and then, rather than is slow, loses the same share
-//! at any pace: a cap that does not make the losses fewer is let go, too, or it would follow
-//! what comes through down to nothing.
+//! Drops in a host are not congestion: no other flow gains from a reduction, and a controller that
+//! reads `Feedback::host_drops` does not reduce its rate. Sending faster than the host drains only
+//! wastes work at both ends. The pace is therefore held at the rate that arrives, and released when
+//! the drops end. A host that stalls now and then, but is not slow, loses the same share at any
+//! pace. A cap that does not reduce the losses is therefore released too; otherwise it would follow
+//! the arriving rate down to nothing.
 //!
-//! The cap only ever lowers the pace: a false counter cannot buy more than the controller, the
-//! owner's ceiling and the breaker allow.
+//! The cap only lowers the pace. A false drop counter cannot raise it above what the controller,
+//! the owner's ceiling and the breaker allow.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// After drops the pace is held for this many round trips.
+/// Round trips for which the pace is held after drops.
 const HOLD_ROUNDS: u32 = 4;
-/// Then it rises by this a round trip, until it is no longer what limits. While it holds it is
-/// this much above the drain rate, or that could never be seen to grow.
+/// Growth per round trip afterwards, until the cap no longer limits. While it holds, the cap is
+/// this factor above the drain rate; otherwise a growing drain rate would remain invisible.
 const RISE: f64 = 1.05;
-/// The drain rate is the most that came through in one of so many round trips: one short sleep
-/// is no slow host.
-const RECENT: usize = 8;
-/// After so many rounds with drops under a cap it must have helped.
-const TRIAL: u32 = 2 * RECENT as u32;
-/// It has if the share lost fell to this much of what it was, or to about what `RISE` costs.
-const HELPED: f64 = 0.5;
+/// The drain rate is the highest rate that arrived in one of this many rounds: a short stall does
+/// not make a host slow.
+const RECENT_ROUNDS: usize = 8;
+/// Rounds with drops under a cap after which it must have reduced the losses.
+const TRIAL_ROUNDS: u32 = 2 * RECENT_ROUNDS as u32;
+/// The cap has helped if the lost share fell to this fraction of what it was, or to about the loss
+/// that `RISE` causes.
+const MAX_REMAINING_LOSS: f64 = 0.5;
 const HARMLESS: f64 = 0.08;
-/// One that has not helped is not tried again for so many rounds.
-const REST: u32 = 32;
-/// A round is at least this long: reports and threads come in steps.
-const SHORTEST: Duration = Duration::from_millis(4);
-/// The cap is never below this, the breaker's own floor.
+/// Rounds without a cap after one that has not helped.
+const REST_ROUNDS: u32 = 32;
+/// Minimum length of a round: reports and threads run in steps.
+const MIN_ROUND: Duration = Duration::from_millis(4);
+/// Minimum of the cap; the breaker has the same floor.
 const FLOOR: DataRate = DataRate::from_bps(100_000);
 
-/// The cap, if there is one, and what it is judged by.
+/// The cap, if there is one, and the measurements that decide on it.
 #[derive(Debug)]
 pub(crate) struct ReceiverRateCap {
     cap: Option<Cap>,
-    /// Rounds for which none is tried.
+    /// Rounds left in which no cap is set.
     rest: u32,
     started: Time,
     round: Arrived,
-    /// The drops of the round are the last one's.
+    /// The drops of this round belong to the previous one.
     early: bool,
-    /// Delivered in the last rounds, newest first.
-    recent: [DataRate; RECENT],
+    /// Delivery rates of the last rounds, newest first.
+    recent: [DataRate; RECENT_ROUNDS],
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     rate: DataRate,
     hold: u32,
-    /// Rounds with drops since it was set.
+    /// Rounds with drops since the cap was set.
     rounds: u32,
-    /// The most lost of a round in the first half of the trial, and the mean of the second half.
+    /// Highest loss share of a round in the first half of the trial, and mean of the second half.
     before: f64,
     after: f64,
 }
 
-/// What feedback said.
+/// Counters of one report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrived {
-    /// Wire bytes that came through.
+    /// Wire bytes that arrived.
     pub(crate) bytes: ByteCount,
-    /// Packets that did, and that did not.
+    /// Packets that arrived, and packets that were lost.
     pub(crate) packets: u64,
     pub(crate) lost: u64,
-    /// Datagrams, or joined buffers, that the host counted as dropped.
+    /// Datagrams, or coalesced buffers, that the host counted as dropped.
     pub(crate) dropped: u64,
 }
 
 impl ReceiverRateCap {
     pub(crate) fn new(now: Time) -> Self {
-        let recent = [DataRate::ZERO; RECENT];
+        let recent = [DataRate::ZERO; RECENT_ROUNDS];
         Self { cap: None, rest: 0, started: now, round: Arrived::default(), early: false, recent }
     }
 
-    /// The most that may leave.
+    /// The maximum pace.
     pub(crate) fn rate(&self) -> Option<DataRate> {
         self.cap.map(|cap| cap.rate)
     }
 
-    /// Feedback came. `wanted` is the controller's own pace.
+    /// Takes a report. `wanted` is the controller's own pace.
     pub(crate) fn on_report(
         &mut self,
         now: Time,
@@ -93,13 +95,14 @@ impl ReceiverRateCap {
         self.round.lost += arrived.lost;
         self.round.dropped = self.round.dropped.saturating_add(arrived.dropped);
         let span = now.since(self.started);
-        if span < srtt.max(SHORTEST) {
+        if span < srtt.max(MIN_ROUND) {
             return;
         }
         self.started = now;
         let round = std::mem::take(&mut self.round);
         if round.lost == 0 && round.dropped > 0 && !std::mem::replace(&mut self.early, true) {
-            // The losses may be told a round later than the drops. If not, nothing is amiss.
+            // The losses may be reported a round later than the drops. If they are not, the drops
+            // are ignored.
             self.round.dropped = round.dropped;
         } else {
             self.early = false;
@@ -122,16 +125,16 @@ impl ReceiverRateCap {
         let cap = self.cap.get_or_insert(new);
         (cap.rate, cap.hold) = (rate, HOLD_ROUNDS);
         cap.rounds += 1;
-        if cap.rounds <= TRIAL / 2 {
+        if cap.rounds <= TRIAL_ROUNDS / 2 {
             cap.before = cap.before.max(lost);
         } else {
-            cap.after += lost / f64::from(TRIAL / 2);
+            cap.after += lost / f64::from(TRIAL_ROUNDS / 2);
         }
-        if cap.rounds == TRIAL {
-            let helped = cap.after <= (HELPED * cap.before).max(HARMLESS);
+        if cap.rounds == TRIAL_ROUNDS {
+            let helped = cap.after <= (MAX_REMAINING_LOSS * cap.before).max(HARMLESS);
             (cap.rounds, cap.before, cap.after) = (0, 0.0, 0.0);
             if !helped {
-                (self.cap, self.rest) = (None, REST);
+                (self.cap, self.rest) = (None, REST_ROUNDS);
             }
         }
     }
@@ -143,7 +146,8 @@ impl ReceiverRateCap {
             return;
         }
         cap.rate = cap.rate.mul_f64(RISE);
-        // A controller without a pace of its own is let go when the cap is twice what arrives.
+        // With a controller that does not pace, the cap is released when it is twice the arriving
+        // rate.
         let limits = match wanted {
             Some(wanted) => cap.rate < wanted,
             None => cap.rate < self.recent[0].mul_f64(2.0),
@@ -161,7 +165,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
     const WANTED: DataRate = DataRate::from_mbps(1_000);
 
-    /// A receiver of one flow, round by round.
+    /// Simulates a receiver of one flow, round by round.
     struct Receiver {
         cap: ReceiverRateCap,
         now: Time,
@@ -172,7 +176,7 @@ mod tests {
             Self { cap: ReceiverRateCap::new(Time::ZERO), now: Time::ZERO }
         }
 
-        /// One round of which so much comes through and such a share is lost; the cap after it.
+        /// Simulates one round with this rate and loss share; returns the cap after it.
         fn round(&mut self, mbps: f64, lost: f64, dropped: u64) -> Option<DataRate> {
             self.now += RTT;
             let bytes = DataRate::from_bps((mbps * 1e6) as u64).bytes_in(RTT);
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn the_counter_only_lowers_and_the_floor_holds() {
         let mut host = Receiver::new();
-        for _ in 0..RECENT {
+        for _ in 0..RECENT_ROUNDS {
             host.round(0.0, 1.0, u64::MAX);
         }
         assert_eq!(host.cap.rate(), Some(FLOOR));

@@ -1,13 +1,13 @@
-//! The round trip, as RFC 9002 section 5 estimates it.
+//! The round-trip estimator of RFC 9002 section 5.
 
 use packtrain_units::{Duration, Time};
 
 use crate::stats::FlowStats;
 
-/// The span over which the least round trip is kept, in two halves.
-const HALF: Duration = Duration::from_secs(5);
+/// The minimum round trip is kept over two such spans.
+const HALF_SPAN: Duration = Duration::from_secs(5);
 
-/// Estimator of one flow's round trip. The receiver's own delay is taken off before.
+/// Estimates the round trip of one flow. The caller subtracts the receiver's delay.
 #[derive(Debug, Default)]
 pub(crate) struct Rtt {
     pub(crate) latest: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    /// Takes a sample; zero is taken as one microsecond.
+    /// Takes a sample; zero counts as one microsecond.
     pub(crate) fn sample(&mut self, now: Time, latest: Duration) {
         let latest = latest.max(Duration::from_micros(1));
         self.latest = latest;
@@ -37,7 +37,7 @@ impl Rtt {
                 let off = latest.max(smoothed) - latest.min(smoothed);
                 self.variation = (self.variation * 3 + off) / 4;
                 self.smoothed = Some((smoothed * 7 + latest) / 8);
-                if now.since(self.since) > HALF {
+                if now.since(self.since) > HALF_SPAN {
                     self.minima = [latest, self.minima[0]];
                     self.since = now;
                 }
@@ -46,12 +46,12 @@ impl Rtt {
         }
     }
 
-    /// The smoothed round trip, or a guess of 100 ms before the first sample.
+    /// The smoothed round trip, or 100 ms before the first sample.
     pub(crate) fn smoothed_or_guess(&self) -> Duration {
         self.smoothed.unwrap_or(Duration::from_millis(100))
     }
 
-    /// The least round trip of the last five to ten seconds, if any was measured.
+    /// The minimum round trip of the last five to ten seconds, if any was measured.
     pub(crate) fn min(&self) -> Option<Duration> {
         self.smoothed.map(|_| self.minima[0].min(self.minima[1]))
     }
@@ -64,7 +64,7 @@ impl Rtt {
         (stats.rtt_samples, stats.rtt_total) = (self.samples, self.total);
     }
 
-    /// How long after sending a packet its report is overdue, the receiver's `delay` included.
+    /// Time after sending a packet at which its report is overdue, the receiver's `delay` included.
     pub(crate) fn overdue(&self, delay: Duration) -> Duration {
         let smoothed = self.smoothed_or_guess();
         smoothed + (smoothed / 2).max(self.variation * 4) + delay * 2 + Duration::from_millis(2)

@@ -1,4 +1,5 @@
-//! The sending endpoint: what to send, how much of it, and what reports make of it.
+//! The sending endpoint of the native feedback: what to send, how much, and the processing of
+//! reports.
 
 mod feedback;
 
@@ -24,19 +25,19 @@ use crate::pacer::Pacer;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::{FlowStats, Limit};
 
-/// Settled trains with losses are remembered this long at least, to recognise late arrivals.
-const REMEMBER: Duration = Duration::from_millis(50);
-/// Bytes that a tail probe repeats at most.
-const TAIL_BYTES: u64 = 8 * 1_439;
+/// Minimum time for which settled trains with losses are kept, to recognise late arrivals.
+const LOST_TRAIN_RETENTION: Duration = Duration::from_millis(50);
+/// Maximum bytes that a tail probe retransmits.
+const MAX_TAIL_BYTES: u64 = 8 * 1_439;
 
-/// The sender's side of one flow.
+/// The sender of one flow.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) backlog: Backlog,
     pub(crate) mtu: Mtu,
     pub(crate) breaker: Breaker,
     pub(crate) limit: Limit,
-    /// Acknowledged ranges that payload and owner are still to be told.
+    /// Acknowledged ranges not yet reported to payload and owner.
     pub(crate) released: Vec<Range<Offset>>,
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
@@ -45,7 +46,7 @@ pub(crate) struct Sender {
     credit: Credit,
     delay: Delay,
     rising: Rising,
-    /// The delay grew; the controller is still to be told.
+    /// The delay grew; the controller has not been notified yet.
     warning: bool,
     bursts: Bursts,
     capacity: Capacity,
@@ -60,14 +61,14 @@ pub(crate) struct Sender {
     refused: u64,
     ecn_ce: u64,
     lost: Vec<LossRange>,
-    /// Losses from this send index on begin another round of them.
+    /// Losses from this send index on begin a new round of losses.
     loss_round: u64,
     queueing: Option<Duration>,
     delivery_rate: Option<DataRate>,
     probe_due: Option<Time>,
 }
 
-/// What one report did besides feeding the controller.
+/// Effects of a report other than those on the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
@@ -117,7 +118,7 @@ impl Sender {
         }
     }
 
-    /// How many full packets may leave now in one batch; zero, with the reason in `limit`.
+    /// How many full packets may be sent now in one batch; zero, with the reason in `limit`.
     pub(crate) fn budget(&mut self, now: Time, srtt: Duration) -> u32 {
         let budget = self.permit(now, srtt);
         if budget == 0 {
@@ -157,7 +158,7 @@ impl Sender {
         quantum.max(1).min(room).min(u64::from(TRAIN_PACKETS)) as u32
     }
 
-    /// When `budget` may allow something, time alone passing.
+    /// When `budget` may allow packets again if nothing arrives.
     pub(crate) fn paced_until(&self) -> Option<Time> {
         (self.limit == Limit::Pacing).then(|| self.probe_due.unwrap_or(self.pacer.next()))
     }
@@ -167,7 +168,7 @@ impl Sender {
         self.backlog.next(skip_lost)
     }
 
-    /// A train left by `lane`.
+    /// A train was sent on `lane`.
     pub(crate) fn on_sent(
         &mut self,
         now: Time,
@@ -187,7 +188,7 @@ impl Sender {
         lane.active_at = now;
         self.backlog.advance(repeat, bytes);
         if self.in_flight == 0 {
-            // The wait for feedback starts now, not when the last report came.
+            // The wait for feedback starts now, not at the last report.
             self.reported_at = now;
         }
         self.in_flight += wire;
@@ -210,24 +211,24 @@ impl Sender {
         }
     }
 
-    /// The rate in force: the controller's, below the owner's ceiling, what the receiving host
-    /// takes, and the breaker's ceiling.
+    /// The rate in force: the minimum of the controller's rate, the owner's ceiling, the receiver's
+    /// rate cap and the breaker's ceiling.
     pub(crate) fn pacing_rate(&self) -> Option<DataRate> {
-        let rates = [self.asked_rate(), self.ceiling, self.breaker.ceiling()];
+        let rates = [self.capped_rate(), self.ceiling, self.breaker.ceiling()];
         rates.into_iter().flatten().min()
     }
 
-    /// The controller, for what is no feedback.
+    /// The controller, for calls other than feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
         &mut *self.controller
     }
 
-    /// The controller's rate, below what the receiving host takes.
-    fn asked_rate(&self) -> Option<DataRate> {
+    /// The controller's rate, limited by the receiver's rate cap.
+    fn capped_rate(&self) -> Option<DataRate> {
         self.controller.pacing_rate().into_iter().chain(self.receiver_rate_cap.rate()).min()
     }
 
-    /// The controller's own timer.
+    /// Runs the controller's timer if it is due.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         if self.controller.poll_timeout().is_some_and(|at| at <= now) {
             self.controller.on_timeout(now);
@@ -238,10 +239,10 @@ impl Sender {
         self.controller.poll_timeout()
     }
 
-    /// Repeats the oldest bytes that are open, as a tail probe; only when nothing else waits.
+    /// Retransmits the oldest open bytes as a tail probe, if no other data waits.
     pub(crate) fn repeat_oldest(&mut self) {
         if self.backlog.sendable() == 0
-            && let Some((a, b)) = self.backlog.oldest(TAIL_BYTES)
+            && let Some((a, b)) = self.backlog.oldest(MAX_TAIL_BYTES)
         {
             self.backlog.lost(a, b);
         }

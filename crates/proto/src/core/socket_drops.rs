@@ -1,14 +1,14 @@
-//! How many datagrams the receiving host dropped at its socket.
+//! Counts the datagrams that the receiving host dropped at its socket.
 //!
-//! The kernel counts what it drops for want of buffer, but where it joins datagrams (UDP_GRO) it
-//! counts a whole batch as one. A socket is a queue: what was dropped at it is missing right
-//! before the first packet that was queued behind, and with that packet comes the new count. So
-//! the gap in the lane's packet numbers there says how many datagrams they were. If the path lost
-//! some of the same gap they are taken for the host's.
+//! The kernel counts datagrams that it drops because the buffer is full, but with UDP_GRO it counts
+//! a coalesced batch as one. A socket is a queue: dropped datagrams are missing right before the
+//! first packet that was queued after them, and that packet brings the new count. The gap in the
+//! lane's packet numbers at that place is therefore the number of dropped datagrams. Packets of
+//! that gap that the path lost are counted as drops of the host too.
 
 use super::window::Window;
 
-/// Most datagrams of one batch (UDP_MAX_SEGMENTS of Linux).
+/// Maximum datagrams of one batch (UDP_MAX_SEGMENTS of Linux).
 const JOINED: u64 = 64;
 
 /// The drops of one lane.
@@ -16,23 +16,23 @@ const JOINED: u64 = 64;
 pub(crate) struct SocketDrops {
     /// Datagrams.
     total: u32,
-    /// Batches whose gap has not been seen, and what had been jumped over before them.
+    /// Counted batches whose gap has not been seen, and the skipped numbers before them.
     waiting: Option<(u64, u64)>,
 }
 
 impl SocketDrops {
-    /// The kernel counted so many more batches, before what comes next.
+    /// The kernel counted this many more batches before the next one.
     pub(crate) fn counted(&mut self, batches: u32, window: &Window) {
         let (count, _) = self.waiting.get_or_insert((0, window.skipped()));
         *count += u64::from(batches);
     }
 
-    /// Packets came. The datagrams dropped so far, wrapping, if that is news.
+    /// Handles a received batch. Returns the total of dropped datagrams, wrapping, if it changed.
     pub(crate) fn on_batch(&mut self, window: &Window) -> Option<u32> {
         let (count, before) = self.waiting.take()?;
         let gap = window.skipped() - before;
         if gap == 0 {
-            // What was dropped had come before, or was nothing of ours.
+            // The dropped datagrams had arrived before, or did not belong to this flow.
             return None;
         }
         let datagrams = gap.clamp(count, count * JOINED);

@@ -1,39 +1,39 @@
-//! Capacity of the narrowest link: packets are made to leave back to back in bursts, and arrival
-//! marks tell how far the path spread them.
+//! Capacity of the narrowest link: sends bursts of packets back to back, and measures from arrival
+//! marks how far the path spread them.
 //!
-//! One train says little where the host or the card joins its packets: it arrives as one batch
-//! with one stamp. So trains are sent behind each other until the spread shows: while bursts tell
-//! nothing they grow.
+//! One train gives little information where the host or the network card coalesces its packets: it
+//! arrives as one batch with one timestamp. Several trains are therefore sent back to back, and the
+//! bursts grow until their spread can be measured.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::dispersion::{Run, Spread};
 
-/// A burst at first, and at most, in packets: two trains of the launch, and what a path of
-/// 5 Gbit/s spreads over several of a host's ticks.
+/// First and maximum length of a burst, in packets: two trains of the launch; and what a path of 5
+/// Gbit/s spreads over several ticks of a host.
 const BURST: (u64, u64) = (32, 512);
-/// So many bursts that told nothing are enough.
-const MAX_UNTOLD_BURSTS: u32 = 64;
-/// A capacity older than this is measured again,
-const STALE: Duration = Duration::from_secs(10);
-/// by a burst now and then, in packets.
-const RARELY: u64 = 16_384;
-/// Trains leave back to back if no more time passes between them than a busy processor needs.
-const TOGETHER: Duration = Duration::from_micros(200);
+/// Maximum number of bursts.
+const MAX_BURSTS: u32 = 64;
+/// Age at which a capacity is measured again.
+const MAX_CAPACITY_AGE: Duration = Duration::from_secs(10);
+/// Minimum packets between bursts once a capacity was measured.
+const REMEASURE_PACKETS: u64 = 16_384;
+/// Maximum time between trains that count as back to back: a busy processor needs as much.
+const BACK_TO_BACK: Duration = Duration::from_micros(200);
 /// Samples kept.
 const SAMPLES: usize = 16;
 
-/// When packets leave back to back.
+/// Decides when packets are sent back to back.
 #[derive(Debug)]
 pub(super) struct Bursts {
-    /// Send index of the first packet of the run under way.
+    /// Send index of the first packet of the current run.
     run: u64,
-    /// No wait since the last train left.
+    /// Whether the sender has not waited since the last train.
     streak: bool,
     sent_at: Time,
-    /// So many packets are to leave at once.
+    /// Packets left of the burst.
     left: u64,
-    /// Not before this send index does the next burst begin.
+    /// The send index from which the next burst may begin.
     next: u64,
     length: u64,
     tried: u32,
@@ -54,7 +54,7 @@ impl Default for Bursts {
 }
 
 impl Bursts {
-    /// Whether the next train leaves at once, whatever the pace.
+    /// Whether the next train is sent at once, without pacing.
     pub(super) fn at_once(&self) -> bool {
         self.left > 0
     }
@@ -64,7 +64,8 @@ impl Bursts {
         (self.streak, self.left) = (false, 0);
     }
 
-    /// Packets left from this send index on, `paced` or not; gives the run that they belong to.
+    /// Packets from this send index on were sent, `paced` or not; returns the run that they belong
+    /// to.
     pub(super) fn on_sent(
         &mut self,
         now: Time,
@@ -73,7 +74,7 @@ impl Bursts {
         paced: bool,
         capacity: &Capacity,
     ) -> u64 {
-        if !self.streak || now.since(self.sent_at) > TOGETHER {
+        if !self.streak || now.since(self.sent_at) > BACK_TO_BACK {
             self.run = index;
         }
         (self.streak, self.sent_at) = (true, now);
@@ -86,17 +87,17 @@ impl Bursts {
     }
 
     fn begin(&mut self, now: Time, index: u64, packets: u64, capacity: &Capacity) {
-        let known = capacity.measured_at.is_some_and(|at| now.since(at) < STALE);
-        if known || self.tried >= MAX_UNTOLD_BURSTS {
+        let known = capacity.measured_at.is_some_and(|at| now.since(at) < MAX_CAPACITY_AGE);
+        if known || self.tried >= MAX_BURSTS {
             return;
         }
         self.left = self.length.saturating_sub(packets);
-        let pause = if capacity.count > 0 { RARELY } else { 0 };
+        let pause = if capacity.count > 0 { REMEASURE_PACKETS } else { 0 };
         self.next = index + self.length * 2 + pause;
         self.tried += 1;
     }
 
-    /// A run of so many packets was too short to show its spread.
+    /// A run of this many packets was too short to measure its spread.
     fn too_short(&mut self, packets: u64) {
         if packets >= self.length * 3 / 4 {
             self.length = (self.length * 2).min(BURST.1);
@@ -104,7 +105,7 @@ impl Bursts {
     }
 }
 
-/// Where a marked packet was in what was sent.
+/// The position of a marked packet in the sending order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marked {
     /// First send index of its run.
@@ -117,7 +118,7 @@ pub(super) struct Marked {
     pub(super) wire: ByteCount,
 }
 
-/// Capacity, from the runs that marks tell of.
+/// Estimates the capacity from the runs with marks.
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
     run: Run,
@@ -128,12 +129,12 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// The marks of one report, in any order.
+    /// Takes the marks of one report, in any order.
     pub(super) fn on_marks(&mut self, now: Time, marks: &mut [Marked], bursts: &mut Bursts) {
         marks.sort_unstable_by_key(|mark| mark.at);
         for mark in marks {
             match self.last.filter(|last| last.run == mark.run && !self.run.is_full()) {
-                // It came by another way, or out of order.
+                // It came through another lane or out of order.
                 Some(last) if mark.index <= last.index => continue,
                 Some(last) => {
                     self.run.push(mark.index - last.index, mark.at.since(last.at));
@@ -142,7 +143,7 @@ impl Capacity {
             }
             self.last = Some(*mark);
         }
-        // A burst that is all told need not wait for the next one.
+        // A burst whose marks have all arrived need not wait for the next one.
         if self.last.is_some_and(|last| last.index + 1 - last.run >= bursts.length) {
             self.end_run(now, bursts);
             self.last = None;
@@ -178,9 +179,10 @@ mod tests {
 
     const WIRE: ByteCount = ByteCount(1_472);
 
-    /// Trains of 16 that leave as `Bursts` lets them, a link of `rate`, and a host that joins all
-    /// that comes in `tick`. Gives what is told after `rounds` of 64 packets, paced far below.
-    fn told(rate: DataRate, tick: Duration, rounds: u64) -> (Option<DataRate>, u64) {
+    /// Sends trains of 16 as `Bursts` allows over a link of `rate` to a host that coalesces
+    /// everything that arrives within `tick`. Returns the estimate and the packets sent after
+    /// `rounds` of 64 packets, paced far below the link rate.
+    fn simulate(rate: DataRate, tick: Duration, rounds: u64) -> (Option<DataRate>, u64) {
         let (mut bursts, mut capacity) = (Bursts::default(), Capacity::default());
         let gap = rate.time_for(WIRE);
         let (mut now, mut index, mut idle) = (Time::ZERO, 0, Time::ZERO);
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn bursts_grow_until_the_spread_shows() {
-        for (mbit, tick, rounds, most) in [
+        for (mbit, tick, rounds, max) in [
             (100, 200, 2, 32),
             (1_000, 1, 2, 64),
             (1_000, 50, 3, 64),
@@ -220,10 +222,10 @@ mod tests {
             (5_000, 50, 24, 512),
         ] {
             let rate = DataRate::from_mbps(mbit);
-            let (got, length) = told(rate, Duration::from_micros(tick), rounds);
+            let (got, length) = simulate(rate, Duration::from_micros(tick), rounds);
             let got = got.unwrap_or_default().as_bps() as f64 / rate.as_bps() as f64;
             assert!((got - 1.0).abs() < 0.1, "{mbit} Mbit/s, {tick} us: {got}");
-            assert!(length <= most, "{mbit} Mbit/s, {tick} us: bursts of {length}");
+            assert!(length <= max, "{mbit} Mbit/s, {tick} us: bursts of {length}");
         }
     }
 
@@ -237,7 +239,7 @@ mod tests {
             bursts.on_sent(Time::ZERO, i * 16, 16, true, &capacity);
             begun += u32::from(bursts.at_once());
         }
-        assert_eq!(begun, MAX_UNTOLD_BURSTS);
+        assert_eq!(begun, MAX_BURSTS);
         assert_eq!(capacity.estimate(), None);
     }
 

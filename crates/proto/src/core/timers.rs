@@ -1,5 +1,5 @@
-//! Everything in the core that waits for time: paths, liveness, reports, losses, tail probes,
-//! size probes, silence, the controller's own timer.
+//! The timers of the core: paths, liveness, reports, losses, tail probes, size probes, silence, the
+//! controller's own timer.
 
 use packtrain_units::{Duration, Time};
 use serde_json::json;
@@ -15,13 +15,13 @@ use crate::life::Due;
 use crate::seam::{CloseReason, Event};
 use crate::stats::Limit;
 
-/// The receiver is told of a changed round trip no more often than this.
-const TELL_GAP: Duration = Duration::from_millis(100);
-/// While the receiver has no room it is asked this often at least.
-const PERSIST_GAP: Duration = Duration::from_millis(50);
+/// Minimum interval at which a changed round trip is sent to the receiver.
+const RTT_UPDATE_GAP: Duration = Duration::from_millis(100);
+/// Minimum interval of requests to a receiver without room.
+const PERSIST_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// When `tick` has something to do.
+    /// When `tick` has work.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let life = self.life.poll_timeout();
         if self.life.is_over() {
@@ -39,9 +39,9 @@ impl Core {
     fn endpoint_timeout(&self) -> Option<Time> {
         match &self.endpoint {
             Endpoint::NativeSender(sender) => self.sender_timeout(sender),
-            Endpoint::NativeReceiver(receiver) => receiver.poll_timeout(self.pace()),
+            Endpoint::NativeReceiver(receiver) => receiver.poll_timeout(self.report_rtt()),
             Endpoint::UnitSender(sender) => {
-                let due = [sender.poll_timeout(), self.silent_at(), self.ask_at()];
+                let due = [sender.poll_timeout(), self.silent_at(), self.silence_ping_at()];
                 due.into_iter().flatten().min()
             }
             Endpoint::UnitReceiver(receiver) => receiver.poll_timeout(),
@@ -61,7 +61,7 @@ impl Core {
             sender.poll_timeout(),
             self.silent_at(),
             self.persist_at(),
-            self.tell_at(),
+            self.rtt_update_at(),
         ]
         .into_iter()
         .flatten()
@@ -69,7 +69,7 @@ impl Core {
         .min()
     }
 
-    /// Does everything that is due.
+    /// Does all work that is due.
     pub(crate) fn tick(&mut self, now: Time) {
         while let Some(due) = self.life.poll(now) {
             self.on_life(now, due);
@@ -112,7 +112,7 @@ impl Core {
     }
 
     fn poll_paths(&mut self, now: Time) {
-        let rtt = self.tellable();
+        let rtt = self.rtt_for_ping();
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             if lane.path.poll_timeout().is_none_or(|at| now < at) {
                 continue;
@@ -126,28 +126,28 @@ impl Core {
     }
 
     fn poll_receiver(&mut self, now: Time) {
-        let pace = self.pace();
+        let pace = self.report_rtt();
         let Some(receiver) = self.endpoint.native_receiver() else { return };
-        // By the lane heard last, or by any that is open while that one is not yet.
+        // On the lane of the last received packet, or on any open lane while that one is not open.
         let heard = usize::from(receiver.lane());
         let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
         let Some(lane) = choices.find(|lane| self.lanes[*lane].is_open()) else { return };
         for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
             self.stats.reports += 1;
-            self.say(lane, frame);
+            self.send_frame(lane, frame);
         }
     }
 
-    /// Sends a frame by an open lane.
-    pub(super) fn say(&mut self, lane: usize, frame: Frame) {
+    /// Queues a frame on an open lane.
+    pub(super) fn send_frame(&mut self, lane: usize, frame: Frame) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let lane = lane as u8;
         self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
     }
 
     fn poll_sender(&mut self, now: Time) {
-        let (silent_at, persist_at, tell_at) =
-            (self.silent_at(), self.persist_at(), self.tell_at());
+        let (silent_at, persist_at, rtt_update_at) =
+            (self.silent_at(), self.persist_at(), self.rtt_update_at());
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let Some(sender) = self.endpoint.native_sender() else { return };
         sender.on_timeout(now);
@@ -162,21 +162,21 @@ impl Core {
         }
         self.poll_tails(now);
         self.poll_mtu(now);
-        if due(persist_at) || due(tell_at) {
-            self.told_rtt = self.rtt.min().unwrap_or_default();
-            self.told_at = now;
+        if due(persist_at) || due(rtt_update_at) {
+            self.reported_rtt = self.rtt.min().unwrap_or_default();
+            self.rtt_reported_at = now;
             self.ping(now, self.next_lane % self.lanes.len(), false);
         }
     }
 
-    /// No feedback for so long that data stops.
+    /// Stops data because no feedback arrived.
     pub(super) fn silence(&mut self, now: Time) {
         self.endpoint.silence();
         self.stats.silences += 1;
         self.log.note(now, "breaker:silence", || json!({}));
     }
 
-    /// Lanes whose last packets were not answered: a small probe, and the oldest data again.
+    /// Sends a small probe and the oldest data on lanes whose last packets were not answered.
     fn poll_tails(&mut self, now: Time) {
         let overdue = self.overdue();
         for i in 0..self.lanes.len() {
@@ -198,7 +198,7 @@ impl Core {
     }
 
     pub(super) fn poll_mtu(&mut self, now: Time) {
-        let patience = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
+        let silence_timeout = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
         let Some(mtu) = self.endpoint.mtu_mut() else { return };
         if mtu.poll_timeout().is_none_or(|at| now < at) {
             return;
@@ -207,18 +207,18 @@ impl Core {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let before = mtu.current();
         let token = self.rng.next_u64();
-        let size = mtu.poll(now, token, patience);
+        let size = mtu.poll(now, token, silence_timeout);
         if mtu.current() != before {
             self.mtu_changed(now);
         }
         if let Some(size) = size {
-            let frame = Frame::Ping { token, rtt: self.tellable() };
+            let frame = Frame::Ping { token, rtt: self.rtt_for_ping() };
             let lane = lane as u8;
             self.controls.push_back(Control { lane, to, frame, pad: Some(size), tracked: false });
         }
     }
 
-    /// Pings by every lane that is open.
+    /// Pings on all open lanes.
     fn ping_all(&mut self, now: Time) {
         for lane in 0..self.lanes.len() {
             self.ping(now, lane, false);
@@ -228,19 +228,19 @@ impl Core {
     pub(super) fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let token = self.lanes[lane].path.token(now, &mut self.rng);
-        let frame = Frame::Ping { token, rtt: self.tellable() };
+        let frame = Frame::Ping { token, rtt: self.rtt_for_ping() };
         self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
     }
 
-    /// The least round trip as a ping tells it: in whole microseconds, zero if there is none.
-    fn tellable(&self) -> Duration {
+    /// The minimum round trip as encoded in a ping: in whole microseconds, zero if unknown.
+    fn rtt_for_ping(&self) -> Duration {
         Duration::from_micros(self.rtt.min().unwrap_or_default().as_micros())
     }
 
-    /// The round trip that sets the pace of reports: the sender's, if it told it.
-    fn pace(&self) -> Duration {
+    /// The round trip that sets the interval of reports: the sender's, if it was received.
+    fn report_rtt(&self) -> Duration {
         let own = self.rtt.min().unwrap_or(self.rtt.smoothed_or_guess());
-        if self.told_rtt.is_zero() { own } else { self.told_rtt }
+        if self.reported_rtt.is_zero() { own } else { self.reported_rtt }
     }
 
     fn overdue(&self) -> Duration {
@@ -250,29 +250,29 @@ impl Core {
     /// When the path counts as silent and data stops.
     pub(super) fn silent_at(&self) -> Option<Time> {
         let (in_flight, breaker, reported_at) = self.endpoint.breaker()?;
-        let patience = Breaker::patience(self.rtt.smoothed_or_guess());
+        let silence_timeout = Breaker::silence_timeout(self.rtt.smoothed_or_guess());
         let waits = in_flight > 0 && !breaker.is_silent();
-        waits.then(|| reported_at + patience)
+        waits.then(|| reported_at + silence_timeout)
     }
 
     pub(super) fn persist_gap(&self) -> Duration {
-        self.rtt.smoothed_or_guess().max(PERSIST_GAP)
+        self.rtt.smoothed_or_guess().max(PERSIST_INTERVAL)
     }
 
-    /// When to ask a receiver without room, nothing being under way.
+    /// When to send a request to a receiver without room while nothing is in flight.
     pub(super) fn persist_at(&self) -> Option<Time> {
         let (in_flight, ..) = self.endpoint.breaker()?;
         let limit = self.endpoint.limit()?;
         let stuck = in_flight == 0 && (limit == Limit::Credit || limit == Limit::Silence);
-        stuck.then(|| self.life.said_at() + self.persist_gap())
+        stuck.then(|| self.life.last_sent_at() + self.persist_gap())
     }
 
-    /// When to tell the receiver that the round trip changed by a quarter.
-    fn tell_at(&self) -> Option<Time> {
+    /// When to report to the receiver that the round trip changed by a quarter.
+    fn rtt_update_at(&self) -> Option<Time> {
         let Endpoint::NativeSender(_) = &self.endpoint else { return None };
         let base = self.rtt.min()?;
-        let off = base.max(self.told_rtt) - base.min(self.told_rtt);
-        (off > self.told_rtt / 4).then(|| self.told_at + TELL_GAP)
+        let off = base.max(self.reported_rtt) - base.min(self.reported_rtt);
+        (off > self.reported_rtt / 4).then(|| self.rtt_reported_at + RTT_UPDATE_GAP)
     }
 }
 

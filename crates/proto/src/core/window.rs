@@ -1,14 +1,14 @@
-//! Which packet numbers of one lane have arrived: refuses replays, and is what reports tell.
+//! The packet numbers of one lane that have arrived: rejects replays and is the source of reports.
 
 use crate::config::limits::WINDOW_PACKETS;
 
 const WORDS: u64 = WINDOW_PACKETS / 64;
 
-/// A ring of one bit a packet number below the largest seen.
+/// A ring with one bit per packet number below the largest seen.
 pub(crate) struct Window {
     words: Box<[u64]>,
     next: u64,
-    /// Numbers that were jumped over.
+    /// Numbers that were skipped.
     skipped: u64,
 }
 
@@ -28,17 +28,17 @@ impl Window {
         self.next
     }
 
-    /// How many numbers were not there when a larger one came; some may have come since.
+    /// How many numbers were missing when a larger one arrived; some may have arrived since.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// The lowest number whose fate is still known.
+    /// The lowest number whose state is still known.
     pub(crate) fn floor(&self) -> u64 {
         (self.next.div_ceil(64)).saturating_sub(WORDS) * 64
     }
 
-    /// Whether `pn` is new: above all, or within the window and not yet set.
+    /// Whether `pn` is new: above all others, or within the window and not yet set.
     pub(crate) fn is_new(&self, pn: u64) -> bool {
         pn >= self.next || (pn >= self.floor() && !self.bit(pn))
     }
@@ -54,7 +54,7 @@ impl Window {
         self.words[(pn / 64 % WORDS) as usize] |= 1 << (pn % 64);
     }
 
-    /// Marks `start..end`, which must not be empty and be above all.
+    /// Marks `start..end`, which must not be empty and must be above all others.
     pub(crate) fn set_run(&mut self, start: u64, end: u64) {
         debug_assert!(self.next <= start && start < end, "a run is above all and not empty");
         self.enter((end - 1) / 64);
@@ -69,7 +69,7 @@ impl Window {
         }
     }
 
-    /// Clears the words that come into the window as far as word `last`.
+    /// Clears the words that enter the window, up to word `last`.
     fn enter(&mut self, last: u64) {
         let entered = self.next.div_ceil(64);
         if last - entered.min(last) >= WORDS {
@@ -83,7 +83,7 @@ impl Window {
         self.words[(pn / 64 % WORDS) as usize] >> (pn % 64) & 1 == 1
     }
 
-    /// The numbers of `start..end` that arrived, as ascending ranges; `end` at most `next` and
+    /// The numbers of `start..end` that arrived, as ascending ranges; `end` is at most `next` and
     /// `start` at least `floor`.
     pub(crate) fn runs(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut runs = Vec::new();

@@ -18,7 +18,7 @@ fn setup(controller: &'static str) -> Setup {
     Setup { feedback: FeedbackKind::Fobs, ..setup }
 }
 
-/// Has the sender's losses judged as the network thread would.
+/// Classifies the sender's losses as the network thread does.
 fn judge(pair: &mut Pair, classifier: &mut Classifier<'static>, out: &mut Vec<Verdict>) {
     while let Some(window) = pair.sender.poll_signature() {
         let verdict = crate::judge(&window, classifier);
@@ -176,7 +176,7 @@ fn the_breaker_stops_a_rate_far_above_the_path() {
     let mut pair = setup("fobs:2gbit").pair();
     pair.assign(4_000_000_000);
     pair.run(Duration::from_secs(20), |_| false);
-    // Nobody judges here, and the controller gives in or the breaker makes it.
+    // Nothing classifies the losses here, so the controller or the breaker reduces the rate.
     let rate = pair.sender.stats().pacing_rate.unwrap();
     assert!(rate < DataRate::from_mbps(500), "{rate} {:?}", pair.sender.stats());
 }

@@ -1,8 +1,8 @@
-//! Drops in the receiving host: they cap the pace, and they excuse nothing from the breaker.
+//! Drops in the receiving host: they cap the pace, and the breaker still counts them.
 
 use super::*;
 
-/// Runs for `seconds`, the receiver's host telling `each` more drops every 10 ms.
+/// Runs for `seconds` while the receiver's host reports `each` more drops every 10 ms.
 fn run(pair: &mut Pair, seconds: u64, from: u32, each: u32) {
     for i in 1..=seconds as u32 * 100 {
         pair.receiver.host_drops(0, from.wrapping_add(each.wrapping_mul(i)));
@@ -22,7 +22,7 @@ fn drops_cap_any_controller_at_what_comes_through_until_they_cease() {
     for controller in ["fixed:80mbit", "native", "bbr"] {
         let mut pair = setup(controller);
         pair.run(Duration::from_secs(1), |_| false);
-        // A slow host is a slow link with next to no queue that counts.
+        // A slow host acts like a slow link with nearly no queue that counts its drops.
         (pair.forward.rate, pair.forward.queue) =
             (DataRate::from_mbps(40), Duration::from_millis(1));
         run(&mut pair, 2, 0, 9);
@@ -48,7 +48,8 @@ fn a_false_counter_disables_no_breaker() {
     for controller in ["fixed:80mbit", "native"] {
         let mut pair = setup(controller);
         pair.forward.loss = 0.45;
-        // It claims more than was ever sent, so no controller sees a loss of the network's.
+        // The host claims more drops than packets were sent, so no controller sees a loss of the
+        // network.
         run(&mut pair, 12, 1, 1_000_000);
         let braked = pair
             .events

@@ -1,10 +1,10 @@
-//! Hostile input: a counted drop or a closed flow, never a panic, never a wrong byte.
+//! Hostile input causes a counted drop or closes the flow; it never causes a panic or a wrong byte.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::CloseReason;
-use crate::bare::Nothing;
+use crate::bare::NullPayload;
 use crate::codec::frame::{Ack, Frame, Report};
 use crate::core::Control;
 use crate::core::edge::Edge;
@@ -19,19 +19,19 @@ fn pair() -> Pair {
     pair
 }
 
-/// A report that the receiver would seal, with acknowledgements of our choice.
+/// Forges a sealed report of the receiver with the given acknowledgement.
 fn forge(pair: &mut Pair, ack: Ack) {
     let report = Report { number: 1 << 20, at: pair.now, acks: vec![ack], ..Report::default() };
     forge_frame(pair, Frame::Report(report));
 }
 
-/// A frame that the receiver would seal.
+/// Forges a sealed frame of the receiver.
 pub(super) fn forge_frame(pair: &mut Pair, frame: Frame) {
     let to = addr(1000, 0);
     let control = Control { lane: 0, to, frame, pad: None, tracked: false };
     let mut slab = vec![0; BATCH_BYTES];
     let Flow { sealer, flow_id, text, .. } = &mut pair.receiver;
-    let (flow_id, payload, out) = (*flow_id, &mut Nothing, &mut slab[..]);
+    let (flow_id, payload, out) = (*flow_id, &mut NullPayload, &mut slab[..]);
     let mut sealing = Sealing { sealer, flow_id, text, payload, out, len: 0 };
     assert!(sealing.control(&control, 5000));
     let len = sealing.len;

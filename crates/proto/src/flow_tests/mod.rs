@@ -29,7 +29,7 @@ struct Link {
     queue: Duration,
     loss: f64,
     duplicate: f64,
-    /// Share of packets that take up to `detour` longer.
+    /// Share of packets delayed by up to `detour`.
     reorder: f64,
     detour: Duration,
     mtu: usize,
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// When a datagram of `size` sent at `now` arrives, once or more often or not at all.
+    /// The arrival times of a datagram of `size` sent at `now`: none, one or several.
     fn offer(&mut self, now: Time, size: usize, rng: &mut Rng) -> Vec<Time> {
         if self.down || size > self.mtu || rng.chance(self.loss) {
             self.dropped += 1;
@@ -101,7 +101,7 @@ impl Payload for Source {
         if at < self.pending_below {
             return Fill::Pending;
         }
-        // Only the edges carry the pattern: filling it all would be most of the test's time.
+        // Only the edges have the pattern: filling all bytes would take most of the test's time.
         for i in (0..out.len().min(4)).chain(out.len().saturating_sub(4)..out.len()) {
             out[i] = byte_at(at + i as u64);
         }
@@ -116,13 +116,13 @@ impl Payload for Source {
     }
 }
 
-/// Where the bytes go: checks them, and that each is new or a duplicate.
+/// The destination of the bytes. It checks them, and that each is new or a duplicate.
 #[derive(Debug)]
 struct Sink {
     have: BTreeMap<u64, u64>,
     bytes: u64,
     room: u64,
-    /// How fast the room comes back; none is at once.
+    /// The rate at which room returns; `None` means at once.
     drain: Option<DataRate>,
     used: u64,
     drained_at: Time,
@@ -207,18 +207,18 @@ struct Pair {
     source: Source,
     sink: Sink,
     events: Vec<(bool, Time, Event)>,
-    /// The sender's address as the receiver sees it: a NAT may change it.
+    /// The sender's address as the receiver sees it; a NAT may change it.
     sender_port: u16,
-    /// Bytes on the wire towards the receiver, in order, if kept.
+    /// Bytes on the wire to the receiver, in order, if captured.
     captured: Option<Vec<Vec<u8>>>,
     slab: Vec<u8>,
     digest: u64,
-    /// A lane whose packets vanish.
+    /// A lane whose packets are lost.
     dead_lane: Option<u8>,
-    /// The channel that loses nothing: when what arrives at which end.
+    /// The reliable channel: arrival times, receiving end, bytes.
     channel: VecDeque<(Time, bool, Vec<u8>)>,
     channel_delay: Duration,
-    /// Each lane of the receiver is read so much later than the one before.
+    /// Additional delay with which each lane of the receiver is read after the one before.
     lane_lag: Duration,
 }
 
@@ -382,7 +382,7 @@ impl Pair {
         for byte in &bytes[..9] {
             self.digest = self.digest.wrapping_mul(31).wrapping_add(u64::from(*byte));
         }
-        // A packet to an address the NAT no longer knows goes nowhere.
+        // A packet to an address that the NAT no longer maps is lost.
         let known = if by_sender { RECEIVER_PORT } else { self.sender_port };
         if to != addr(known, lane) || self.dead_lane == Some(lane) {
             return;
@@ -396,7 +396,7 @@ impl Pair {
         }
     }
 
-    /// Hands over what has arrived, in batches as receive coalescing makes them.
+    /// Delivers the arrived datagrams, in batches as receive coalescing makes them.
     fn deliver(&mut self) {
         while let Some(entry) = self.flying.first_entry() {
             let ((at, _), first) = (*entry.key(), entry.get());
@@ -445,12 +445,12 @@ impl Pair {
         flow.handle(self.now, input, &mut self.sink)
     }
 
-    /// Whether the sender has said that everything is acknowledged.
+    /// Whether the sender has reported that everything is acknowledged.
     fn idle(&self) -> bool {
         self.events.iter().any(|(sender, _, e)| *sender && *e == Event::Idle)
     }
 
-    /// Payload bits a second over the time since the start.
+    /// Payload bits per second since `since`.
     fn goodput(&self, since: Time, bytes: u64) -> DataRate {
         DataRate::from_bytes_over(ByteCount(bytes), self.now.since(since))
     }

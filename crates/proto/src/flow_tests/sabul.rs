@@ -1,4 +1,4 @@
-//! Flows over the feedback SABUL: datagrams, and a feedback channel that loses nothing.
+//! Flows with the feedback SABUL: datagrams, and a reliable feedback channel.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn returned(pair: &Pair) -> u64 {
     lengths(pair, |e| if let Event::Returned(r) = e { Some(r) } else { None })
 }
 
-/// Until everything was acknowledged.
+/// The goodput until everything was acknowledged.
 fn goodput(pair: &Pair, start: Time, bytes: u64) -> DataRate {
     let idle = |(_, at, e): &(bool, Time, Event)| (*e == Event::Idle).then_some(*at);
     let end = pair.events.iter().find_map(idle).unwrap();
@@ -49,7 +49,7 @@ fn every_variant_moves_everything_once_and_loses_little() {
         let stats = pair.sender.stats();
         assert!(stats.rtt.is_some_and(|rtt| rtt >= ms(40)), "{stats:?}");
         let loss = stats.lost_packets as f64 / stats.sent_packets as f64;
-        // The first rate is above the path's, and falls by small steps.
+        // The first rate is above the path's, and falls in small steps.
         assert!(loss < 0.04, "{controller}: {loss}");
         let goodput = goodput(&pair, start, len);
         assert!(goodput > DataRate::from_mbps(85), "{controller}: {goodput}");
@@ -110,7 +110,7 @@ fn a_path_that_carries_nothing_stops_it_and_comes_back() {
     assert!(during < 8_000, "{during}");
     (pair.forward.down, pair.back.down) = (false, false);
     pair.channel_delay = ms(20);
-    // What was said meanwhile keeps its place in the channel.
+    // Messages sent meanwhile keep their order in the channel.
     let now = pair.now;
     pair.channel.iter_mut().for_each(|(at, ..)| *at = (*at).min(now));
     assert!(pair.run(Duration::from_secs(60), Pair::idle), "{:?}", pair.sender.stats());

@@ -1,25 +1,25 @@
-//! A flow with its codec and a bare flow do the same, packet for packet.
+//! A flow with its codec and a bare flow behave the same, packet for packet.
 
 use std::collections::VecDeque;
 
 use super::*;
 use crate::FlowStats;
-use crate::bare::{BareConfig, BareFlow, BarePacket, Nothing, Pool, Room};
+use crate::bare::{BareConfig, BareFlow, BarePacket, NullPayload, Pool, Room};
 use crate::codec::header::Header;
 
-/// What an observer of the wire notes of each packet: when, which way, number, offset, size.
+/// The observed record of a packet: time, direction, number, offset, size.
 type Line = (Time, bool, u32, Option<u64>, usize);
 
 const DELAY: Duration = Duration::from_millis(8);
 const COALESCE: Duration = Duration::from_micros(50);
 
-/// Something under way: sealed, or as the core means it.
+/// A packet in flight: sealed, or in the core's form.
 trait Packet: Sized {
     fn size(&self) -> usize;
     fn line(&self) -> (u32, Option<u64>);
 }
 
-/// One end of a flow that speaks packets of some kind.
+/// One end of a flow with packets of one type.
 trait End {
     type Packet: Packet;
     fn send(&mut self, now: Time) -> Vec<Self::Packet>;
@@ -54,7 +54,7 @@ impl End for Product {
 
     fn send(&mut self, now: Time) -> Vec<Sealed> {
         let (mut slab, mut out) = (vec![0; BATCH_BYTES], Vec::new());
-        while let Some(transmit) = self.flow.poll_transmit(now, &mut Nothing, &mut slab) {
+        while let Some(transmit) = self.flow.poll_transmit(now, &mut NullPayload, &mut slab) {
             let datagrams = slab[..transmit.len].chunks(transmit.segment);
             out.extend(datagrams.map(|d| Sealed(d.to_vec())));
         }
@@ -63,7 +63,8 @@ impl End for Product {
 
     fn take(&mut self, now: Time, received_at: Time, batch: Vec<Sealed>) {
         self.pool.advance(now);
-        // The batch as one system call gives it: equal sizes but the last; others apart.
+        // The batch as one system call returns it: equal sizes except the last; others are split
+        // off.
         let stride = batch[0].0.len();
         let mut bytes: Vec<u8> = batch.iter().flat_map(|p| p.0.iter().copied()).collect();
         let input = Datagrams {
@@ -116,7 +117,7 @@ impl Packet for BarePacket {
 
 struct Bare {
     flow: BareFlow,
-    /// Hands trains over instead of packets.
+    /// Whether trains are handed over instead of packets.
     joins: bool,
 }
 
@@ -175,7 +176,7 @@ fn neutral(events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// A way: rate, delay, loss, and what is under way with the time of its arrival.
+/// One direction: rate, delay, loss, and the packets in flight with their arrival times.
 struct Way<P> {
     link: Link,
     rng: Rng,
@@ -183,8 +184,8 @@ struct Way<P> {
 }
 
 impl<P: Packet> Way<P> {
-    /// What has arrived by `now` as one batch: equal sizes, a shorter one ends it; with the time
-    /// of its first.
+    /// The packets that arrived by `now` as one batch: equal sizes, ended by a shorter one; with
+    /// the time of the first.
     fn batch(&mut self, now: Time) -> Option<(Time, Vec<P>)> {
         let (first, size) = self.flying.front().map(|(at, p)| (*at, p.size()))?;
         if first + COALESCE > now {
@@ -206,7 +207,8 @@ impl<P: Packet> Way<P> {
     }
 }
 
-/// Plays `LEN` bytes or 20 s; returns what passed the wire, and what either end found.
+/// Runs `LEN` bytes or 20 s; returns the packets on the wire, and the statistics and events of both
+/// ends.
 fn play<E: End>(
     mut ends: [E; 2],
     link: &Link,
@@ -240,13 +242,13 @@ fn play<E: End>(
     }
     let finish = |end: &mut E| {
         let (stats, events) = end.finish();
-        // Bare flows judge their losses themselves, the product leaves it to its owner.
+        // Bare flows classify their losses themselves; the flow leaves it to its owner.
         (FlowStats { loss: Default::default(), ..stats }, events)
     };
     (lines, ends.iter_mut().map(finish).collect())
 }
 
-/// The same transfer by the product's flow, by bare packets and by bare trains.
+/// The same transfer with the product's flow, with bare packets and with bare trains.
 fn compare(controller: &str, rate: DataRate, loss: f64, room: Room, len: u64) {
     let now = Time::ZERO + Duration::from_secs(1);
     let config = ControllerConfig { mtu: ByteCount(1472), seed: 3, now, ceiling: None, rtt: None };
@@ -306,7 +308,7 @@ fn nor_over_the_feedback_udt() {
 
 #[test]
 fn nor_over_the_feedback_fobs() {
-    // Nobody's word counts: bare flows judge at once, the product's owner in his own time.
+    // Verdicts have no effect here: bare flows classify at once, the product's owner later.
     compare("fobs:blind,150mbit,1MB", DataRate::from_mbps(200), 0.01, Room::Endless, 6_000_000);
     compare("fobs:blind,rate,events", DataRate::from_mbps(100), 0.002, Room::Endless, 6_000_000);
     let room = Room::Limited { size: ByteCount(400_000), drain: DataRate::from_mbps(40) };

@@ -66,7 +66,7 @@ fn what_is_revoked_comes_back_and_the_rest_arrives() {
     pair.forward.loss = 0.001;
     pair.assign(8_000_000);
     pair.run(ms(300), |_| false);
-    // Neither end lies on a unit's edge; some of it is under way.
+    // Neither end lies on a unit boundary; some of it is in flight.
     let (a, b) = (1_000_001, 5_000_123);
     pair.sender.revoke(Offset(a)..Offset(b));
     assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
@@ -74,7 +74,7 @@ fn what_is_revoked_comes_back_and_the_rest_arrives() {
     let returned = lengths(&pair, |e| if let Event::Returned(r) = e { Some(r) } else { None });
     assert_eq!(placed + returned, 8_000_000);
     assert!(returned > 0 && returned <= b - a);
-    // And it may be assigned again.
+    // The range may be assigned again.
     pair.events.clear();
     pair.sender.assign(Offset(a)..Offset(b));
     assert!(pair.run(Duration::from_secs(10), Pair::idle), "{:?}", pair.sender.stats());
@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_given_up() {
         let mut pair = setup("udt:grid").pair();
         pair.forward.loss = 0.05;
         if again {
-            // Readable the first time only.
+            // Readable only the first time.
             pair.assign(1_000_000);
             pair.run(ms(120), |_| false);
         }
@@ -326,16 +326,16 @@ fn a_window_that_loss_left_small_grows_again() {
         pair.run(Duration::from_secs(3), |_| false);
         let goodput = pair.goodput(start, pair.sink.bytes - before);
         let stats = pair.sender.stats();
-        // What holds it is the rate that the law allows at this loss, not the window.
+        // The limit is the rate that the law allows at this loss, not the window.
         assert!(goodput > DataRate::from_mbps(2), "{controller} {goodput} {stats:?}");
         let pace = stats.pacing_rate.unwrap();
         assert!(goodput.as_bps() * 2 > pace.as_bps(), "{controller} {goodput} {stats:?}");
     }
 }
 
-/// What docs/guide/background/udt-under-random-loss.md says that the controller reaches, in Mbit/s:
-/// the window must not take away what the rate allows. The first 12 s have slow start and the way
-/// down from it.
+/// The rates that docs/guide/background/udt-under-random-loss.md gives for the controller, in
+/// Mbit/s. The window must not reduce the rate below what the law allows. The first 12 s contain
+/// slow start and the descent from it.
 #[test]
 fn random_loss_leaves_what_the_law_allows() {
     for (loss, law) in [(1e-3, 206.0), (1e-2, 47.0)] {
@@ -379,7 +379,8 @@ fn lanes_read_one_after_the_other_are_no_losses() {
         assert!(pair.run(Duration::from_secs(20), Pair::idle), "{:?}", pair.sender.stats());
         assert!(pair.sink.is_whole(len));
         assert_eq!(pair.receiver.stats().lanes, 8);
-        // What the pause swallowed was told and sent again, not what was read late.
+        // Packets lost in the pause were reported and retransmitted, but not packets that were read
+        // late.
         let (again, dropped) = (pair.sender.stats().retransmitted_packets, pair.forward.dropped);
         assert!(dropped > 1_000 && again <= dropped * 2, "{again} {dropped}");
     }

@@ -1,8 +1,8 @@
-//! The sending end's reading of bitmaps.
+//! Converts bitmaps to acknowledgements and losses at the sending end.
 //!
-//! A unit that a bitmap misses is lost if the bitmap before it reached as far, or if this one
-//! reaches well beyond it: packets overtake each other by a few places. One that was sent again is
-//! not lost again before it could have been told of.
+//! A unit that a bitmap misses is lost if the previous bitmap reached as far, or if this one
+//! reaches well beyond it: packets overtake each other by a few places. A retransmitted unit does
+//! not count as lost again before a bitmap could have contained it.
 
 use std::collections::VecDeque;
 
@@ -11,33 +11,34 @@ use packtrain_units::{Duration, Time};
 use super::Bitmap;
 use crate::udt::{self, Ack, Impossible, UnitSet};
 
-/// A unit that so many later ones have overtaken is lost.
+/// Later units that must have overtaken a unit for it to be lost.
 const OVERTAKEN: u64 = 64;
-/// What a bitmap may take besides the round trip: its interval and a late thread at either end.
-const SLACK: Duration = Duration::from_millis(15);
-/// The sender asks for everything, and tells its round trip, this often at least and at most.
-const ASK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Most ranges of losses told at once.
+/// Time that a bitmap may take beside the round trip: its interval and a late thread at either end.
+const REPORT_SLACK: Duration = Duration::from_millis(15);
+/// Minimum and maximum interval at which the sender requests a complete acknowledgement and sends
+/// its round trip.
+const REQUEST_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Maximum ranges of losses in one message.
 const MAX_LOSS_RANGES: usize = 4_096;
 
-/// What the sender knows beside its units under way.
+/// The sender's knowledge beside its units in flight.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// Number and top of the newest bitmap, and the top of the one before.
+    /// Number and top of the newest bitmap, and the top of the previous one.
     newest: Option<(u64, u64)>,
     before: u64,
-    /// Units sent again that cannot have been told of yet, and when they were sent.
+    /// Retransmitted units that no bitmap can contain yet, and when they were sent.
     young: UnitSet,
     again: VecDeque<(Time, u64, u64)>,
-    /// None below is in these.
+    /// Units below this are not in these sets.
     floor: u64,
     rtt: Option<(Duration, Duration)>,
     latest: Option<Duration>,
-    asked: Option<Time>,
+    requested_at: Option<Time>,
 }
 
 impl Reader {
-    /// For so many units under way.
+    /// Creates a reader for this many units in flight.
     pub(crate) fn new(window: u64) -> Self {
         Self {
             newest: None,
@@ -47,12 +48,18 @@ impl Reader {
             floor: 0,
             rtt: None,
             latest: None,
-            asked: None,
+            requested_at: None,
         }
     }
 
-    /// These units were sent again.
-    pub(crate) fn on_again(&mut self, now: Time, (acked, next): (u64, u64), first: u64, end: u64) {
+    /// These units were retransmitted.
+    pub(crate) fn on_retransmitted(
+        &mut self,
+        now: Time,
+        (acked, next): (u64, u64),
+        first: u64,
+        end: u64,
+    ) {
         self.young.remove(self.floor, acked);
         self.floor = acked;
         self.young.cover(acked, next);
@@ -60,23 +67,23 @@ impl Reader {
         self.again.push_back((now, first, end));
     }
 
-    /// Whether it is time to ask; counts as asked then. With the round trip to tell.
-    pub(crate) fn asks(&mut self, now: Time) -> Option<Duration> {
+    /// Whether a request is due, with the round trip to send. If so, it counts as sent.
+    pub(crate) fn poll_request(&mut self, now: Time) -> Option<Duration> {
         let rtt = self.rtt.map_or(Duration::ZERO, |(rtt, _)| rtt);
-        let gap = rtt.clamp(ASK.0, ASK.1);
-        let due = self.asked.is_none_or(|at| now >= at + gap);
+        let gap = rtt.clamp(REQUEST_INTERVAL.0, REQUEST_INTERVAL.1);
+        let due = self.requested_at.is_none_or(|at| now >= at + gap);
         due.then(|| {
-            self.asked = Some(now);
+            self.requested_at = Some(now);
             rtt
         })
     }
 
-    /// The round trip as the bitmap read last measured it, if it did.
+    /// The round-trip sample of the last bitmap, if it gave one.
     pub(crate) fn take_latest(&mut self) -> Option<Duration> {
         self.latest.take()
     }
 
-    /// Sorts a bitmap into what UDT's sender understands, the acknowledgement first.
+    /// Converts a bitmap to messages for UDT's sender, the acknowledgement first.
     pub(crate) fn read(
         &mut self,
         now: Time,
@@ -115,17 +122,17 @@ impl Reader {
         Ok((ack, lost))
     }
 
-    /// What is lost, as far as not known.
+    /// The newly detected losses.
     fn losses(&mut self, now: Time, bitmap: &Bitmap, sender: &udt::Sender) -> Vec<(u64, u64)> {
-        self.grow_up(now, sender.acked(), sender.next());
+        self.expire_young(now, sender.acked(), sender.next());
         let limit = self.before.max(bitmap.end.saturating_sub(OVERTAKEN));
         let mut lost = Vec::new();
         for (first, end) in bitmap.missing() {
             let (mut at, end) = (first.max(sender.acked()), end.min(limit));
             while at < end && lost.len() < MAX_LOSS_RANGES {
-                // Not those that are young, nor those that wait to leave again.
+                // Neither young units nor those that wait for retransmission.
                 let young = self.young.first_in(at, end).unwrap_or(end);
-                let owed = sender.first_owed(at, end).unwrap_or(end);
+                let owed = sender.first_pending(at, end).unwrap_or(end);
                 let stop = young.min(owed);
                 if at < stop {
                     lost.push((at, stop));
@@ -133,7 +140,7 @@ impl Reader {
                 at = if young == stop && stop < end {
                     self.young.run_end(stop, end)
                 } else if stop < end {
-                    sender.owed_end(stop, end)
+                    sender.pending_end(stop, end)
                 } else {
                     end
                 };
@@ -142,17 +149,18 @@ impl Reader {
         lost
     }
 
-    /// Units sent again long enough ago could have been told of by now.
-    fn grow_up(&mut self, now: Time, acked: u64, next: u64) {
+    /// Removes units from `young` that were sent long enough ago for a bitmap to contain them.
+    fn expire_young(&mut self, now: Time, acked: u64, next: u64) {
         if self.young.is_empty() {
             (self.floor, _) = (acked, self.again.clear());
             return;
         }
         self.young.remove(self.floor, acked);
         self.floor = acked;
-        let patience = self.rtt.map_or(Duration::from_secs(1), |(rtt, var)| rtt + var * 4 + SLACK);
+        let report_time =
+            self.rtt.map_or(Duration::from_secs(1), |(rtt, var)| rtt + var * 4 + REPORT_SLACK);
         while let Some((at, first, end)) = self.again.front().copied() {
-            if now < at + patience && end > acked {
+            if now < at + report_time && end > acked {
                 break;
             }
             self.again.pop_front();
@@ -161,7 +169,7 @@ impl Reader {
         self.young.cover(acked, next);
     }
 
-    /// The round trip of the unit that raised the top last.
+    /// Measures the round trip of the unit that raised the top last.
     fn measure(&mut self, now: Time, bitmap: &Bitmap, sender: &udt::Sender) {
         let newest = self.newest.map_or(0, |(_, top)| top);
         let Some((unit, age)) = bitmap.newest.filter(|(unit, _)| *unit >= newest) else { return };

@@ -1,4 +1,4 @@
-//! The receiver by itself; the whole is in `flow_tests::fobs`.
+//! Tests of the receiver alone; whole flows are in `flow_tests::fobs`.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::codec::frame::{self, Frame, Host};
-use crate::udt::Seen;
+use crate::udt::UnitStatus;
 
 fn ms(n: u64) -> Time {
     Time::ZERO + Duration::from_millis(n)
@@ -35,7 +35,7 @@ fn a_unit_is_told_of_three_times_and_all_when_asked() {
         assert_eq!(receiver.poll_bitmap(now), None);
     }
     assert_eq!(told, [(0, 10), (0, 20), (0, 30), (10, 40), (20, 50), (30, 60)]);
-    receiver.on_ask(ms(121), Duration::from_millis(30));
+    receiver.on_bitmap_request(ms(121), Duration::from_millis(30));
     let bitmap = receiver.poll_bitmap(ms(121)).unwrap();
     assert_eq!((bitmap.start, bitmap.end, bitmap.missing().count()), (0, 60, 6));
     assert_eq!(bitmap.newest, Some((59, Duration::from_millis(1))));
@@ -76,7 +76,7 @@ fn golden_frames() {
     frame::write(&frame, &mut out);
     assert_eq!(frame::parse(&out), Some(vec![frame]));
     assert_eq!(out[0], 10);
-    let ask = Frame::Ask { rtt: Duration::from_nanos(33) };
+    let ask = Frame::BitmapRequest { rtt: Duration::from_nanos(33) };
     let mut out = Vec::new();
     frame::write(&ask, &mut out);
     assert_eq!(out, [11, 33]);
@@ -95,7 +95,7 @@ proptest! {
         for (ahead, count, wait) in steps {
             at += wait * 3;
             let first = receiver.next() + ahead;
-            let new = (first..first + u64::from(count)).all(|u| receiver.check(u) == Seen::New);
+            let new = (first..first + u64::from(count)).all(|u| receiver.check(u) == UnitStatus::New);
             if new {
                 receiver.take(ms(at), first, count);
                 came.extend(first..first + u64::from(count));

@@ -1,4 +1,4 @@
-//! What the two ends tell each other over the channel that loses nothing.
+//! Messages of both ends on the reliable channel.
 
 use packtrain_units::{DataRate, Duration};
 
@@ -9,14 +9,14 @@ pub(crate) enum Message {
     State(State),
     /// Sender: there are no units beyond these for now.
     Buffer {
-        /// Behind the last of them.
+        /// One past the last of them.
         end: u64,
     },
-    /// Sender: these units will not come (again).
+    /// Sender: these units will not be sent (again).
     Drop {
         /// The first of them.
         first: u64,
-        /// Behind the last of them.
+        /// One past the last of them.
         end: u64,
     },
 }
@@ -24,23 +24,23 @@ pub(crate) enum Message {
 /// The state of the receiver (section 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Missing units: half-open ranges, ascending and apart, none empty. Those just found missing,
-    /// or with `whole` all of them.
+    /// Missing units: half-open ranges, ascending and not adjacent, none empty. Only those newly
+    /// found missing, or with `whole` all of them.
     pub(crate) lost: Vec<(u64, u64)>,
-    /// `lost` lists all that is missing below this unit.
+    /// `lost` lists all missing units below this one.
     pub(crate) whole: Option<u64>,
-    /// How many units are missing.
+    /// Number of missing units.
     pub(crate) missing: u64,
-    /// How many have come, each counted once.
+    /// Number of units that arrived, each counted once.
     pub(crate) received: u64,
-    /// All below have come, or were dropped.
+    /// All units below have arrived or were dropped.
     pub(crate) next: u64,
-    /// The highest that came, and how long ago.
+    /// The highest unit that arrived, and its age.
     pub(crate) top: Option<(u64, Duration)>,
-    /// How many units from `next` on it has room for: its available buffer.
+    /// Number of units from `next` on that it has room for: its available buffer.
     pub(crate) room: u64,
-    /// The rate that it asks for, if it asks for one.
+    /// The requested rate, if any.
     pub(crate) requested: Option<DataRate>,
-    /// END: all that the sender said there is has come.
+    /// END: all units that the sender announced have arrived.
     pub(crate) end: bool,
 }

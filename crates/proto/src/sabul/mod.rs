@@ -1,23 +1,24 @@
 //! SABUL's feedback: Mazzucco et al., "Simple Available Bandwidth Utilization Library for
-//! High-Speed Wide Area Networks" (2001). Data goes by datagrams; what the receiver has to say of
-//! it, its *state*, goes by a channel that loses nothing and keeps the order: TCP. No I/O, no codec.
+//! High-Speed Wide Area Networks" (2001). Data travels in datagrams. The receiver's *state* travels
+//! over a reliable, ordered channel: TCP. No I/O, no codec.
 //!
-//! [`Sender`] and [`Receiver`] have the shape of those of [`udt`](crate::udt) and share their
-//! parts: what is under way, the pace, the set of units.
+//! [`Sender`] and [`Receiver`] have the interface of those of [`udt`](crate::udt) and share their
+//! parts: units in flight, pacing, the set of units.
 //!
-//! The sender has two phases (section 4). In the first it sends a *buffer* once and takes note of
-//! what was lost; in the second it sends that again, packet by packet in turn with those of the
-//! next buffer, if there is one. It never waits for an answer in between.
+//! The sender has two phases (section 4). In the first it sends a *buffer* once and records what
+//! was lost. In the second it retransmits the losses, alternating packet by packet with those of
+//! the next buffer, if there is one. It never waits for an answer in between.
 //!
-//! What the paper leaves open, and what is done here:
+//! The paper leaves open:
 //!
-//! - *A lost retransmission.* A state every 500 packets tells all that is missing, beside the
-//!   highest unit that came and how long ago. By that the sender knows up to when its packets had
-//!   arrived or were lost when the receiver said so, however late TCP is with it.
-//! - *The end of a buffer.* The receiver of the paper knows the length of what comes; here the
-//!   sender tells it when it has no more (`Buffer`). What of it has not come when nothing comes any
-//!   more is lost like any gap.
-//! - *Units that are not to come* (`Drop`), as in the other feedbacks in units.
+//! - *A lost retransmission.* Here a state every 500 packets lists all missing units, with the
+//!   highest unit that arrived and its age. From these the sender computes up to which sending time
+//!   its packets had arrived or were lost when the receiver sent the state, however late TCP
+//!   delivers it.
+//! - *The end of a buffer.* The paper's receiver knows the length of the transfer. Here the sender
+//!   announces that it has no more (`Buffer`). Units of it that have not arrived when arrivals
+//!   cease are lost like any gap.
+//! - *Units that will not be sent* (`Drop`), as in the other unit feedbacks.
 
 mod message;
 mod receiver;

@@ -1,57 +1,57 @@
-//! The receiving end: a jump in the numbers is told at once, everything every 500 packets.
+//! The receiving end: reports a gap in the numbers at once, and its whole state every 500 packets.
 
 use std::collections::VecDeque;
 
-use packtrain_cc::sabul::REVIEW;
+use packtrain_cc::sabul::REVIEW_PACKETS;
 use packtrain_units::{DataRate, Duration, Time};
 
 use super::message::{Message, State};
-use crate::udt::{Impossible, Seen, UnitSet};
+use crate::udt::{Impossible, UnitSet, UnitStatus};
 
-/// Without a state every 500 packets there is one after this time.
-const EVERY: Duration = Duration::from_millis(100);
-/// And after this while only what was lost is still to come.
-const EVERY_AT_END: Duration = Duration::from_millis(20);
-/// When nothing came for this long what is missing at the end of a buffer is lost.
-const QUIET: Duration = Duration::from_millis(20);
-/// Most ranges in one state.
+/// Maximum interval between states.
+const STATE_INTERVAL: Duration = Duration::from_millis(100);
+/// The same when only lost units are still missing.
+const END_STATE_INTERVAL: Duration = Duration::from_millis(20);
+/// Time without arrivals after which missing units at the end of a buffer are lost.
+const QUIET_TIMEOUT: Duration = Duration::from_millis(20);
+/// Maximum ranges in one state.
 pub(crate) const MAX_STATE_RANGES: usize = 4_096;
-/// Room below this share of the most ever seen is low.
+/// Room below this fraction of the maximum seen counts as low.
 const LOW_ROOM: u64 = 4;
 
 /// The receiving end of a flow.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// Most units accepted beyond the first that is missing.
+    /// Maximum units accepted beyond the first missing one.
     window: u64,
-    /// All below have come.
+    /// All units below have arrived.
     next: u64,
-    /// Behind the highest that came or is known to be missing.
+    /// One past the highest unit that arrived or is known to be missing.
     above: u64,
     missing: UnitSet,
-    /// Gaps just seen, to be told.
+    /// New gaps, to be reported.
     gaps: VecDeque<(u64, u64)>,
     received: u64,
-    /// The highest that came, and when it did.
+    /// The highest unit that arrived, and when.
     top: Option<(u64, Time)>,
-    /// When something came last.
-    heard_at: Time,
-    /// Units that came since all was told, and when that was.
+    /// When a packet last arrived.
+    last_received_at: Time,
+    /// Units that arrived since the last whole state, and when that was sent.
     since: u64,
-    told_at: Time,
-    /// Something is new since then.
-    news: bool,
-    /// The end of the buffer, as far as told, and up to which END was said.
+    reported_at: Time,
+    /// Whether there is something new to report since then.
+    changed: bool,
+    /// The announced end of the buffer, and the end for which END was sent.
     end: u64,
     ended: u64,
     room: u64,
-    told_room: u64,
-    most_room: u64,
+    advertised_room: u64,
+    max_room: u64,
     requested: Option<DataRate>,
 }
 
 impl Receiver {
-    /// A receiver that starts now and accepts so many units beyond the first that is missing.
+    /// Creates a receiver that accepts `window` units beyond the first missing one.
     pub(crate) fn new(window: u64, requested: Option<DataRate>, now: Time) -> Self {
         let window = window.max(2);
         Self {
@@ -62,38 +62,38 @@ impl Receiver {
             gaps: VecDeque::new(),
             received: 0,
             top: None,
-            heard_at: now,
+            last_received_at: now,
             since: 0,
-            told_at: now,
-            news: false,
+            reported_at: now,
+            changed: false,
             end: 0,
             ended: 0,
             room: window,
-            told_room: window,
-            most_room: window,
+            advertised_room: window,
+            max_room: window,
             requested,
         }
     }
 
-    /// What this unit is to it.
-    pub(crate) fn check(&self, unit: u64) -> Seen {
+    /// How this unit relates to what has arrived.
+    pub(crate) fn check(&self, unit: u64) -> UnitStatus {
         if unit < self.next {
-            Seen::Again
+            UnitStatus::Duplicate
         } else if unit >= self.limit() {
-            Seen::Outside
+            UnitStatus::Outside
         } else if unit >= self.above || self.missing.contains(unit) {
-            Seen::New
+            UnitStatus::New
         } else {
-            Seen::Again
+            UnitStatus::Duplicate
         }
     }
 
-    /// Behind the last unit that the window admits.
+    /// One past the last unit that the window admits.
     fn limit(&self) -> u64 {
         self.next.saturating_add(self.window)
     }
 
-    /// These units came and were placed.
+    /// These units arrived and were placed.
     pub(crate) fn take(&mut self, now: Time, first: u64, count: u32) {
         let end = first.saturating_add(u64::from(count)).min(self.limit());
         if first >= end || end <= self.next {
@@ -103,17 +103,17 @@ impl Receiver {
         let known = end.min(self.above).saturating_sub(first);
         let new = self.missing.remove(first, end.min(self.above).max(first));
         let new = new + (end - first) - known;
-        self.came(end);
+        self.extend(end);
         if self.top.is_none_or(|(top, _)| top < end) {
             self.top = Some((end - 1, now));
         }
         self.received += new;
         self.since += new;
-        self.news |= new > 0;
-        self.heard_at = now;
+        self.changed |= new > 0;
+        self.last_received_at = now;
     }
 
-    /// What lies between what was known and `first` is missing.
+    /// Marks the units between the highest known unit and `first` missing.
     fn gap_before(&mut self, first: u64) {
         if first > self.above {
             self.missing.cover(self.next, first);
@@ -123,8 +123,8 @@ impl Receiver {
         }
     }
 
-    /// Everything up to `end` is known, here or missing.
-    fn came(&mut self, end: u64) {
+    /// The state of all units up to `end` is known: arrived or missing.
+    fn extend(&mut self, end: u64) {
         self.above = self.above.max(end);
         if !self.missing.is_empty() {
             self.missing.cover(self.next, self.above);
@@ -132,14 +132,14 @@ impl Receiver {
         self.next = self.missing.first_in(self.next, self.above).unwrap_or(self.above);
     }
 
-    /// The sender said this.
+    /// Handles a message of the sender.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match *message {
             Message::Buffer { end } if end <= self.limit() => {
-                // Its data was sent before, but may come later.
-                self.heard_at = if end > self.end { now } else { self.heard_at };
+                // Its data was sent before the message, but may arrive later.
+                self.last_received_at = if end > self.end { now } else { self.last_received_at };
                 self.end = self.end.max(end);
-                self.news = true;
+                self.changed = true;
                 Ok(())
             }
             Message::Drop { first, end } if first < end && end <= self.limit() => {
@@ -147,8 +147,8 @@ impl Receiver {
                 if first < end {
                     self.gap_before(first);
                     self.missing.remove(first, end.min(self.above).max(first));
-                    self.came(end);
-                    self.news = true;
+                    self.extend(end);
+                    self.changed = true;
                 }
                 Ok(())
             }
@@ -157,25 +157,25 @@ impl Receiver {
         }
     }
 
-    /// What to tell the sender: losses first.
+    /// The next message to the sender: losses first.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.handle_timeout(now);
         if !self.gaps.is_empty() {
-            return Some(Message::State(self.jump(now)));
+            return Some(Message::State(self.gap_state(now)));
         }
         let due = self.state_due().is_some_and(|at| at <= now);
-        due.then(|| Message::State(self.whole(now)))
+        due.then(|| Message::State(self.whole_state(now)))
     }
 
-    /// The gaps just seen, without what came since.
-    fn jump(&mut self, now: Time) -> State {
+    /// A state with the new gaps, without the units that arrived meanwhile.
+    fn gap_state(&mut self, now: Time) -> State {
         let mut lost = Vec::new();
         while lost.len() < MAX_STATE_RANGES
             && let Some((first, end)) = self.gaps.pop_front()
         {
             for run in self.missing.runs(first.max(self.next), end) {
                 if lost.len() == MAX_STATE_RANGES {
-                    // The rest of a gap that fell apart waits for the next message.
+                    // The rest of a gap that was split waits for the next message.
                     self.gaps.push_front((run.0, end));
                     break;
                 }
@@ -185,10 +185,10 @@ impl Receiver {
         State { lost, ..self.head(now) }
     }
 
-    /// All that is missing, or the first part of it.
-    fn whole(&mut self, now: Time) -> State {
-        (self.since, self.told_at, self.news) = (0, now, false);
-        self.told_room = self.room;
+    /// A state with all missing units, or the first part of them.
+    fn whole_state(&mut self, now: Time) -> State {
+        (self.since, self.reported_at, self.changed) = (0, now, false);
+        self.advertised_room = self.room;
         let mut lost: Vec<(u64, u64)> =
             self.missing.runs(self.next, self.above).take(MAX_STATE_RANGES + 1).collect();
         let rest = if lost.len() > MAX_STATE_RANGES { lost.pop() } else { None };
@@ -218,63 +218,63 @@ impl Receiver {
         self.end > 0 && self.next >= self.end
     }
 
-    /// The owner has room for so many units from `next` on. Room that comes back after it was low
-    /// is told at once.
+    /// The owner has room for this many units from `next` on. A state is due at once when room
+    /// returns after it was low.
     pub(crate) fn set_room(&mut self, units: u64) {
-        self.most_room = self.most_room.max(units);
+        self.max_room = self.max_room.max(units);
         self.room = units;
     }
 
     fn has_room_again(&self) -> bool {
-        let low = (self.most_room / LOW_ROOM).max(1);
-        self.told_room < low && self.room >= low
+        let low = (self.max_room / LOW_ROOM).max(1);
+        self.advertised_room < low && self.room >= low
     }
 
-    /// When all is to be told.
+    /// When a whole state is due.
     fn state_due(&self) -> Option<Time> {
         let finished = self.is_end() && self.ended < self.end;
-        if finished || self.since >= REVIEW || self.has_room_again() {
+        if finished || self.since >= REVIEW_PACKETS || self.has_room_again() {
             return Some(Time::ZERO);
         }
         let ending = self.end > 0 && self.above >= self.end;
-        let waits = self.news || !self.missing.is_empty() || self.end > self.next;
-        waits.then(|| self.told_at + if ending { EVERY_AT_END } else { EVERY })
+        let waits = self.changed || !self.missing.is_empty() || self.end > self.next;
+        waits.then(|| self.reported_at + if ending { END_STATE_INTERVAL } else { STATE_INTERVAL })
     }
 
-    /// When what is missing at the end of the buffer is lost.
-    fn quiet_at(&self) -> Option<Time> {
-        (self.end > self.above).then(|| self.heard_at + QUIET)
+    /// When missing units at the end of the buffer count as lost.
+    fn quiet_timeout_at(&self) -> Option<Time> {
+        (self.end > self.above).then(|| self.last_received_at + QUIET_TIMEOUT)
     }
 
     /// Runs the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        if self.quiet_at().is_some_and(|at| at <= now) {
+        if self.quiet_timeout_at().is_some_and(|at| at <= now) {
             self.gap_before(self.end);
         }
     }
 
-    /// When something happens by itself; the epoch, which is past, if a message waits.
+    /// When the next timer is due; the epoch, which has passed, if a message waits.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let at_once = (!self.gaps.is_empty()).then_some(Time::ZERO);
-        [at_once, self.state_due(), self.quiet_at()].into_iter().flatten().min()
+        [at_once, self.state_due(), self.quiet_timeout_at()].into_iter().flatten().min()
     }
 
-    /// The first unit that has not come: all below have, or were dropped.
+    /// The first unit that has not arrived. Dropped units count as arrived.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Behind the highest unit that came or is known to be missing.
+    /// One past the highest unit that arrived or is known to be missing.
     pub(crate) fn top(&self) -> u64 {
         self.above
     }
 
-    /// How many units came that are beyond a missing one.
+    /// Number of units that arrived beyond a missing one.
     pub(crate) fn held(&self) -> u64 {
         (self.above - self.next).saturating_sub(self.missing.len())
     }
 
-    /// How many units are missing.
+    /// Number of missing units.
     #[cfg(test)]
     pub(crate) fn missing(&self) -> u64 {
         self.missing.len()

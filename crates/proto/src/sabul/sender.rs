@@ -1,4 +1,4 @@
-//! The sending end: new units, then what was lost, at the controller's pace.
+//! The sending end: new units, then lost ones, at the controller's pace.
 
 mod state;
 
@@ -9,34 +9,34 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::message::Message;
 use crate::stats::{FlowStats, Limit};
-use crate::udt::{Flight, HostNews, Leave, Pace};
+use crate::udt::{Flight, HostUpdate, Pace, Permit};
 
 use self::state::{Delivery, Trip};
 
-/// Messages kept for an owner that does not ask for them.
+/// Maximum messages kept for an owner that does not fetch them.
 const MAX_PENDING_MESSAGES: usize = 1_024;
-/// How often the receiver is told where a sender waits for its window.
-const TELL_WINDOW: Duration = Duration::from_millis(100);
+/// Minimum interval of `Buffer` messages while a sender waits for its window.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The signals that this feedback provides.
 pub(crate) fn signals() -> Signals {
     Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses, Signal::HostDrops])
 }
 
-/// How a sender is to be.
+/// Configuration of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderConfig {
     /// Wire bytes of a full datagram (UDP payload).
     pub(crate) datagram: ByteCount,
-    /// Most units back to back: 1 is the paper's pacing by packet.
+    /// Maximum units back to back: 1 is the paper's pacing by packet.
     pub(crate) train: u32,
-    /// Most unacknowledged units that the owner can hold.
+    /// Maximum unacknowledged units that the owner can hold.
     pub(crate) window: u64,
     /// Units of one buffer.
     pub(crate) buffer: u64,
 }
 
-/// Units that left again and of which nothing is known.
+/// Retransmitted units whose outcome is unknown.
 #[derive(Clone, Copy, Debug)]
 struct Resent {
     at: Time,
@@ -52,28 +52,28 @@ pub(crate) struct Sender {
     config: SenderConfig,
     controller: Box<dyn CongestionController>,
     ceiling: Option<DataRate>,
-    /// The rate that the receiver asks for.
+    /// The rate that the receiver requests.
     requested: Option<DataRate>,
     flight: Flight,
     pace: Pace,
     limit: Limit,
     app_limited: bool,
-    /// The first unit of the buffer that is in its first phase; those before are in their second.
+    /// The first unit of the buffer in its first phase; those before are in their second phase.
     buffer: u64,
-    /// The end of a buffer that the receiver was told last.
-    told_end: u64,
-    told_at: Time,
-    /// There are packets to send again as well as new ones.
+    /// The end of a buffer in the last `Buffer` message.
+    announced_end: u64,
+    announced_at: Time,
+    /// Whether there are both retransmissions and new units.
     both: bool,
-    /// While there are: how many more were sent again than anew.
+    /// If so: how many more units were retransmitted than sent for the first time.
     turn: i64,
     /// In the order of `at`.
     resent: VecDeque<Resent>,
-    /// Units before this one have been sent again, some of them.
+    /// Some units before this one have been retransmitted.
     resent_below: u64,
     room: u64,
     received: u64,
-    /// How many units were missing below `known`, as last told.
+    /// Number of missing units below `known`, from the last state.
     missing: u64,
     known: u64,
     lost_units: u64,
@@ -81,12 +81,12 @@ pub(crate) struct Sender {
     trip: Trip,
     delivery: Delivery,
     messages: VecDeque<Message>,
-    /// What the receiving host told that the controller is still to hear.
-    host: HostNews,
+    /// Counters of the receiving host not yet passed to the controller.
+    host: HostUpdate,
 }
 
 impl Sender {
-    /// A sender that starts now.
+    /// Creates a sender.
     pub(crate) fn new(
         config: SenderConfig,
         controller: Box<dyn CongestionController>,
@@ -105,8 +105,8 @@ impl Sender {
             limit: Limit::Idle,
             app_limited: false,
             buffer: 0,
-            told_end: 0,
-            told_at: now,
+            announced_end: 0,
+            announced_at: now,
             both: false,
             turn: 0,
             resent: VecDeque::new(),
@@ -120,13 +120,13 @@ impl Sender {
             trip: Trip::default(),
             delivery: Delivery::new(now),
             messages: VecDeque::new(),
-            host: HostNews::default(),
+            host: HostUpdate::default(),
         }
     }
 
-    /// What may leave now, if the owner has `fresh` new units ready. None: wait for
-    /// `poll_timeout`, for a message or for more units; `limit` says why.
-    pub(crate) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
+    /// The units that may be sent now, if the owner has `fresh` new units ready. `None` means: wait
+    /// for `poll_timeout`, a message or more units; `limit` is the reason.
+    pub(crate) fn poll(&mut self, now: Time, fresh: u64) -> Option<Permit> {
         match self.permit(now, fresh) {
             Ok(leave) => Some(leave),
             Err(limit) => {
@@ -139,9 +139,9 @@ impl Sender {
         }
     }
 
-    fn permit(&mut self, now: Time, fresh: u64) -> Result<Leave, Limit> {
+    fn permit(&mut self, now: Time, fresh: u64) -> Result<Permit, Limit> {
         let room = self.room_for_fresh();
-        self.turn_phase(now, fresh, room.err());
+        self.advance_phase(now, fresh, room.err());
         let quantum = self.quantum();
         let again = self.flight.next_lost_below(quantum, self.buffer);
         self.app_limited = again.is_none() && (fresh == 0 || (room.is_ok() && fresh <= quantum));
@@ -155,29 +155,29 @@ impl Sender {
         self.both = again.is_some() && anew.is_ok_and(|count| count > 0);
         match (again, anew) {
             (Some((first, count)), _) if !self.both || self.turn <= 0 => {
-                Ok(Leave::Again { first, count: count as u32 })
+                Ok(Permit::Retransmit { first, count: count as u32 })
             }
             (_, Ok(0)) => Err(Limit::Idle),
             (_, Ok(count)) => {
-                // In turn with repeats they are as many as those were.
-                let most = if self.both { self.turn as u64 } else { self.left_of_buffer() };
-                Ok(Leave::Fresh { count: count.min(most) as u32, joined: false })
+                // As many new units as there were retransmissions before.
+                let max = if self.both { self.turn as u64 } else { self.left_of_buffer() };
+                Ok(Permit::Fresh { count: count.min(max) as u32, joined: false })
             }
             (_, Err(limit)) => Err(limit),
         }
     }
 
-    /// The first phase ends with the buffer; also when there is no more to send, or nowhere to.
-    /// Then what is lost at the end would not be noticed, did the receiver not know of the end.
-    fn turn_phase(&mut self, now: Time, fresh: u64, held: Option<Limit>) {
+    /// Ends the first phase of a buffer: at its end, or when there is nothing more to send or no
+    /// room for it. The receiver detects losses at the end of a buffer only if it knows the end.
+    fn advance_phase(&mut self, now: Time, fresh: u64, held: Option<Limit>) {
         let next = self.flight.next();
-        // A window that opens packet by packet need not be told of each time.
+        // A window that opens packet by packet does not need a message each time.
         let tell = fresh == 0
             || held == Some(Limit::Credit)
-            || held.is_some() && now >= self.told_at + TELL_WINDOW;
-        if tell && self.told_end < next {
-            (self.told_end, self.told_at) = (next, now);
-            self.say(Message::Buffer { end: next });
+            || held.is_some() && now >= self.announced_at + ANNOUNCE_INTERVAL;
+        if tell && self.announced_end < next {
+            (self.announced_end, self.announced_at) = (next, now);
+            self.queue_message(Message::Buffer { end: next });
         }
         if fresh == 0 || held.is_some() || next >= self.buffer + self.config.buffer {
             self.buffer = next;
@@ -188,7 +188,7 @@ impl Sender {
         (self.buffer + self.config.buffer).saturating_sub(self.flight.next()).max(1)
     }
 
-    /// How many new units receiver and controller allow, or which of them forbids any.
+    /// Number of new units that receiver and controller allow, or the limit that allows none.
     fn room_for_fresh(&self) -> Result<u64, Limit> {
         let next = self.flight.next();
         let open = self.flight.acked() + self.config.window;
@@ -204,14 +204,14 @@ impl Sender {
         }
     }
 
-    /// Units that may leave back to back.
+    /// Maximum units back to back.
     fn quantum(&self) -> u64 {
         let datagram = self.config.datagram.get().max(1);
         let quantum = self.controller.send_quantum().get() / datagram;
         quantum.clamp(1, u64::from(self.config.train))
     }
 
-    /// Units left: `again`, or new ones, of so many wire bytes together.
+    /// Units of `wire` bytes together were sent: for the second time or later (`again`), or new.
     pub(crate) fn on_sent(
         &mut self,
         now: Time,
@@ -225,7 +225,7 @@ impl Sender {
         }
         let end = first + u64::from(count);
         let index = if again {
-            let index = self.flight.again(first, count);
+            let index = self.flight.on_retransmitted(first, count);
             self.resent.push_back(Resent { at: now, first, end, index });
             self.resent_below = self.resent_below.max(end);
             index
@@ -247,34 +247,33 @@ impl Sender {
         });
     }
 
-    /// What to tell the receiver.
+    /// The next message to the receiver.
     pub(crate) fn poll_message(&mut self) -> Option<Message> {
         self.messages.pop_front()
     }
 
-    /// Sent units that are not to be sent again, since the owner cannot or must not; the receiver
-    /// is told.
+    /// Drops sent units that the owner cannot or must not send again; the receiver is notified.
     pub(crate) fn drop_units(&mut self, first: u64, end: u64) {
         if let Some((first, end)) = self.flight.drop(first, end) {
-            self.say(Message::Drop { first, end });
+            self.queue_message(Message::Drop { first, end });
         }
     }
 
-    fn say(&mut self, message: Message) {
+    fn queue_message(&mut self, message: Message) {
         if self.messages.len() < MAX_PENDING_MESSAGES {
             self.messages.push_back(message);
         }
     }
 
-    /// The receiving host told this; the controller hears it with the next feedback.
-    pub(crate) fn on_host(&mut self, news: HostNews) {
-        self.host.drops = self.host.drops.saturating_add(news.drops);
-        self.host.refused = self.host.refused.saturating_add(news.refused);
-        self.host.ecn_ce = self.host.ecn_ce.saturating_add(news.ecn_ce);
-        self.host.drain = news.drain;
+    /// Takes the receiving host's counters; the controller gets them with the next feedback.
+    pub(crate) fn on_host(&mut self, update: HostUpdate) {
+        self.host.drops = self.host.drops.saturating_add(update.drops);
+        self.host.refused = self.host.refused.saturating_add(update.refused);
+        self.host.ecn_ce = self.host.ecn_ce.saturating_add(update.ecn_ce);
+        self.host.drain = update.drain;
     }
 
-    /// The controller, for what is no feedback.
+    /// The controller, for calls other than feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
         &mut *self.controller
     }
@@ -286,21 +285,21 @@ impl Sender {
         }
     }
 
-    /// When something happens by itself.
+    /// When the next timer is due, pacing included.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let pace = (self.limit == Limit::Pacing).then(|| self.pace.next());
         pace.into_iter().chain(self.timers()).min()
     }
 
-    /// The same for an owner that would not send anything now anyhow.
+    /// When the next timer is due, without pacing: for an owner that has nothing to send.
     pub(crate) fn timers(&self) -> Option<Time> {
-        let untold = self.limit == Limit::Window && self.told_end < self.flight.next();
-        let tell = untold.then(|| self.told_at + TELL_WINDOW);
+        let unannounced = self.limit == Limit::Window && self.announced_end < self.flight.next();
+        let tell = unannounced.then(|| self.announced_at + ANNOUNCE_INTERVAL);
         let waits = (!self.messages.is_empty()).then_some(Time::ZERO);
         [self.controller.poll_timeout(), tell, waits].into_iter().flatten().min()
     }
 
-    /// All units below have arrived, or were dropped.
+    /// All units below have arrived or were dropped.
     pub(crate) fn acked(&self) -> u64 {
         self.flight.acked()
     }
@@ -310,17 +309,17 @@ impl Sender {
         self.flight.next()
     }
 
-    /// What keeps it from sending more.
+    /// What limits it.
     pub(crate) fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// The smoothed round trip, once known: out by datagram, back by TCP.
+    /// The smoothed round trip, once known: forward by datagram, back by TCP.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.trip.smoothed()
     }
 
-    /// The owner's own limit on the rate.
+    /// Sets the owner's limit on the rate.
     pub(crate) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
         self.ceiling = ceiling;
     }
@@ -331,25 +330,25 @@ impl Sender {
         rates.into_iter().flatten().min()
     }
 
-    /// The controller's rate, whatever the ceiling.
+    /// The controller's rate, without the ceiling.
     pub(crate) fn controller_rate(&self) -> Option<DataRate> {
         self.controller.pacing_rate()
     }
 
-    /// Units that were reported lost so far, those lost again included.
+    /// Units reported lost so far, repeated losses included.
     pub(crate) fn lost(&self) -> u64 {
         self.lost_units
     }
 
-    /// How many units have come, as last told.
+    /// Number of units that arrived, from the last state.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Units that left and of which nothing is known.
+    /// Sent units whose outcome is unknown.
     fn under_way(&self) -> u64 {
-        let untold = self.flight.next().saturating_sub(self.known);
-        untold + self.missing.saturating_sub(self.flight.lost())
+        let unannounced = self.flight.next().saturating_sub(self.known);
+        unannounced + self.missing.saturating_sub(self.flight.lost())
     }
 
     fn in_flight(&self) -> ByteCount {

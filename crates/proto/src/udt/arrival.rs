@@ -1,50 +1,51 @@
-//! AS: how fast packets arrive (section III.B).
+//! AS: the packet arrival speed (section III.B).
 //!
-//! Where packets come one by one from a sender that paces each, this is the paper's filter over
-//! the last 16 intervals. Where the sender sends trains or the host joins packets, the intervals
-//! are those of the trains or all zero, and the filter would give the link's rate or nothing; then
-//! arrivals are put in groups that are each about a train with the pause behind it, and the same
-//! filter runs over the groups. It must see pauses apart, as the paper's does: those that the flow
-//! window made are not to be in AS, or the window would be measured by itself and only shrink.
+//! Where packets arrive singly from a sender that paces each packet, this is the paper's filter
+//! over the last 16 intervals. Where the sender sends trains or the host coalesces packets, the
+//! intervals are those of the trains or all zero, and the filter would return the link's rate or
+//! nothing. Arrivals are then put into groups of about one train and the pause after it, and the
+//! same filter runs over the groups. Like the paper's filter it must exclude pauses that the flow
+//! window caused; otherwise the window would limit its own measurement and only shrink.
 
 use packtrain_cc::udt::Variant;
 use packtrain_units::{Duration, Time};
 
 use super::message::PacketRate;
 
-/// N0: intervals looked at.
+/// N0: number of intervals.
 const INTERVALS: usize = 16;
-/// A group ends after this: trains begin every 250 us where packets are faster.
+/// Span after which a group ends: trains begin every 250 us where packets are faster.
 const GROUP_SPAN: Duration = Duration::from_micros(500);
-/// A longer pause ends a group, unless that is but the first of a train's packets.
+/// Pause that ends a group, unless it follows the first packet of a train.
 const GROUP_END_PAUSE: Duration = Duration::from_millis(1);
-/// A burst lasts at least so long: ticks of hosts and threads are shorter.
-const LEAST_BURST: Duration = Duration::from_micros(250);
-/// Groups looked at: at least so many,
+/// Minimum span of a burst: ticks of hosts and threads are shorter.
+const MIN_BURST_SPAN: Duration = Duration::from_micros(250);
+/// Minimum number of groups.
 const GROUPS: usize = 16;
-/// and as many more as came in this time,
+/// Older groups within this span are used too,
 const GROUPS_SPAN: Duration = Duration::from_millis(10);
-/// up to so many.
+/// up to this number in total.
 const MAX_GROUPS: usize = 64;
-/// So many lone packets in turn end the suspicion that the host joins packets.
-const FORGET: u32 = 64;
+/// Consecutive single packets after which the host counts as not coalescing.
+const SINGLES_TO_CLEAR: u32 = 64;
 
 /// The estimator.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    /// Kept are intervals from M / `factor` to M * `factor`, M being their median.
+    /// The median filter keeps intervals from M / `factor` to M * `factor`, where M is their
+    /// median.
     factor: u64,
-    /// The sender sends trains.
+    /// Whether the sender sends trains.
     trains: bool,
-    /// Lone packets to come until the host is believed not to join packets.
+    /// Single packets still needed until the host counts as not coalescing.
     joins: u32,
     last: Option<Time>,
     intervals: Ring<INTERVALS>,
     groups: Ring<MAX_GROUPS>,
     group: (u64, Duration),
-    /// Packets behind the first one since the last long pause.
+    /// Packets after the first one since the last long pause, and their span.
     burst: (u64, Duration),
-    /// The rate of the newest burst that was long enough, until there are groups.
+    /// The rate of the newest long enough burst; used until there are groups.
     first: Option<PacketRate>,
     mean: Duration,
 }
@@ -65,16 +66,16 @@ impl Arrival {
         }
     }
 
-    /// So many packets came in one batch, the last of them at `at`.
+    /// `packets` packets arrived in one batch, the last of them at `at`.
     pub(crate) fn on_batch(&mut self, at: Time, packets: u32) {
-        // By another lane an older one may come later.
+        // An older packet may arrive later on another lane.
         let at = self.last.map_or(at, |last| last.max(at));
         let Some(last) = self.last.replace(at) else { return };
         let span = at.since(last);
         let packets = u64::from(packets.max(1));
         self.mean = (self.mean * 7 + span / packets) / 8;
         if packets > 1 {
-            self.joins = FORGET;
+            self.joins = SINGLES_TO_CLEAR;
         } else {
             self.joins = self.joins.saturating_sub(1);
             self.intervals.push(1, span);
@@ -82,7 +83,7 @@ impl Arrival {
         if self.trains && self.groups.count < GROUPS {
             self.note_burst(packets, span);
         }
-        // A long pause ends the group before it, unless that is but the first of a train's packets.
+        // A long pause ends the group before it, unless it follows the first packet of a train.
         if span >= GROUP_END_PAUSE && self.group.1 >= GROUP_SPAN / 4 {
             self.groups.push(self.group.0, self.group.1);
             self.group = (0, Duration::ZERO);
@@ -95,21 +96,21 @@ impl Arrival {
         }
     }
 
-    /// In slow start windows arrive as fast as the path lets them, with round trips between. The
-    /// paper's filter needs 16 intervals of that; groups need 8 ms of it, and a loss before that
-    /// would leave no rate to go on with.
+    /// In slow start, windows arrive as fast as the path allows, with round trips between them. The
+    /// paper's filter needs 16 intervals of that and groups need 8 ms. A loss before that would
+    /// leave no rate, so the rate of a burst is used until then.
     fn note_burst(&mut self, packets: u64, span: Duration) {
         if span >= GROUP_END_PAUSE {
             self.burst = (0, Duration::ZERO);
             return;
         }
         self.burst = (self.burst.0 + packets, self.burst.1 + span);
-        if self.burst.0 >= INTERVALS as u64 && self.burst.1 >= LEAST_BURST {
+        if self.burst.0 >= INTERVALS as u64 && self.burst.1 >= MIN_BURST_SPAN {
             self.first = PacketRate::of_packets(self.burst.0, self.burst.1);
         }
     }
 
-    /// AS, if it can be told.
+    /// AS, if it can be measured.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
         if self.trains || self.joins > 0 {
             let first = self.first.filter(|_| self.groups.count < GROUPS);
@@ -125,7 +126,7 @@ impl Arrival {
     }
 }
 
-/// The newest spans with how many packets came in each.
+/// The newest spans with their packet counts.
 #[derive(Debug)]
 struct Ring<const N: usize> {
     ring: [(u64, u64); N],
@@ -144,17 +145,17 @@ impl<const N: usize> Ring<N> {
         self.count += 1;
     }
 
-    /// The rate of what the median filter leaves of the newest spans, if that is more than half
-    /// of their packets. Looked at are `least` spans and those before them within `reach`.
-    fn filtered(&self, factor: u64, least: usize, reach: Duration) -> Option<PacketRate> {
+    /// The rate after the median filter over the newest spans, if more than half of their packets
+    /// remain. It uses `min` spans and those before them within `reach`.
+    fn filtered(&self, factor: u64, min: usize, reach: Duration) -> Option<PacketRate> {
         let mut known = [(0, 0); N];
         let (mut len, mut reached) = (0, 0u64);
-        while len < self.count.min(N) && (len < least || reached < reach.as_nanos()) {
+        while len < self.count.min(N) && (len < min || reached < reach.as_nanos()) {
             known[len] = self.ring[(self.count - 1 - len) % N];
             reached = reached.saturating_add(known[len].1);
             len += 1;
         }
-        if len < least {
+        if len < min {
             return None;
         }
         let known = &mut known[..len];
@@ -170,7 +171,8 @@ impl<const N: usize> Ring<N> {
     }
 }
 
-/// All packets of a sorted ring, and the interval of the one in the middle: of 16 the ninth.
+/// The number of packets of a sorted ring, and the median interval weighted by packets: of 16 the
+/// ninth.
 fn weighted_median(sorted: &[(u64, u64)]) -> Option<(u64, u64)> {
     let all = sorted.iter().map(|(packets, _)| packets).sum::<u64>();
     let mut passed = 0;
@@ -201,7 +203,7 @@ mod tests {
         let mut at = 0;
         for i in 0..=16u64 {
             assert_eq!(rate(&arrival), None, "16 intervals first");
-            // Seven of the last 16 intervals are far off: more than half are left.
+            // Seven of the last 16 intervals are far off: more than half remain.
             at += if i % 2 == 1 && i < 14 { 900 } else { 100 };
             arrival.on_batch(us(at), 1);
         }
@@ -229,11 +231,11 @@ mod tests {
 
     #[test]
     fn joined_packets_are_counted_over_the_time_between_batches() {
-        for most in [4u32, 16, 44] {
+        for max in [4u32, 16, 44] {
             let mut arrival = Arrival::new(Variant::Grid, false);
             let (mut got, mut i) = (0u64, 0u64);
             while got < 20_000 {
-                let n = 1 + (i * 7 + 3) as u32 % most;
+                let n = 1 + (i * 7 + 3) as u32 % max;
                 got += u64::from(n);
                 arrival.on_batch(us(got * 12), n);
                 i += 1;
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_windows_of_slow_start_tell_the_paths_rate() {
-        // Doubling windows each 100 ms, 12 us a packet; the host joins so many.
+        // Windows that double each 100 ms, 12 us per packet; the host coalesces `join` packets.
         for join in [1u64, 4] {
             let mut arrival = Arrival::new(Variant::Grid, true);
             for round in 2..7u64 {

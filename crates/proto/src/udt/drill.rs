@@ -1,4 +1,4 @@
-//! A flow through a pipe of given length and loss, for measurements by hand
+//! A flow through a pipe of given length and loss, for manual measurements
 //! (`examples/udt_losses.rs`) and for the test that counts steps.
 
 use std::collections::VecDeque;
@@ -7,10 +7,10 @@ use packtrain_cc::udt::Variant;
 use packtrain_cc::{ControllerConfig, build};
 use packtrain_units::{ByteCount, Duration, Rng, Time};
 
-use super::{Leave, Message, Receiver, ReceiverConfig, Seen, Sender, SenderConfig};
+use super::{Message, Permit, Receiver, ReceiverConfig, Sender, SenderConfig, UnitStatus};
 
 const DATAGRAM: ByteCount = ByteCount(1_472);
-/// A unit leaves each microsecond.
+/// Interval between units.
 const STEP: Duration = Duration::from_micros(1);
 
 enum Thing {
@@ -18,12 +18,12 @@ enum Thing {
     Message(Message),
 }
 
-/// Moves `units` through a pipe that holds `length` of them and loses `loss` of a million; gives
-/// how many packets left. Nothing is kept for a unit but what sender and receiver keep.
+/// Moves `units` through a pipe that holds `length` of them and loses `loss` per million. Returns
+/// how many packets were sent. The only state per unit is that of sender and receiver.
 pub fn losses(units: u64, length: u64, loss: u64) -> u64 {
     let (window, mut now) = (length * 64, Time::ZERO);
     let config = ControllerConfig { mtu: DATAGRAM, seed: 1, now, ceiling: None, rtt: None };
-    // The drill's clock is the pace.
+    // The clock of this loop is the pace.
     let Ok(controller) = build("fixed:400gbit", &config) else { return 0 };
     let variant = Variant::Udt4;
     let sender =
@@ -40,7 +40,7 @@ pub fn losses(units: u64, length: u64, loss: u64) -> u64 {
         {
             match forth.pop_front() {
                 Some((_, Thing::Unit(unit))) => {
-                    if receiver.check(unit) == Seen::New {
+                    if receiver.check(unit) == UnitStatus::New {
                         receiver.take(now, unit, 1);
                     }
                     receiver.on_batch(now, unit, unit, 1, unit % 16 == 1);
@@ -65,8 +65,8 @@ pub fn losses(units: u64, length: u64, loss: u64) -> u64 {
         }
         sender.handle_timeout(now);
         let (first, again) = match sender.poll(now, units - sender.next()) {
-            Some(Leave::Again { first, .. }) => (first, true),
-            Some(Leave::Fresh { .. }) => (sender.next(), false),
+            Some(Permit::Retransmit { first, .. }) => (first, true),
+            Some(Permit::Fresh { .. }) => (sender.next(), false),
             None => continue,
         };
         sender.on_sent(now, first, 1, DATAGRAM, again);

@@ -1,9 +1,9 @@
-//! What the receiver misses, and when each loss is due to be reported again.
+//! The receiver's missing units, and when each loss is to be reported again.
 //!
-//! The set of missing units is a [`UnitSet`]. Beside it each range that was reported waits in the
-//! queue of its number of reports; times within a queue only grow, so what is due stands in front.
-//! A range whose units have all come since is passed over when its turn comes, and swept out when
-//! such ranges are in the majority: memory stays bounded by the losses, the work by the packets.
+//! The set of missing units is a [`UnitSet`]. Each reported range also waits in the queue for its
+//! number of reports. Times within a queue only increase, so the next due range is at the front. A
+//! range whose units have all arrived is skipped when it is due, and removed when such ranges are
+//! the majority. Memory is bounded by the losses, work by the packets.
 
 use std::collections::VecDeque;
 
@@ -16,17 +16,17 @@ use super::unitset::UnitSet;
 const FIRST_K: u64 = 2;
 /// k grows by one a report up to here.
 const MAX_K: u64 = 17;
-/// So few ranges are not worth sweeping.
-const SWEEP: usize = 64;
+/// Minimum ranges before stale ones are removed.
+const MIN_SWEEP: usize = 64;
 
 /// The receiver's loss list.
 #[derive(Debug)]
 pub(crate) struct LossList {
     missing: UnitSet,
-    /// Reported ranges by how often they were reported, oldest report first.
+    /// Reported ranges by number of reports, oldest report first.
     queues: Vec<VecDeque<Reported>>,
     entries: usize,
-    /// ns-2's agent of 2003 knew no k: each round of the NAK timer reports everything.
+    /// ns-2's agent of 2003 has no k: each round of the NAK timer reports all losses.
     every_round: bool,
 }
 
@@ -49,7 +49,7 @@ impl LossList {
         }
     }
 
-    /// How many units are missing.
+    /// Number of missing units.
     pub(crate) fn len(&self) -> u64 {
         self.missing.len()
     }
@@ -69,48 +69,48 @@ impl LossList {
         self.missing.runs(first, end)
     }
 
-    /// Units up to `end` will be asked about, all below `floor` being here.
+    /// Makes room for queries up to `end`; all units below `floor` have arrived.
     pub(crate) fn cover(&mut self, floor: u64, end: u64) {
         if !self.missing.is_empty() {
             self.missing.cover(floor, end);
         }
     }
 
-    /// `first..end` are missing, all units below `floor` being here, and are reported now.
+    /// `first..end` are missing and are reported now; all units below `floor` have arrived.
     pub(crate) fn insert(&mut self, now: Time, floor: u64, first: u64, end: u64) {
         self.missing.cover(floor, end);
         self.missing.insert(first, end);
         self.queues[0].push_back(Reported { at: now, first, end });
         self.entries += 1;
-        if self.entries > SWEEP && self.entries as u64 > self.missing.len() * 2 {
+        if self.entries > MIN_SWEEP && self.entries as u64 > self.missing.len() * 2 {
             self.sweep();
         }
     }
 
-    /// These units came after all; says how many of them were missing.
+    /// These units arrived; returns how many of them were missing.
     pub(crate) fn remove(&mut self, first: u64, end: u64) -> u64 {
         self.missing.remove(first, end)
     }
 
-    /// When the first report is due again at this round trip; units that came since may be all
-    /// that it had.
+    /// When the first report is due again at this round trip. Its units may all have arrived since.
     pub(crate) fn due(&self, rtt: Duration) -> Option<Time> {
         if self.missing.is_empty() {
             return None;
         }
         let fronts = self.queues.iter().enumerate();
-        fronts.filter_map(|(i, q)| Some(q.front()?.at + self.patience(i, rtt))).min()
+        fronts.filter_map(|(i, q)| Some(q.front()?.at + self.report_delay(i, rtt))).min()
     }
 
     /// The losses that are due, each range once; they count as reported now.
     pub(crate) fn report(&mut self, now: Time, rtt: Duration, out: &mut Vec<(u64, u64)>) {
-        // The longest waiting first: what moves on to the next queue is not met again.
+        // The queue with the most reports first: a range that moves to the next queue is not
+        // visited twice.
         for i in (0..self.queues.len()).rev() {
-            let patience = self.patience(i, rtt);
+            let report_delay = self.report_delay(i, rtt);
             let into = (i + 1).min(self.queues.len() - 1);
             for _ in 0..self.queues[i].len() {
                 let Some(front) = self.queues[i].front() else { break };
-                if front.at + patience > now {
+                if front.at + report_delay > now {
                     break;
                 }
                 let Reported { first, end, .. } = *front;
@@ -125,11 +125,11 @@ impl LossList {
         }
     }
 
-    fn patience(&self, queue: usize, rtt: Duration) -> Duration {
+    fn report_delay(&self, queue: usize, rtt: Duration) -> Duration {
         if self.every_round { Duration::ZERO } else { rtt * (FIRST_K + queue as u64) }
     }
 
-    /// Drops reports of which nothing is missing any more.
+    /// Removes reports without missing units.
     fn sweep(&mut self) {
         let missing = &self.missing;
         for queue in &mut self.queues {
@@ -192,7 +192,7 @@ mod tests {
             let unit = unit * 2;
             list.insert(at(0), unit, unit, unit + 1);
             list.remove(unit, unit + 1);
-            assert!(list.entries <= SWEEP + 1);
+            assert!(list.entries <= MIN_SWEEP + 1);
         }
     }
 

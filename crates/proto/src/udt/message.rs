@@ -1,4 +1,4 @@
-//! What the two ends of a UDT flow tell each other besides data. Codecs turn it into bytes.
+//! Messages of the two ends of a UDT flow beside data. Codecs serialise them.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -7,7 +7,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 pub enum Message {
     /// Receiver: what arrived (section III.E).
     Ack(Ack),
-    /// Sender: the ACK of this number came.
+    /// Sender: the ACK of this number arrived.
     Ack2 {
         /// Number of the ACK.
         number: u32,
@@ -17,13 +17,13 @@ pub enum Message {
         /// Half-open ranges, ascending, none empty.
         ranges: Vec<(u64, u64)>,
     },
-    /// Receiver: the delay grows from sample to sample.
+    /// Receiver: the delay increases from sample to sample.
     Warning,
-    /// Sender: these units will not come (again).
+    /// Sender: these units will not be sent (again).
     Drop {
         /// The first of them.
         first: u64,
-        /// Behind the last of them.
+        /// One past the last of them.
         end: u64,
     },
 }
@@ -31,21 +31,21 @@ pub enum Message {
 /// A positive acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Its own number, which an ACK2 repeats; light ones have none and are not answered.
+    /// Its own number, which an ACK2 repeats. Light ACKs have none and are not answered.
     pub number: u32,
-    /// The first unit that has not arrived: all below have.
+    /// The first unit that has not arrived.
     pub next: u64,
-    /// Says no more than `next`: the other fields mean nothing.
+    /// Light ACK: only `next` is meaningful.
     pub light: bool,
     /// The receiver's smoothed round trip; zero while it has measured none.
     pub rtt: Duration,
     /// Its mean deviation.
     pub rtt_var: Duration,
-    /// How many units from `next` on the receiver has room for.
+    /// Number of units from `next` on that the receiver has room for.
     pub room: u64,
-    /// Arrival speed AS (section III.B); none where the paper gives 0.
+    /// Arrival speed AS (section III.B); `None` where the paper has 0.
     pub arrival: Option<PacketRate>,
-    /// Newly estimated link capacity NB (section III.C), before the average (6).
+    /// Newly estimated link capacity NB (section III.C), before the average of formula (6).
     pub capacity: Option<PacketRate>,
 }
 
@@ -57,33 +57,33 @@ pub struct PacketRate(f64);
 impl Eq for PacketRate {}
 
 impl PacketRate {
-    /// The rate of packets with this interval between them; none without an interval.
+    /// The rate of packets at this interval; `None` for a zero interval.
     pub fn of_interval(interval: Duration) -> Option<Self> {
         Self::of_packets(1, interval)
     }
 
-    /// The rate of so many packets in this span; none for no packets or no time.
+    /// The rate of `packets` in `span`; `None` if either is zero.
     pub fn of_packets(packets: u64, span: Duration) -> Option<Self> {
         Self::per_second(packets as f64 / span.as_secs_f64())
     }
 
-    /// The rate that a wire tells in packets a second; none unless it is positive and finite.
+    /// A rate in packets per second; `None` unless positive and finite.
     pub fn per_second(packets: f64) -> Option<Self> {
         (packets.is_finite() && packets > 0.0).then_some(Self(packets))
     }
 
-    /// In packets a second.
+    /// In packets per second.
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// In bits a second, at so many bytes a packet.
+    /// In bits per second, at `packet` bytes per packet.
     pub fn times(self, packet: ByteCount) -> DataRate {
         DataRate::from_bps((self.0 * packet.get() as f64 * 8.0) as u64)
     }
 }
 
-/// The peer said what cannot be: a number never sent, an empty or inverted range.
+/// The peer sent an invalid message: a unit never sent, or an empty or inverted range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer spoke of units that cannot be")]
 pub struct Impossible;

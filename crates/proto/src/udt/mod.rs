@@ -1,16 +1,17 @@
 //! UDT's feedback: a sender and a receiver of numbered data units (Gu and Grossman 2003, section
 //! III). No I/O, no codec: the native wire and UDT4's own carry its messages.
 //!
-//! [`Sender`] says what may leave (`poll`) and is told what left (`on_sent`); [`Receiver`] is told
-//! what came (`check`, `take`, `on_batch`). Both take messages of the other (`on_message`) and have
-//! some for it (`poll_message`). Unit numbers are dense and 64 bits wide; codecs shorten them.
+//! [`Sender`] returns the units to send (`poll`) and records the sent ones (`on_sent`). [`Receiver`]
+//! records the received ones (`check`, `take`, `on_batch`). Both handle messages of the other
+//! (`on_message`) and produce messages for it (`poll_message`). Unit numbers are dense and 64 bits
+//! wide; codecs shorten them.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `sender` | loss list first, then new units; `flight` is what is under way, `pace` when, `timers` silence, `hole` a loss under repair, `feedback` what the controller is told |
-//! | `receiver` | ACK, NAK, warning; `acks` is the ACK timer and ACK2's round trip |
-//! | `losslist`, `unitset` | what is missing and when it is asked for again, at a constant cost a packet |
-//! | `arrival`, `pair`, `trend` | AS, NB and the delay's trend, under offload too (ADR 0017) |
+//! | `sender` | the loss list first, then new units; `flight` has the units in flight, `pace` the pacing, `timers` the timeouts, `hole` a loss under repair, `feedback` the controller's input |
+//! | `receiver` | ACK, NAK, warning; `acks` has the ACK timer and the round trip of ACK2 |
+//! | `losslist`, `unitset` | the missing units and the times of their requests, at a constant cost per packet |
+//! | `arrival`, `pair`, `trend` | arrival speed, bandwidth estimate and delay trend, with offload too (ADR 0017) |
 
 mod arrival;
 pub(crate) mod drill;
@@ -24,11 +25,11 @@ mod trend;
 mod unitset;
 
 pub use message::{Ack, Impossible, Message, PacketRate};
-pub use receiver::{Receiver, ReceiverConfig, Seen};
-pub use sender::{Leave, Sender, SenderConfig};
+pub use receiver::{Receiver, ReceiverConfig, UnitStatus};
+pub use sender::{Permit, Sender, SenderConfig};
 
 pub(crate) use pace::Pace;
-pub(crate) use sender::{Flight, HostNews, signals};
+pub(crate) use sender::{Flight, HostUpdate, signals};
 pub(crate) use trend::Trend;
 pub(crate) use unitset::UnitSet;
 

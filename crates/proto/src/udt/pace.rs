@@ -1,26 +1,27 @@
-//! When units leave: nominal times, to the picosecond.
+//! Pacing of units: nominal times with a resolution of a picosecond.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 /// How far a sender that woke late may catch up.
 const CATCH_UP: Duration = Duration::from_millis(1);
-/// The longest wait for one train, at rates next to nothing.
+/// Maximum wait for one train, at rates near zero.
 const MAX_TRAIN_WAIT: Duration = Duration::from_secs(1);
 
-/// The pace. Times are nominal: a sender that wakes late sends the next train by the time that
-/// was meant, not by when it woke; a sender that had nothing to send, or might not, saves nothing.
+/// The pacer. Times are nominal: a sender that wakes late sends the next train at its planned time,
+/// not relative to its wake-up. A sender that had no data, or was not allowed to send, does not
+/// accumulate credit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// When the next train may leave, rounded up.
     next: Time,
-    /// How much earlier than that it is meant to, in picoseconds.
+    /// How much earlier than `next` the nominal time is, in picoseconds.
     early: u64,
-    /// Something else than the pace held the sender.
+    /// Something other than the pace limited the sender.
     held: bool,
 }
 
 impl Default for Pace {
-    /// The first train leaves at once, and nothing is made up.
+    /// The first train is sent at once, without catch-up.
     fn default() -> Self {
         Self { next: Time::ZERO, early: 0, held: true }
     }
@@ -32,12 +33,12 @@ impl Pace {
         self.next
     }
 
-    /// Something else than the pace holds the sender.
+    /// Something other than the pace limits the sender.
     pub(crate) fn hold(&mut self) {
         self.held = true;
     }
 
-    /// `bytes` left at `now`, at `rate`; none is as fast as possible.
+    /// Records that `bytes` were sent at `now`. `rate` is the pacing rate; `None` means unlimited.
     pub(crate) fn sent(&mut self, now: Time, bytes: ByteCount, rate: Option<DataRate>) {
         let from = if std::mem::take(&mut self.held) { now } else { now - CATCH_UP };
         if self.next < from {

@@ -1,47 +1,47 @@
-//! NB: the capacity of the path, from what left back to back (section III.C).
+//! NB: the capacity of the path, from packets sent back to back (section III.C).
 //!
-//! Every 16th unit's successor leaves at once; the gap in which the two arrive is the time that
-//! the narrowest link needs for one packet. Two packets that the host joined arrive at one time
-//! and say nothing, and where stamps are coarse two lone packets say no more. So where the sender
-//! sends trains, what is looked at is the time between the *batches* of a run of packets that left
-//! back to back ([`Run`]); a pair counts there only where it is so far apart that no tick or thread
-//! can have made the gap.
+//! The unit after every 16th is sent at once; the gap between the two arrivals is the time that the
+//! narrowest link needs for one packet. Two packets that the host coalesced have one arrival time
+//! and give no information. Where timestamps are coarse, two single packets do not either. Where
+//! the sender sends trains, the estimator therefore measures the time between the *batches* of a
+//! run of packets sent back to back ([`Run`]). A pair counts there only if its gap is so long that
+//! no tick or thread can have caused it.
 
 use packtrain_units::{Duration, Time};
 
 use super::message::PacketRate;
 use crate::dispersion::{Run, Spread};
 
-/// N1: every so many units a pair begins.
+/// A pair begins at every N1th unit.
 pub(crate) const PAIR_EVERY: u64 = 16;
-/// N2: samples looked at.
+/// N2: number of samples.
 const SAMPLES: usize = 16;
-/// Runs are believed once there are so many of them.
+/// Minimum runs before their estimate is used.
 const MIN_RUNS: usize = 3;
 /// A run is cut here, so that a sender that never pauses gives samples.
 const MAX_RUN_PACKETS: u64 = 512;
-/// So many pairs without a run make runs old.
-const STALE: u32 = 1_024;
-/// Pairs of lone packets this far apart are believed of a sender of trains.
-const PLAIN_GAP: Duration = Duration::from_micros(60);
+/// Pairs without a run after which runs are discarded.
+const MAX_PAIRS_SINCE_RUN: u32 = 1_024;
+/// Minimum gap of a pair of single packets from a sender of trains.
+const MIN_SINGLE_GAP: Duration = Duration::from_micros(60);
 
 /// The estimator.
 #[derive(Debug)]
 pub(crate) struct PacketPair {
-    /// The sender sends trains, so runs of any length are to be expected.
+    /// Whether the sender sends trains, so that runs of any length are expected.
     trains: bool,
-    /// The first number above all that came.
+    /// One past the highest unit that arrived.
     above: u64,
-    /// The batch before, if the next may have left right behind it.
+    /// The previous batch, if the next one may have been sent right behind it.
     before: Option<Before>,
     run: Run,
-    /// Packets in it.
+    /// Packets in the run.
     length: u64,
-    /// The newest batch, which is in it if another one follows at once.
+    /// The newest batch, which belongs to the run if another batch follows at once.
     newest: Option<(u64, Duration)>,
     pairs: Ring,
     runs: Ring,
-    /// What runs too short to be measured bound from below.
+    /// Lower bounds of the capacity from runs too short to measure.
     bounds: Ring,
     since_run: u32,
 }
@@ -68,8 +68,8 @@ impl PacketPair {
         }
     }
 
-    /// A batch came, its last packet at `at`; `follows` if each of its packets left right behind
-    /// the unit before it.
+    /// A batch arrived, its last packet at `at`; `follows` if each of its packets was sent right
+    /// behind the unit before it.
     pub(crate) fn on_batch(
         &mut self,
         at: Time,
@@ -79,7 +79,7 @@ impl PacketPair {
         follows: bool,
     ) {
         if last < self.above || last < first {
-            // A repeat, or late: nothing follows it.
+            // A duplicate, or late: nothing follows it.
             self.before = None;
             return self.end_run();
         }
@@ -89,11 +89,11 @@ impl PacketPair {
         let before = self.before.replace(Before { at, lone }).filter(|_| follows && whole);
         let Some(before) = before else { return self.end_run() };
         let span = at.since(before.at);
-        // Two lone packets, as the paper has it.
+        // Two single packets, as in the paper.
         if lone && before.lone && first % PAIR_EVERY == 1 {
             self.pairs.push(1, span);
             self.since_run += 1;
-            if self.since_run > STALE {
+            if self.since_run > MAX_PAIRS_SINCE_RUN {
                 self.runs = Ring::default();
             }
         }
@@ -108,23 +108,23 @@ impl PacketPair {
         }
     }
 
-    /// NB, if it can be told.
+    /// NB, if it can be measured.
     pub(crate) fn estimate(&self) -> Option<PacketRate> {
         if self.runs.count >= MIN_RUNS {
             return self.runs.median();
         }
-        // Of a sender of trains pairs are believed only if most of them are far apart: on a fast
-        // path those that are have been torn apart by a late thread.
-        let fastest = PacketRate::of_interval(PLAIN_GAP)?;
+        // Pairs from a sender of trains count only if most of them are far apart: on a fast path,
+        // pairs that are far apart were separated by a late thread.
+        let fastest = PacketRate::of_interval(MIN_SINGLE_GAP)?;
         let pairs = self.pairs.median().filter(|rate| !self.trains || *rate <= fastest);
-        // On a path faster than any run can show, the bound is far better than nothing: the
-        // sender asks how much is free, to the next power of ten.
+        // On a path faster than any run can show, the bound is much better than no estimate: the
+        // sender uses the free capacity only to the next power of ten.
         pairs.or_else(|| self.bounds.median().filter(|_| self.bounds.count >= MIN_RUNS))
     }
 
     fn end_run(&mut self) {
         self.length = 0;
-        // The run may have ended within its last batch; a long run leaves that out itself.
+        // The run may have ended within its last batch; a long run excludes that batch itself.
         if let Some((packets, span)) = self.newest.take()
             && (packets == 1 || self.run.is_long())
         {
@@ -149,7 +149,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// No time at all is no measurement.
+    /// A span of zero is no measurement.
     fn push(&mut self, packets: u64, span: Duration) {
         if !span.is_zero() {
             self.ring[self.count % SAMPLES] = (packets, span.as_nanos());
@@ -157,7 +157,7 @@ impl Ring {
         }
     }
 
-    /// The rate of the run in the middle; of 16 the ninth by its gap.
+    /// The rate of the median run; of 16 the ninth by its gap.
     fn median(&self) -> Option<PacketRate> {
         let mut known = self.ring;
         let known = &mut known[..self.count.min(SAMPLES)];
@@ -186,7 +186,7 @@ mod tests {
         let mut pair = PacketPair::new(0, false);
         let mut at = 0;
         for unit in 0..400u64 {
-            // Every seventh pair was torn apart by cross traffic.
+            // Every seventh pair was separated by cross traffic.
             let gap = if unit / 16 % 7 == 3 { 90_000 } else { 12_000 };
             at += if unit % 16 == 1 { gap } else { 100_000 };
             pair.on_batch(ns(at), unit, unit, 1, unit % 16 == 1);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn trains_over_batches_give_the_links_rate() {
-        // 12 us a packet, trains of 64 every 1500 us, read in batches of so many nanoseconds.
+        // 12 us per packet, trains of 64 every 1500 us, read in batches of `window` nanoseconds.
         for window in [1u64, 50_000, 90_000] {
             let mut pair = PacketPair::new(0, true);
             let (mut unit, mut open): (u64, Option<(u64, u64, u64, bool)>) = (0, None);

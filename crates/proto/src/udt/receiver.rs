@@ -16,41 +16,41 @@ use crate::stats::FlowStats;
 
 use self::acks::{Acks, RTT_GUESS};
 
-/// Most ranges of one NAK: what a datagram of UDT4 holds, twice 4 bytes each, is 182.
+/// Maximum ranges of one NAK. A datagram of UDT4 holds 182, twice 4 bytes each.
 const MAX_NAK_RANGES: usize = 128;
-/// UDT4 sends a light ACK every so many units.
+/// UDT4 sends a light ACK every this many units.
 const LIGHT_EVERY: u64 = 64;
-/// Full ACKs before their time leave no more often than every so many units.
-const LEAST_EARLY: u64 = 8;
-/// A capacity below this share of the rate of arrival is not told.
-const DOUBT: f64 = 0.85;
-/// Room below this share of the most ever seen is low.
+/// Minimum units between full ACKs that are sent before their time.
+const MIN_EARLY_UNITS: u64 = 8;
+/// A capacity below this fraction of the arrival rate is not reported.
+const MIN_CAPACITY_SHARE: f64 = 0.85;
+/// Room below this fraction of the maximum seen counts as low.
 const LOW_ROOM: u64 = 4;
-/// A round trip longer than this is not believed: timers depend on it.
+/// Upper limit of the round trip, because timers depend on it.
 const MAX_RTT: Duration = Duration::from_secs(10);
 
-/// How a receiver is to be.
+/// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    /// Whose rules.
+    /// The variant of the protocol.
     pub variant: Variant,
     /// The first unit's number.
     pub first: u64,
-    /// Most units accepted beyond the first that is missing.
+    /// Maximum units accepted beyond the first missing one.
     pub window: u64,
-    /// Most units that the sender sends back to back, as far as known: with 1 the estimators are
-    /// the paper's unless packets come in batches.
+    /// Maximum units that the sender sends back to back, as far as known. With 1 the estimators are
+    /// the paper's unless packets arrive in batches.
     pub train: u32,
 }
 
-/// What a unit's number says.
+/// How a unit relates to what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// To be placed.
+pub enum UnitStatus {
+    /// New; to be placed.
     New,
-    /// It is here already, or was dropped.
-    Again,
-    /// Beyond what the window admits.
+    /// It has arrived before, or was dropped.
+    Duplicate,
+    /// Beyond the window.
     Outside,
 }
 
@@ -58,28 +58,28 @@ pub enum Seen {
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    /// All below have come.
+    /// All units below have arrived.
     next: u64,
-    /// Behind the highest that came.
+    /// One past the highest unit that arrived.
     above: u64,
     losses: LossList,
-    /// Losses just seen, or due again, to be told.
+    /// Losses to be reported, new or due again.
     naks: VecDeque<(u64, u64)>,
     nak_timer: NakTimer,
     acks: Acks,
-    /// Units that came since the last full ACK, and the light ones that told of them.
+    /// Units that arrived since the last full ACK, and the light ACKs since then.
     since_ack: u64,
     light: u64,
     room: u64,
-    told_room: u64,
-    /// All below was told by full ACKs.
-    told: u64,
-    most_room: u64,
+    advertised_room: u64,
+    /// All units below were acknowledged by full ACKs.
+    acked_to: u64,
+    max_room: u64,
     rtt: Rtt,
     trend: Trend,
-    /// The newest round trip that was measured.
+    /// The newest round-trip sample.
     sampled: Option<Duration>,
-    /// The trend's samples, those at which it rose, and warnings.
+    /// Trend tests, those that found a rise, and warnings.
     tests: u64,
     rises: u64,
     warnings: u64,
@@ -90,7 +90,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that starts now.
+    /// Creates a receiver.
     pub fn new(config: ReceiverConfig, now: Time) -> Self {
         let window = config.window.max(2);
         let config = ReceiverConfig { window, ..config };
@@ -106,9 +106,9 @@ impl Receiver {
             since_ack: 0,
             light: 0,
             room: window,
-            told_room: window,
-            told: config.first,
-            most_room: window,
+            advertised_room: window,
+            acked_to: config.first,
+            max_room: window,
             rtt: Rtt::new(config.variant),
             trend: Trend::new(trains),
             sampled: None,
@@ -122,25 +122,26 @@ impl Receiver {
         }
     }
 
-    /// What this unit is to it.
-    pub fn check(&self, unit: u64) -> Seen {
+    /// How this unit relates to what has arrived.
+    pub fn check(&self, unit: u64) -> UnitStatus {
         if unit < self.next {
-            Seen::Again
+            UnitStatus::Duplicate
         } else if unit >= self.end() {
-            Seen::Outside
+            UnitStatus::Outside
         } else if unit >= self.above || self.losses.contains(unit) {
-            Seen::New
+            UnitStatus::New
         } else {
-            Seen::Again
+            UnitStatus::Duplicate
         }
     }
 
-    /// Behind the last unit that the window admits.
+    /// One past the last unit that the window admits.
     fn end(&self) -> u64 {
         self.next.saturating_add(self.config.window)
     }
 
-    /// These units came and were placed; what they show to be missing is asked for at once.
+    /// These units arrived and were placed. Units that they show to be missing are reported at
+    /// once.
     pub fn take(&mut self, now: Time, first: u64, count: u32) {
         let end = first.saturating_add(u64::from(count)).min(self.end());
         let before = self.next;
@@ -151,15 +152,15 @@ impl Receiver {
             self.losses.insert(now, self.next, self.above, first);
             self.naks.push_back((self.above, first));
         }
-        self.came(first, end);
+        self.resolve(first, end);
         if self.next > before {
-            self.acks.news(now);
+            self.acks.on_change(now);
         }
         self.since_ack += u64::from(count);
     }
 
-    /// `first..end` need not be waited for any more.
-    fn came(&mut self, first: u64, end: u64) {
+    /// The receiver need not wait for `first..end` any longer.
+    fn resolve(&mut self, first: u64, end: u64) {
         self.losses.remove(first, end.min(self.above));
         self.above = self.above.max(end);
         self.losses.cover(self.next, self.above);
@@ -168,19 +169,19 @@ impl Receiver {
         }
     }
 
-    /// Packets came that the host gave in one batch: so many, the first and the last of them
-    /// these units, the last at `at`. `joined` if the wire tells that the sender sent each
-    /// of them right behind the unit before it; a wire that cannot tell says `first % 16 == 1`. Once a
-    /// batch, a lone packet being one; repeats count too.
+    /// `packets` packets arrived in one batch, `first` and `last` being its first and last unit,
+    /// the last at `at`. `joined` if the wire marks that each was sent right behind the unit before
+    /// it; a wire without that mark passes `first % 16 == 1`. Call it once per batch, also for a
+    /// single packet; duplicates count too.
     pub fn on_batch(&mut self, at: Time, first: u64, last: u64, packets: u32, joined: bool) {
         self.arrival.on_batch(at, packets);
         self.pair.on_batch(at, first, last, packets, joined);
     }
 
-    /// The sender said this.
+    /// Handles a message of the sender.
     ///
     /// # Errors
-    /// It spoke of units that cannot be, or said what only a receiver says; nothing has changed.
+    /// The message names impossible units, or only a receiver sends it; nothing has changed.
     pub fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match *message {
             Message::Ack2 { number } => {
@@ -209,10 +210,10 @@ impl Receiver {
         }
     }
 
-    /// What the trend is told of a round trip. A host that is late, or a train that is under way,
-    /// adds to single samples, and one or two of those at the end of 16 pass for a trend, each time
-    /// for a ninth of the rate. So where the sender sends trains it is the less of two: a queue
-    /// that grows shows in both.
+    /// The sample of the trend test. A late host, or a train in flight, increases single samples;
+    /// one or two of those at the end of 16 would pass for a trend, and each costs a ninth of the
+    /// rate. Where the sender sends trains, the sample is therefore the minimum of two: a growing
+    /// queue shows in both.
     fn delay(&mut self, sample: Duration) -> Duration {
         let before = self.sampled.replace(sample).filter(|_| self.config.train > 1);
         before.map_or(sample, |before| before.min(sample))
@@ -230,14 +231,14 @@ impl Receiver {
             self.losses.insert(now, self.next, self.above, first);
             self.naks.push_back((self.above, first));
         }
-        self.came(first.max(before), end);
+        self.resolve(first.max(before), end);
         if self.next > before {
-            self.acks.news(now);
+            self.acks.on_change(now);
         }
         Ok(())
     }
 
-    /// What to tell the sender: losses first.
+    /// The next message to the sender: losses first.
     pub fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.handle_timeout(now);
         if let Some(nak) = self.next_nak() {
@@ -252,8 +253,9 @@ impl Receiver {
         if self.config.variant != Variant::Udt4 {
             return None;
         }
-        // A light ACK says nothing of room: a window that is used up within SYN needs full ones.
-        if self.since_ack >= (self.config.window / 4).max(LEAST_EARLY) {
+        // A light ACK does not carry the room, and a window that is used up within SYN needs full
+        // ACKs.
+        if self.since_ack >= (self.config.window / 4).max(MIN_EARLY_UNITS) {
             let ack = self.ack(now);
             return Some(Message::Ack(Ack { arrival: None, capacity: None, ..ack }));
         }
@@ -263,7 +265,7 @@ impl Receiver {
         })
     }
 
-    /// As many losses as a message may have, those that came meanwhile left out.
+    /// As many losses as a message may have, without units that arrived meanwhile.
     fn next_nak(&mut self) -> Option<Message> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         while ranges.len() < MAX_NAK_RANGES
@@ -271,7 +273,7 @@ impl Receiver {
         {
             for run in self.losses.runs(first, end) {
                 if ranges.len() == MAX_NAK_RANGES {
-                    // The rest of a range that fell apart waits for the next message.
+                    // The rest of a range that was split waits for the next message.
                     self.naks.push_front((run.0, end));
                     break;
                 }
@@ -285,7 +287,7 @@ impl Receiver {
     fn ack(&mut self, now: Time) -> Ack {
         let number = self.acks.sent(now);
         (self.since_ack, self.light) = (0, 0);
-        (self.told_room, self.told) = (self.room, self.next);
+        (self.advertised_room, self.acked_to) = (self.room, self.next);
         let (arrival, capacity) = (self.arrival(), self.capacity());
         Ack { number, arrival, capacity, ..self.head() }
     }
@@ -295,7 +297,7 @@ impl Receiver {
             number: 0,
             next: self.next,
             light: false,
-            rtt: self.rtt.told(),
+            rtt: self.rtt.reported(),
             rtt_var: self.rtt.variation(),
             room: self.room.min(self.config.window),
             arrival: None,
@@ -303,13 +305,13 @@ impl Receiver {
         }
     }
 
-    /// The owner has room for so many units from `next` on. Room that comes back after it was low
-    /// is told with the next ACK, which is due then.
+    /// The owner has room for this many units from `next` on. An ACK is due when room returns after
+    /// it was low.
     pub fn set_room(&mut self, now: Time, units: u64) {
-        self.most_room = self.most_room.max(units);
-        let low = (self.most_room / LOW_ROOM).max(1);
-        if self.told_room < low && units >= low {
-            self.acks.news(now);
+        self.max_room = self.max_room.max(units);
+        let low = (self.max_room / LOW_ROOM).max(1);
+        if self.advertised_room < low && units >= low {
+            self.acks.on_change(now);
         }
         self.room = units;
     }
@@ -317,7 +319,7 @@ impl Receiver {
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if !self.naks.is_empty() {
-            // What is to be told already goes first.
+            // Messages that wait are sent first.
             return;
         }
         let Some(due) = self.nak_due() else { return };
@@ -330,7 +332,7 @@ impl Receiver {
         self.naks.extend(due);
     }
 
-    /// When something happens by itself; the epoch, which is past, if a message waits.
+    /// When the next timer is due; the epoch, which has passed, if a message waits.
     pub fn poll_timeout(&self) -> Option<Time> {
         let at_once = !self.naks.is_empty() || self.warning;
         let at_once = at_once.then_some(Time::ZERO);
@@ -345,28 +347,28 @@ impl Receiver {
         Some(self.nak_timer.tick(self.losses.due(rtt)?, period))
     }
 
-    /// The first unit that has not come: all below have, or were dropped.
+    /// The first unit that has not arrived. Dropped units count as arrived.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// All below was told by full ACKs.
-    pub fn told(&self) -> u64 {
-        self.told
+    /// All units below were acknowledged by full ACKs.
+    pub fn acked_to(&self) -> u64 {
+        self.acked_to
     }
 
-    /// How many units are missing below the highest that came.
+    /// Number of missing units below the highest that arrived.
     #[cfg(test)]
     pub(crate) fn missing(&self) -> u64 {
         self.losses.len()
     }
 
-    /// Behind the highest unit that came.
+    /// One past the highest unit that arrived.
     pub(crate) fn top(&self) -> u64 {
         self.above
     }
 
-    /// How many units came that are beyond a missing one.
+    /// Number of units that arrived beyond a missing one.
     pub(crate) fn held(&self) -> u64 {
         self.above - self.next - self.losses.len()
     }
@@ -376,17 +378,17 @@ impl Receiver {
         self.rtt.measured()
     }
 
-    /// How fast packets arrive, as ACKs tell it.
+    /// The packet arrival speed reported in ACKs.
     pub(crate) fn arrival(&self) -> Option<PacketRate> {
         self.arrival.estimate()
     }
 
-    /// The capacity of the path, as ACKs tell it.
+    /// The capacity of the path reported in ACKs.
     pub(crate) fn capacity(&self) -> Option<PacketRate> {
-        // What has arrived faster than a path can be is not its capacity. The paper has no such
-        // doubt, and its pairs no such reason.
+        // A capacity below the arrival rate cannot be right. The paper has no such check; its
+        // packet pairs do not need it.
         let capacity = self.pair.estimate()?;
-        let doubtful = |arrival: PacketRate| arrival.get() * DOUBT > capacity.get();
+        let doubtful = |arrival: PacketRate| arrival.get() * MIN_CAPACITY_SHARE > capacity.get();
         let trains = self.config.train > 1;
         (!trains || !self.arrival().is_some_and(doubtful)).then_some(capacity)
     }
@@ -400,14 +402,14 @@ impl Receiver {
     }
 }
 
-/// max(RTT, mean arrival interval), over and over (section III.E).
+/// The NAK timer: max(RTT, mean arrival interval), repeated (section III.E).
 #[derive(Debug)]
 struct NakTimer {
     fired: Time,
 }
 
 impl NakTimer {
-    /// The first time it runs out at or after `at` and after it last did.
+    /// The first time it fires at or after `at` and after it last fired.
     fn tick(&self, at: Time, period: Duration) -> Time {
         let period = period.as_nanos().max(1);
         let periods = at.since(self.fired).as_nanos().div_ceil(period).max(1);
@@ -420,15 +422,15 @@ impl NakTimer {
 struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    /// UDT4 tells its guess while it has measured nothing, and averages from there on.
-    tells_guess: bool,
+    /// UDT4 reports its initial guess while it has no sample, and averages from there.
+    reports_guess: bool,
 }
 
 impl Rtt {
     fn new(variant: Variant) -> Self {
-        let tells_guess = variant == Variant::Udt4;
-        let variation = if tells_guess { RTT_GUESS / 2 } else { Duration::ZERO };
-        Self { smoothed: None, variation, tells_guess }
+        let reports_guess = variant == Variant::Udt4;
+        let variation = if reports_guess { RTT_GUESS / 2 } else { Duration::ZERO };
+        Self { smoothed: None, variation, reports_guess }
     }
 
     fn sample(&mut self, sample: Duration) {
@@ -447,14 +449,14 @@ impl Rtt {
         self.smoothed
     }
 
-    /// For timers.
+    /// The round trip for timers.
     fn get(&self) -> Duration {
         self.smoothed.unwrap_or(RTT_GUESS)
     }
 
-    /// For ACKs.
-    fn told(&self) -> Duration {
-        let unknown = if self.tells_guess { RTT_GUESS } else { Duration::ZERO };
+    /// The round trip for ACKs.
+    fn reported(&self) -> Duration {
+        let unknown = if self.reports_guess { RTT_GUESS } else { Duration::ZERO };
         self.smoothed.unwrap_or(unknown)
     }
 

@@ -1,8 +1,8 @@
 //! The sending end.
 //!
-//! What is to leave again leaves first, then new units as the flow window and the receiver's room
-//! allow, all at the controller's pace. Every 16th unit's successor leaves at once, and the pace
-//! makes up for it: the rate is the controller's in the mean.
+//! Retransmissions are sent first, then new units as the flow window and the receiver's room allow,
+//! all at the controller's pace. The unit after every 16th is sent at once, and the pacer
+//! compensates: the mean rate is the controller's.
 
 mod feedback;
 mod flight;
@@ -23,22 +23,23 @@ use crate::stats::{FlowStats, Limit};
 use self::feedback::Delivery;
 pub(crate) use self::flight::Flight;
 use self::hole::Hole;
-use self::timers::Quiet;
+use self::timers::SilenceTimer;
 
-/// How often units leave back to back to measure the path while the receiver cannot tell its
-/// capacity, and how often when it can: in units.
+/// Interval of measuring runs, in units: while the receiver has no estimate of the capacity, and
+/// when it has one.
 const PROBE_EVERY: (u64, u64) = (64, 16_384);
-/// How many they are at first, and at most: while they tell nothing it doubles.
+/// First and maximum length of a measuring run, in units; it doubles while the runs give no
+/// estimate.
 const PROBE: (u32, u32) = (32, 512);
-/// Trains further apart than a thread needs for one have not left back to back.
+/// Maximum time between trains that count as back to back.
 const BACK_TO_BACK: Duration = Duration::from_micros(100);
-/// What a default socket buffer (264 joined datagrams) holds in any case.
+/// Length of a run that a default socket buffer (264 coalesced datagrams) always holds.
 const PROBE_SAFE: u32 = 128;
-/// More than that only as far as the pace lets as many leave in this time.
+/// A longer run is limited to the units that the pace allows in this time.
 const PROBE_SPAN: Duration = Duration::from_millis(1);
-/// While the capacity is known, a run is no shorter than this.
+/// Minimum length of a run while the capacity is known.
 const PROBE_KNOWN: u32 = 128;
-/// Messages kept for an owner that does not ask for them.
+/// Maximum messages kept for an owner that does not fetch them.
 const MAX_PENDING_MESSAGES: usize = 1_024;
 
 /// The signals that this feedback provides.
@@ -49,7 +50,7 @@ pub(crate) fn signals(variant: Variant) -> Signals {
         Signal::ArrivalRate,
         Signal::Capacity,
         Signal::Losses,
-        // Beside each acknowledgement, on our wire.
+        // In each acknowledgement of the native wire.
         Signal::HostDrops,
     ];
     if variant != Variant::Udt4 {
@@ -58,39 +59,39 @@ pub(crate) fn signals(variant: Variant) -> Signals {
     Signals::of(&signals)
 }
 
-/// How a sender is to be.
+/// Configuration of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// Whose rules: its receiver's; what the sender does by them is the controller's.
+    /// The variant of its receiver. The sender's own rules are the controller's.
     pub variant: Variant,
     /// The first unit's number.
     pub first: u64,
     /// Wire bytes of a full datagram (UDP payload).
     pub datagram: ByteCount,
-    /// Most units back to back: 1 is the paper's pacing by packet.
+    /// Maximum units back to back: 1 is the paper's pacing by packet.
     pub train: u32,
-    /// Most unacknowledged units that the owner can hold.
+    /// Maximum unacknowledged units that the owner can hold.
     pub window: u64,
-    /// The messages are made of FOBS's bitmaps: nobody waits for ACK2s, and nobody measures pairs.
+    /// The messages are derived from FOBS's bitmaps: no ACK2s and no packet pairs are needed.
     pub bitmaps: bool,
 }
 
-/// Leave to send. What has not left, or not all, is offered again.
+/// Permission to send. Units that are not sent are offered again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// These units again.
-    Again {
+pub enum Permit {
+    /// Retransmit these units.
+    Retransmit {
         /// The first of them.
         first: u64,
-        /// How many at most.
+        /// Maximum number.
         count: u32,
     },
-    /// So many new units, from `Sender::next` on.
+    /// Send new units, from `Sender::next` on.
     Fresh {
-        /// How many at most.
+        /// Maximum number.
         count: u32,
-        /// The first of them leaves right behind the unit before it, unpaced: a wire that can
-        /// tells the receiver so (every other unit of a train follows at once anyhow).
+        /// The first of them is sent right behind the unit before it, unpaced. A wire that can
+        /// marks this for the receiver; all other units of a train follow at once anyway.
         joined: bool,
     },
 }
@@ -104,16 +105,16 @@ pub struct Sender {
     flight: Flight,
     hole: Hole,
     pace: Pace,
-    /// New units below this leave at once.
+    /// New units below this are sent at once.
     at_once: u64,
-    /// New units have left without a pause since the sender last had to wait; what leaves by this
-    /// time does so right behind them.
+    /// Set while new units have been sent without a pause since the sender last had to wait: units
+    /// sent by this time are right behind them.
     streak: Option<Time>,
-    /// The next unit that begins such a run, and its length.
+    /// The next unit that begins a measuring run, and its length.
     probe: (u64, u32),
     limit: Limit,
     app_limited: bool,
-    /// The flow window held it since the last full ACK.
+    /// Whether the flow window limited it since the last full ACK.
     window_limited: bool,
     /// The receiver has room for units below this.
     room: u64,
@@ -124,32 +125,32 @@ pub struct Sender {
     capacity: Option<PacketRate>,
     delivery: Delivery,
     largest_acked: Option<u64>,
-    quiet: Quiet,
+    silence_timer: SilenceTimer,
     messages: VecDeque<Message>,
     lost_units: u64,
-    /// What the receiving host told that the controller is still to hear.
-    host: HostNews,
-    /// How many units came, where the receiver tells.
-    came: Option<u64>,
-    /// The round trip as measured last, where an acknowledgement has a mean.
+    /// Counters of the receiving host not yet passed to the controller.
+    host: HostUpdate,
+    /// Number of units that arrived, where the receiver reports it.
+    received: Option<u64>,
+    /// The newest round-trip sample, where an acknowledgement carries a mean.
     latest: Option<Duration>,
 }
 
-/// What a receiving host told.
+/// Counters of a receiving host since the last feedback.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HostNews {
-    /// Datagrams that it dropped since.
+pub(crate) struct HostUpdate {
+    /// Datagrams dropped.
     pub(crate) drops: u64,
-    /// Packets that it refused since.
+    /// Packets refused.
     pub(crate) refused: u64,
-    /// Packets marked since.
+    /// Packets marked congestion-experienced.
     pub(crate) ecn_ce: u64,
-    /// What its application drains, where it says so.
+    /// The drain rate of its application, where reported.
     pub(crate) drain: Option<DataRate>,
 }
 
 impl Sender {
-    /// A sender that starts now.
+    /// Creates a sender.
     pub fn new(config: SenderConfig, controller: Box<dyn CongestionController>, now: Time) -> Self {
         let window = config.window.max(2);
         let config = SenderConfig { window, train: config.train.max(1), ..config };
@@ -174,18 +175,18 @@ impl Sender {
             capacity: None,
             delivery: Delivery::new(now, config.first),
             largest_acked: None,
-            quiet: Quiet::new(now),
+            silence_timer: SilenceTimer::new(now),
             messages: VecDeque::new(),
             lost_units: 0,
-            host: HostNews::default(),
-            came: None,
+            host: HostUpdate::default(),
+            received: None,
             latest: None,
         }
     }
 
-    /// What may leave now, if the owner has `fresh` new units ready. None: wait for
-    /// `poll_timeout`, for a message or for more units; `limit` says why.
-    pub fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
+    /// The units that may be sent now, if the owner has `fresh` new units ready. `None` means: wait
+    /// for `poll_timeout`, a message or more units; `limit` is the reason.
+    pub fn poll(&mut self, now: Time, fresh: u64) -> Option<Permit> {
         match self.permit(now, fresh) {
             Ok(leave) => Some(leave),
             Err(limit) => {
@@ -200,7 +201,7 @@ impl Sender {
         }
     }
 
-    fn permit(&mut self, now: Time, fresh: u64) -> Result<Leave, Limit> {
+    fn permit(&mut self, now: Time, fresh: u64) -> Result<Permit, Limit> {
         if self.flight.lost() == 0 && fresh == 0 {
             return Err(Limit::Idle);
         }
@@ -215,11 +216,11 @@ impl Sender {
         if next < self.at_once && fresh > 0 && probe > 0 {
             let count = (self.at_once - next).min(probe).min(fresh);
             let count = count.min(u64::from(self.config.train.max(2))) as u32;
-            return Ok(Leave::Fresh { count, joined: self.is_joined(now) });
+            return Ok(Permit::Fresh { count, joined: self.is_joined(now) });
         }
         let paced = now < self.pace.next();
         if let Some((first, count)) = self.flight.next_lost(self.quantum()) {
-            let again = Leave::Again { first, count: count as u32 };
+            let again = Permit::Retransmit { first, count: count as u32 };
             return if paced { Err(Limit::Pacing) } else { Ok(again) };
         }
         let room = room?;
@@ -227,29 +228,30 @@ impl Sender {
             return Err(Limit::Pacing);
         }
         let count = self.quantum().min(room).min(fresh) as u32;
-        Ok(Leave::Fresh { count, joined: self.is_joined(now) })
+        Ok(Permit::Fresh { count, joined: self.is_joined(now) })
     }
 
-    /// Whether what leaves now does so right behind what left before.
+    /// Whether a packet sent now is right behind the previous one.
     fn is_joined(&self, now: Time) -> bool {
         self.streak.is_some_and(|until| now <= until)
     }
 
-    /// Until when it would, so many bytes having left now. A thread that was put aside in between
-    /// was not back to back, nor one that was late and sends at the pace: that would measure itself.
+    /// Until when the next packet counts as back to back, after `wire` bytes were sent now. A
+    /// thread that was descheduled in between did not send back to back. Nor did a late thread that
+    /// sends at the pace: it would measure the pace itself.
     fn streak_until(&self, now: Time, wire: ByteCount) -> Time {
         let pace = self.pacing_rate().filter(|_| self.flight.next() >= self.at_once);
         let paced = pace.map_or(BACK_TO_BACK, |rate| rate.time_for(wire) / 2);
         now + paced.min(BACK_TO_BACK)
     }
 
-    /// How many new units flow window and receiver allow, or which of them forbids any.
+    /// Number of new units that flow window and receiver allow, or the limit that allows none.
     fn room_for_fresh(&self, now: Time) -> Result<u64, Limit> {
         let datagram = self.config.datagram.get().max(1);
-        // W need not be whole, and rounded down it would only ever shrink: what arrives in a
-        // round trip of a flow that its window limits is no more than the window.
+        // W is rounded up. Rounded down it would only shrink: in a window-limited flow no more than
+        // the window arrives in a round trip.
         let window = self.controller.cwnd().get().div_ceil(datagram).clamp(1, self.config.window);
-        let window = window.max(self.least_window().min(self.config.window));
+        let window = window.max(self.min_window().min(self.config.window));
         let window = match self.config.train {
             1 => window,
             _ => (window + self.repair_room(now, window)).min(self.config.window),
@@ -269,9 +271,9 @@ impl Sender {
         self.hole.room(now, self.flight.acked(), window, rate, datagram)
     }
 
-    /// How many new units may leave at once behind others to measure the path. Those of a sender
-    /// of trains may exceed the flow window: cut to a small one they would tell nothing, and the
-    /// window would stay small.
+    /// Number of new units that may be sent at once behind others to measure the path. With a
+    /// sender of trains they may exceed the flow window: a run cut to a small window would give no
+    /// estimate, and the window would stay small.
     fn room_for_probe(&self, room: Result<u64, Limit>) -> u64 {
         if self.config.train == 1 {
             return room.unwrap_or(0);
@@ -280,14 +282,14 @@ impl Sender {
         self.room.min(open).saturating_sub(self.flight.next())
     }
 
-    /// A sender of trains needs a window of several: else one train would leave in a round trip,
-    /// and the receiver could not tell the pause behind it from the pace.
-    fn least_window(&self) -> u64 {
+    /// A sender of trains needs a window of several trains. Otherwise one train would be sent per
+    /// round trip, and the receiver could not distinguish the pause after it from the pace.
+    fn min_window(&self) -> u64 {
         let paced = self.config.train > 1 && self.controller.pacing_rate().is_some();
         if paced { (self.quantum() * 4).max(16) } else { 1 }
     }
 
-    /// Units that may leave back to back.
+    /// Maximum units back to back.
     fn quantum(&self) -> u64 {
         let datagram = self.config.datagram.get().max(1);
         let quantum = self.controller.send_quantum().get() / datagram;
@@ -298,14 +300,14 @@ impl Sender {
         self.controller.frozen_until().is_some_and(|until| now < until)
     }
 
-    /// Units left: `again`, or new ones, of so many wire bytes together.
+    /// Units of `wire` bytes together were sent: for the second time or later (`again`), or new.
     pub fn on_sent(&mut self, now: Time, first: u64, count: u32, wire: ByteCount, again: bool) {
         if count == 0 {
             return;
         }
         let index = if again {
             self.streak = None;
-            self.flight.again(first, count)
+            self.flight.on_retransmitted(first, count)
         } else {
             debug_assert_eq!(first, self.flight.next(), "new units are numbered in turn");
             self.flight.push(now, count)
@@ -316,7 +318,7 @@ impl Sender {
             }
             self.streak = Some(self.streak_until(now, wire));
         }
-        self.quiet.on_sent(now);
+        self.silence_timer.on_sent(now);
         self.pace.sent(now, wire, self.pacing_rate());
         self.controller.on_sent(&Sent {
             now,
@@ -329,7 +331,7 @@ impl Sender {
         });
     }
 
-    /// What is to follow these new units at once.
+    /// Schedules the units that follow these new units at once.
     fn plan_pairs(&mut self, first: u64, count: u32) {
         let last = first + u64::from(count) - 1;
         if last.is_multiple_of(PAIR_EVERY) {
@@ -351,27 +353,26 @@ impl Sender {
         }
     }
 
-    /// What to tell the receiver.
+    /// The next message to the receiver.
     pub fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.handle_timeout(now);
         self.messages.pop_front()
     }
 
-    /// Sent units that are not to be sent again, since the owner cannot or must not; the receiver
-    /// is told.
+    /// Drops sent units that the owner cannot or must not send again; the receiver is notified.
     pub fn drop_units(&mut self, first: u64, end: u64) {
         if let Some((first, end)) = self.flight.drop(first, end) {
-            self.say(Message::Drop { first, end });
+            self.queue_message(Message::Drop { first, end });
         }
     }
 
-    fn say(&mut self, message: Message) {
+    fn queue_message(&mut self, message: Message) {
         if self.messages.len() < MAX_PENDING_MESSAGES {
             self.messages.push_back(message);
         }
     }
 
-    /// All units below have arrived, or were dropped.
+    /// All units below have arrived or were dropped.
     pub fn acked(&self) -> u64 {
         self.flight.acked()
     }
@@ -381,60 +382,61 @@ impl Sender {
         self.flight.next()
     }
 
-    /// When this unit, which is not acknowledged, left the first time.
+    /// When this unacknowledged unit was first sent.
     pub fn sent_at(&self, unit: u64) -> Option<Time> {
         self.flight.unit(unit).map(|unit| unit.sent_at)
     }
 
-    /// The first of these units that waits to leave again.
-    pub(crate) fn first_owed(&self, first: u64, end: u64) -> Option<u64> {
+    /// The first of these units that waits for retransmission.
+    pub(crate) fn first_pending(&self, first: u64, end: u64) -> Option<u64> {
         self.flight.first_lost(first, end)
     }
 
-    /// Behind the last of the units from `first` on that all wait to leave again.
-    pub(crate) fn owed_end(&self, first: u64, end: u64) -> u64 {
+    /// One past the last of the units from `first` on that all wait for retransmission.
+    pub(crate) fn pending_end(&self, first: u64, end: u64) -> u64 {
         self.flight.lost_end(first, end)
     }
 
-    /// These units came after all: they need not leave again.
-    pub(crate) fn on_came(&mut self, first: u64, end: u64) {
-        self.flight.came(first, end);
+    /// These units arrived: they need no retransmission.
+    pub(crate) fn on_received(&mut self, first: u64, end: u64) {
+        self.flight.mark_arrived(first, end);
     }
 
-    /// So many units came in all, those beyond a gap too, which acknowledgements leave out.
-    pub(crate) fn set_came(&mut self, units: u64) {
-        self.came = self.came.max(Some(units));
+    /// Sets the number of units that arrived in total, including those beyond a gap, which
+    /// acknowledgements leave out.
+    pub(crate) fn set_received(&mut self, units: u64) {
+        self.received = self.received.max(Some(units));
     }
 
-    /// The next acknowledgement, whose round trip is a mean, measured this one.
+    /// Sets the round-trip sample of the next acknowledgement, which itself carries a mean.
     pub(crate) fn set_latest(&mut self, rtt: Option<Duration>) {
         self.latest = rtt;
     }
 
-    /// How many came, where somebody told.
-    pub(crate) fn came(&self) -> Option<u64> {
-        self.came
+    /// Number of units that arrived, if known.
+    pub(crate) fn received(&self) -> Option<u64> {
+        self.received
     }
 
-    /// The receiving host told this; the controller hears it with the next feedback.
-    pub(crate) fn on_host(&mut self, news: HostNews) {
-        self.host.drops = self.host.drops.saturating_add(news.drops);
-        self.host.refused = self.host.refused.saturating_add(news.refused);
-        self.host.ecn_ce = self.host.ecn_ce.saturating_add(news.ecn_ce);
-        self.host.drain = news.drain;
+    /// Takes the receiving host's counters; the controller gets them with the next feedback.
+    pub(crate) fn on_host(&mut self, update: HostUpdate) {
+        self.host.drops = self.host.drops.saturating_add(update.drops);
+        self.host.refused = self.host.refused.saturating_add(update.refused);
+        self.host.ecn_ce = self.host.ecn_ce.saturating_add(update.ecn_ce);
+        self.host.drain = update.drain;
     }
 
-    /// The controller, for what is no feedback.
+    /// The controller, for calls other than feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
         &mut *self.controller
     }
 
-    /// How many units wait to leave again.
-    pub fn owed(&self) -> u64 {
+    /// Number of units that wait for retransmission.
+    pub fn pending_retransmissions(&self) -> u64 {
         self.flight.lost()
     }
 
-    /// What keeps it from sending more.
+    /// What limits it.
     pub(crate) fn limit(&self) -> Limit {
         self.limit
     }
@@ -444,7 +446,7 @@ impl Sender {
         self.rtt.map(|(rtt, _)| rtt)
     }
 
-    /// The owner's own limit on the rate.
+    /// Sets the owner's limit on the rate.
     pub fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
         self.ceiling = ceiling;
     }
@@ -454,23 +456,23 @@ impl Sender {
         [self.controller.pacing_rate(), self.ceiling].into_iter().flatten().min()
     }
 
-    /// The controller's rate, whatever the ceiling.
+    /// The controller's rate, without the ceiling.
     pub(crate) fn controller_rate(&self) -> Option<DataRate> {
         self.controller.pacing_rate()
     }
 
-    /// Units that were reported lost so far, those lost again included.
+    /// Units reported lost so far, repeated losses included.
     pub(crate) fn lost(&self) -> u64 {
         self.lost_units
     }
 
-    /// How often so far nothing was heard for so long that something was repeated, and how often
-    /// for so long that everything was taken for lost.
+    /// How often silence caused a retransmission of the last unit, and how often all units were
+    /// taken for lost.
     pub(crate) fn silences(&self) -> (u64, u64) {
-        self.quiet.times()
+        self.silence_timer.times()
     }
 
-    /// Not yet cumulatively acknowledged, each unit counted as a full datagram.
+    /// Not yet cumulatively acknowledged; each unit counts as a full datagram.
     fn in_flight(&self) -> ByteCount {
         ByteCount(self.flight.len() * self.config.datagram.get())
     }

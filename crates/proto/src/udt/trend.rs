@@ -1,40 +1,40 @@
-//! Whether a delay grows: Pathload's tests (section III.C, [7] there).
+//! Detects a growing delay with Pathload's tests (section III.C, its reference [7]).
 
 use packtrain_units::Duration;
 
-/// N3: samples looked at.
+/// N3: number of samples.
 const SAMPLES: usize = 16;
 
-/// On hosts that send trains or join packets a rise below this says nothing: ticks and threads make
-/// such, and on an idle path of 0.1 ms they made one warning after the other.
-const BLUR: Duration = Duration::from_micros(250);
+/// Minimum rise on hosts that send trains or coalesce packets. Ticks and threads cause smaller
+/// rises; on an idle path of 0.1 ms they caused one warning after another.
+const MIN_BLURRED_RISE: Duration = Duration::from_micros(250);
 
 /// The newest delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Trend {
     ring: [u64; SAMPLES],
     count: usize,
-    /// The least rise that counts.
-    least: Duration,
+    /// Minimum rise that counts.
+    min_rise: Duration,
 }
 
 impl Trend {
-    /// Of delays that are true to the packet, or of a sender of `trains`.
+    /// For delays that are exact per packet, or for a sender of `trains`.
     pub(crate) fn new(trains: bool) -> Self {
-        let least = if trains { BLUR } else { Duration::ZERO };
-        Self { ring: [0; SAMPLES], count: 0, least }
+        let min_rise = if trains { MIN_BLURRED_RISE } else { Duration::ZERO };
+        Self { ring: [0; SAMPLES], count: 0, min_rise }
     }
 
-    /// Takes a sample; says whether the last 16 rise.
+    /// Takes a sample; returns whether the last 16 rise.
     pub(crate) fn sample(&mut self, delay: Duration) -> bool {
         self.ring[self.count % SAMPLES] = delay.as_nanos();
         self.count += 1;
         self.rises()
     }
 
-    /// Pairwise comparison test, PCT = #(r_i > r_(i-1)) / 15, and pairwise difference test,
-    /// PDT = (r_last - r_first) / sum |r_i - r_(i-1)|. Rising iff one clears its threshold and
-    /// the other at least comes near: PCT > 0.66 and PDT > 0.45, or PCT > 0.54 and PDT > 0.55.
+    /// Pairwise comparison test, PCT = #(r_i > r_(i-1)) / 15, and pairwise difference test, PDT =
+    /// (r_last - r_first) / sum |r_i - r_(i-1)|. The delay rises if one test exceeds its threshold
+    /// and the other comes near: PCT > 0.66 and PDT > 0.45, or PCT > 0.54 and PDT > 0.55.
     fn rises(&self) -> bool {
         if self.count < SAMPLES {
             return false;
@@ -46,7 +46,7 @@ impl Trend {
             sum = sum.saturating_add(newest(i).abs_diff(newest(i - 1)));
         }
         let rise = newest(SAMPLES - 1).saturating_sub(newest(0));
-        if sum == 0 || rise < self.least.as_nanos() {
+        if sum == 0 || rise < self.min_rise.as_nanos() {
             return false;
         }
         let pct = f64::from(ups) / (SAMPLES - 1) as f64;

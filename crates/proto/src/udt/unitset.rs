@@ -1,42 +1,42 @@
-//! A set of unit numbers within a window: a circular bitmap under levels of summaries.
+//! A set of unit numbers within a window: a circular bitmap with levels of summaries.
 //!
-//! To insert or to remove a unit, or to find the next one from anywhere, touches a word a level
-//! and there are four levels at a million units: the work for one packet grows neither with the
-//! losses nor with the window. A range costs a word for each 64 units besides. Memory is three
-//! bits for two units of the window, taken as it is needed and never beyond the owner's window.
+//! Inserting, removing or finding a unit touches one word per level, and a million units need four
+//! levels: the work per packet grows neither with the losses nor with the window. A range costs one
+//! more word per 64 units. Memory is three bits for two units of the window. It is allocated as
+//! needed and never beyond the owner's window.
 
-/// Smallest bitmap, in units.
-const LEAST: u64 = 1 << 10;
+/// Minimum size of the bitmap, in units.
+const MIN_UNITS: u64 = 1 << 10;
 
 /// Unit numbers, all of them in `floor..floor + window`; the owner moves the floor by removing the
-/// lowest. Numbers it asks about must be covered (`cover`), unless the set is empty: further ones
-/// would be taken for others.
+/// lowest. Numbers in queries must be covered (`cover`) unless the set is empty: others would
+/// alias.
 #[derive(Clone, Debug)]
 pub(crate) struct UnitSet {
     /// Bits, then a bit for each word that is not zero, and so on up to a single word.
     levels: Vec<Vec<u64>>,
-    /// How many units are in it.
+    /// Number of units in the set.
     len: u64,
-    /// Largest bitmap: the window, rounded up.
-    most: u64,
+    /// Maximum size of the bitmap: the window, rounded up.
+    max_units: u64,
     #[cfg(test)]
     steps: std::cell::Cell<u64>,
 }
 
 impl UnitSet {
-    /// An empty set for numbers that lie in a window of so many units.
+    /// An empty set for numbers within a window of `window` units.
     pub(crate) fn new(window: u64) -> Self {
-        let most = window.clamp(LEAST, 1 << 32).next_power_of_two();
+        let max_units = window.clamp(MIN_UNITS, 1 << 32).next_power_of_two();
         Self {
-            levels: levels(LEAST),
+            levels: levels(MIN_UNITS),
             len: 0,
-            most,
+            max_units,
             #[cfg(test)]
             steps: std::cell::Cell::new(0),
         }
     }
 
-    /// How many units are in it.
+    /// Number of units in the set.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -45,17 +45,17 @@ impl UnitSet {
         self.len == 0
     }
 
-    /// Makes room for numbers in `floor..end`, all members being among them. Doubling makes it a
-    /// constant for each unit.
+    /// Makes room for numbers in `floor..end`, which contains all members. It doubles the bitmap,
+    /// so the cost per unit is constant.
     pub(crate) fn cover(&mut self, floor: u64, end: u64) {
-        let wanted = end.saturating_sub(floor).min(self.most);
+        let wanted = end.saturating_sub(floor).min(self.max_units);
         if wanted <= self.size() {
             return;
         }
         let old_size = self.size();
-        let new = Self { levels: levels(wanted.next_power_of_two()), ..Self::new(self.most) };
+        let new = Self { levels: levels(wanted.next_power_of_two()), ..Self::new(self.max_units) };
         let old = std::mem::replace(self, new);
-        self.most = old.most;
+        self.max_units = old.max_units;
         let (mut at, stop) = (floor, floor.saturating_add(old_size));
         while let Some(first) = old.first_in(at, stop) {
             at = old.run_end(first, stop);
@@ -63,7 +63,7 @@ impl UnitSet {
         }
     }
 
-    /// Adds `first..end`; says how many of them are new.
+    /// Adds `first..end`; returns how many of them are new.
     pub(crate) fn insert(&mut self, first: u64, end: u64) -> u64 {
         let mut added = 0;
         for (from, to) in self.pieces(first, end).into_iter().flatten() {
@@ -86,7 +86,7 @@ impl UnitSet {
         added
     }
 
-    /// Takes `first..end` out; says how many of them were in.
+    /// Removes `first..end`; returns how many of them were in the set.
     pub(crate) fn remove(&mut self, first: u64, end: u64) -> u64 {
         let mut removed = 0;
         for (from, to) in self.pieces(first, end).into_iter().flatten() {
@@ -110,7 +110,7 @@ impl UnitSet {
         removed
     }
 
-    /// Whether this unit is in it.
+    /// Whether this unit is in the set.
     pub(crate) fn contains(&self, unit: u64) -> bool {
         let at = unit & (self.size() - 1);
         self.levels[0][(at / 64) as usize] >> (at & 63) & 1 == 1
@@ -131,7 +131,7 @@ impl UnitSet {
         None
     }
 
-    /// Where the run of members that `first` begins is over: the first in `first..end` that is
+    /// The end of the run of members that begins at `first`: the first unit in `first..end` that is
     /// not in the set, else `end`.
     pub(crate) fn run_end(&self, first: u64, end: u64) -> u64 {
         let mut passed = 0;
@@ -168,7 +168,7 @@ impl UnitSet {
         self.levels[0].len() as u64 * 64
     }
 
-    /// Where `first..end` lies in the circle: one piece, or two.
+    /// The position of `first..end` in the ring: one piece, or two.
     fn pieces(&self, first: u64, end: u64) -> [Option<(u64, u64)>; 2] {
         let size = self.size();
         let count = end.saturating_sub(first).min(size);
@@ -183,10 +183,10 @@ impl UnitSet {
         }
     }
 
-    /// The first bit set in `from..to` of the circle.
+    /// The first bit set in `from..to` of the ring.
     fn find(&self, from: u64, to: u64) -> Option<u64> {
         let (mut level, mut at) = (0, from);
-        // Up until a word has a bit at or behind `at`, then down to the first bit below it.
+        // Go up until a word has a bit at or after `at`, then down to the first bit below it.
         loop {
             let words = &self.levels[level];
             let word = words.get((at / 64) as usize)?;
@@ -211,7 +211,7 @@ impl UnitSet {
         (at < to).then_some(at)
     }
 
-    /// A word of level 0 is no longer zero.
+    /// Updates the summaries after a word of level 0 became non-zero.
     fn raise(&mut self, mut at: u64) {
         for level in &mut self.levels[1..] {
             let word = &mut level[(at / 64) as usize];
@@ -224,7 +224,7 @@ impl UnitSet {
         }
     }
 
-    /// A word of level 0 is zero now.
+    /// Updates the summaries after a word of level 0 became zero.
     fn lower(&mut self, mut at: u64) {
         for level in &mut self.levels[1..] {
             let word = &mut level[(at / 64) as usize];
@@ -242,7 +242,7 @@ impl UnitSet {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// Words touched so far.
+    /// Number of words touched so far.
     #[cfg(test)]
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()

@@ -1,4 +1,4 @@
-//! Table 1: real windows drive a virtual sender, with and without a classifier.
+//! Table 1: measured windows drive a virtual sender, with and without a classifier.
 
 use std::fmt::Write as _;
 
@@ -6,16 +6,16 @@ use packtrain_loss::{Classifier, Model};
 use packtrain_reproduce::direct::{Outcome, Physical, Virtual, run};
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
-use crate::judge::{Judged, Who, judge};
+use crate::judge::{Judged, Method, judge};
 use crate::{Args, Failure, figure, records};
 
-/// Of the paper's Table 1: long-term loss, throughput with and without the classifier.
+/// The paper's Table 1: long-term loss rate, throughput with and without the classifier.
 const PAPER: [(f64, f64, f64); 3] =
     [(0.00035, 8_883.0, 74.0), (0.00045, 9_490.0, 35.0), (0.00056, 9_397.0, 41.5)];
-/// RFC 3649's packets, and such as would explain the paper's numbers.
+/// Packet sizes: that of RFC 3649, and one that would explain the paper's numbers.
 const SIZES: [u64; 2] = [1_500, 8_192];
 
-/// A measured window as the simulation takes it.
+/// A measured window as input of the simulation.
 struct Window {
     packets: u64,
     lost: u64,
@@ -32,7 +32,7 @@ pub(crate) fn table1(args: &Args, model: &Model) -> Result<String, Failure> {
     );
     let (mut rows, mut sets, mut notes) = (Vec::new(), Vec::new(), String::new());
     for (i, (set, path)) in args.files.iter().enumerate() {
-        // `low@0.00035:real-cpu-generator` asks for a long-term loss rate and a family.
+        // `low@0.00035:real-cpu-generator` selects a long-term loss rate and a family.
         let (set, family) = set.split_once(':').unwrap_or((set, ""));
         let (set, target) = match set.split_once('@') {
             Some((set, target)) => (set, Some(target.parse()?)),
@@ -46,9 +46,9 @@ pub(crate) fn table1(args: &Args, model: &Model) -> Result<String, Failure> {
             let gain = |at: usize| rate(&found[at]) / rate(&plain[at]);
             let one = found[0];
             let share = |n: u64| format!("{:.2}", 100.0 * n as f64 / one.in_range.max(1) as f64);
-            let asked = name != "none";
+            let qualifies = name != "none";
             let cells = [one.acted, one.leaned, one.undecided, one.network]
-                .map(|n| if asked { share(n) } else { "-".to_owned() });
+                .map(|n| if qualifies { share(n) } else { "-".to_owned() });
             let _ = writeln!(
                 text,
                 "| {set} | {:.5} | {}, {}, {} | {name} | {} | {:.1} | {:.0} | {:.1} | {:.0} |",
@@ -104,16 +104,16 @@ fn measured(
         let judged = (lost > 0).then(|| judge(&mut classifier, set, &window));
         Window { packets: window.signature.len() as u64, lost, judged }
     };
-    // Files of the data set hold windows with losses only; one without is like any other.
+    // Files of the data set contain only windows with losses; any window without a loss serves.
     let packets = packtrain_loss::paper::WINDOW as u64;
     let free = Window { packets, lost: 0, judged: None };
-    let asked = |window: &_| asked(window, family);
-    let with = records(path)?.into_iter().filter(asked).map(of);
+    let qualifies = |window: &_| qualifies(window, family);
+    let with = records(path)?.into_iter().filter(qualifies).map(of);
     Ok(with.chain(std::iter::once(free)).collect())
 }
 
-/// Windows of the paper's length and loss rates that the host lost.
-fn asked(window: &packtrain_loss::Labelled, family: &str) -> bool {
+/// Whether a window has the paper's length and loss rate, and losses at the host.
+fn qualifies(window: &packtrain_loss::Labelled, family: &str) -> bool {
     let paper = window.signature.len() == packtrain_loss::paper::WINDOW;
     let family = family.is_empty() || window.family == family;
     paper
@@ -122,8 +122,8 @@ fn asked(window: &packtrain_loss::Labelled, family: &str) -> bool {
         && window.cause == packtrain_loss::Cause::Cpu
 }
 
-/// So many windows, drawn from the measured ones; those with losses as often as it takes for the
-/// long-term loss rate `target`.
+/// `count` windows, drawn from the measured ones; those with losses as often as the long-term loss
+/// rate `target` requires.
 fn drawn(measured: &[Window], target: Option<f64>, count: usize, seed: u64) -> Vec<&Window> {
     let mut rng = Rng::new(seed);
     let mut any = |of: &[&'_ Window]| rng.below(of.len() as u64) as usize;
@@ -147,12 +147,14 @@ fn drawn_loss(windows: &[&Window]) -> f64 {
     lost as f64 / all as f64
 }
 
-/// Without a classifier, with each, and with one that is always right.
+/// The outcome without a classifier, with each classifier, and with an oracle.
 fn judges(windows: &[&Window], plain: &[Outcome; 2]) -> Vec<(String, [Outcome; 2])> {
     let mut all = vec![("none".to_owned(), *plain)];
-    for who in Who::ALL {
-        let p = |w: &Window| w.judged.as_ref().and_then(|j| j.said.get(&who)).map(|said| said.1);
-        all.push((who.name().to_owned(), outcomes(windows, p)));
+    for method in Method::ALL {
+        let p = |w: &Window| {
+            w.judged.as_ref().and_then(|j| j.classes.get(&method)).map(|classes| classes.1)
+        };
+        all.push((method.name().to_owned(), outcomes(windows, p)));
     }
     let right = |w: &Window| w.judged.as_ref().map(|j| if j.elsewhere { 0.0 } else { 1.0 });
     all.push(("the truth".to_owned(), outcomes(windows, right)));

@@ -1,13 +1,13 @@
-//! What is drawn.
+//! The plots.
 
 use std::collections::BTreeMap;
 
 use packtrain_loss::{Cause, Model, paper};
 use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
-use crate::judge::{Judged, Who};
+use crate::judge::{Judged, Method};
 
-/// Bins of loss rates for the means, and of success proportions.
+/// Number of bins of loss rates for the means, and of success proportions.
 const RATE_BINS: usize = 24;
 const SUCCESS_BINS: usize = 20;
 
@@ -19,7 +19,8 @@ fn series(name: &str, style: Style, points: Vec<(f64, f64)>, colour: usize) -> S
     Series { name: name.to_owned(), style, points, error: Vec::new(), colour }
 }
 
-/// The paper's figures 5 and 6, who is called the processor's, and whether probabilities hold.
+/// The paper's figures 5 and 6, the losses that were attributed to the processor, and the
+/// calibration of the probabilities.
 pub(crate) fn classifier(judged: &[Judged], model: &Model) -> Figure {
     let whole: Vec<&Judged> = judged.iter().filter(|j| j.packets == paper::WINDOW).collect();
     Figure {
@@ -103,45 +104,46 @@ fn success(all: &[&Judged]) -> Panel {
     }
 }
 
-/// By family: what the path lost, and was called the processor's with more than 95 %.
+/// By family: the losses on the path that were attributed to the processor with more than 95 %.
 fn blamed(all: &[&Judged]) -> Panel {
     let mut families: BTreeMap<String, Vec<&Judged>> = BTreeMap::new();
     for j in all.iter().filter(|j| j.elsewhere) {
         families.entry(j.family.clone()).or_default().push(j);
     }
-    let of_who = |(colour, who): (usize, Who)| {
+    let of_who = |(colour, method): (usize, Method)| {
         let points = families.values().enumerate().map(|(i, of)| {
-            let n = of.iter().filter(|j| j.said.get(&who).is_some_and(|s| s.1 > paper::SURE));
+            let n = of.iter().filter(|j| j.classes.get(&method).is_some_and(|s| s.1 > paper::SURE));
             (i as f64, 100.0 * n.count() as f64 / of.len() as f64)
         });
-        series(who.name(), Style::Bars, points.collect(), colour)
+        series(method.name(), Style::Bars, points.collect(), colour)
     };
-    let who = [Who::Paper, Who::Pattern, Who::Delay];
+    let method = [Method::Paper, Method::Pattern, Method::Delay];
     Panel {
         x: axis("family, losses mostly the path's", false),
         y: Axis { zero: true, ..axis("called CPU > 95 %, %", false) },
-        series: who.into_iter().enumerate().map(of_who).collect(),
+        series: method.into_iter().enumerate().map(of_who).collect(),
         categories: families.keys().map(|name| short(name)).collect(),
     }
 }
 
-/// Names that fit below each other's bars.
+/// Names short enough for the labels below the bars.
 fn short(name: &str) -> String {
     name.replace("hybrid", "hy").replace("real-", "r-").replace("link-", "l-").replace("net-", "")
 }
 
-/// Given probabilities of the processor against how often it was.
+/// Predicted probability of the processor against its actual frequency.
 fn reliability(all: &[Judged]) -> Panel {
     let mut drawn = vec![series("as said", Style::Dashes, vec![(0.0, 0.0), (1.0, 1.0)], 7)];
-    for (colour, who) in [Who::Paper, Who::Pattern, Who::Delay].into_iter().enumerate() {
+    for (colour, method) in [Method::Paper, Method::Pattern, Method::Delay].into_iter().enumerate()
+    {
         let mut bins = [(0.0, 0.0, 0.0); 10];
         for j in all.iter().filter(|j| matches!(j.truth, Cause::Network | Cause::Cpu)) {
-            let Some((_, p)) = j.said.get(&who) else { continue };
+            let Some((_, p)) = j.classes.get(&method) else { continue };
             let bin = &mut bins[((p * 10.0) as usize).min(9)];
             *bin = (bin.0 + 1.0, bin.1 + p, bin.2 + f64::from(u8::from(j.truth == Cause::Cpu)));
         }
         let points = bins.iter().filter(|b| b.0 >= 5.0).map(|b| (b.1 / b.0, b.2 / b.0));
-        drawn.push(series(who.name(), Style::Marked, points.collect(), colour));
+        drawn.push(series(method.name(), Style::Marked, points.collect(), colour));
     }
     Panel {
         x: axis("probability given to the processor (windows of network or processor)", false),
@@ -151,19 +153,23 @@ fn reliability(all: &[Judged]) -> Panel {
     }
 }
 
-/// Probability given to the processor against the loss rate, where the network lost.
+/// Predicted probability of the processor against the loss rate, for losses of the network.
 pub(crate) fn table2(judged: &[Judged]) -> Figure {
-    let of = |(colour, who): (usize, Who)| {
+    let of = |(colour, method): (usize, Method)| {
         let points = judged
             .iter()
             .filter(|j| j.truth == Cause::Network && j.loss_rate >= 6e-5)
-            .filter_map(|j| j.said.get(&who).map(|said| (j.loss_rate, said.1)));
-        series(who.name(), Style::Marks, points.collect(), colour)
+            .filter_map(|j| j.classes.get(&method).map(|classes| (j.loss_rate, classes.1)));
+        series(method.name(), Style::Marks, points.collect(), colour)
     };
     let panel = Panel {
         x: axis("loss rate of the window", true),
         y: Axis { zero: true, ..axis("probability given to the processor", false) },
-        series: [Who::Paper, Who::Pattern, Who::Delay].into_iter().enumerate().map(of).collect(),
+        series: [Method::Paper, Method::Pattern, Method::Delay]
+            .into_iter()
+            .enumerate()
+            .map(of)
+            .collect(),
         categories: Vec::new(),
     };
     Figure {
@@ -173,7 +179,7 @@ pub(crate) fn table2(judged: &[Judged]) -> Figure {
     }
 }
 
-/// Throughput of the virtual sender by set and classifier; paper's numbers beside.
+/// Throughput of the virtual sender by set and classifier, with the paper's numbers.
 pub(crate) fn table1(rows: &[(String, String, f64)], sets: &[String]) -> Figure {
     let mut names: Vec<&str> = Vec::new();
     for (_, name, _) in rows {

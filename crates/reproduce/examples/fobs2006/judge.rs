@@ -1,5 +1,5 @@
-//! Every window is judged by four: the paper's classifier, and ours on the pattern alone, with the
-//! delay around the losses, and with the host's counter.
+//! Classifies every window in four ways: the paper's classifier, and this project's with the
+//! pattern alone, with the delay around the losses, and with the host's counter.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use packtrain_loss::{Cause, Classifier, Evidence, Labelled, Model, paper};
 
 use crate::{Args, Failure, figure, records, tables};
 
-/// Windows at least as long are shown in full.
+/// Windows at least as long are reported in full.
 const SHOWN: usize = 24_414;
 
-/// Who judges.
+/// A classifier with its evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum Method {
     Paper,
     Pattern,
     Delay,
     Counter,
 }
 
-impl Who {
+impl Method {
     pub(crate) const ALL: [Self; 4] = [Self::Paper, Self::Pattern, Self::Delay, Self::Counter];
 
     pub(crate) fn name(self) -> &'static str {
@@ -34,7 +34,7 @@ impl Who {
     }
 }
 
-/// A window with what was said of it.
+/// A window with its classifications.
 pub(crate) struct Judged {
     pub(crate) set: String,
     pub(crate) family: String,
@@ -43,30 +43,30 @@ pub(crate) struct Judged {
     pub(crate) loss_rate: f64,
     pub(crate) complexity: f64,
     pub(crate) success: f64,
-    /// More is lost on the path than at the host.
+    /// Most losses were on the path, not at the host.
     pub(crate) elsewhere: bool,
     pub(crate) paper_conditions: bool,
-    /// Verdict and probability of the processor; none where there was no such evidence.
-    pub(crate) said: BTreeMap<Who, (Cause, f64)>,
+    /// Class and probability of the processor; none if there was no such evidence.
+    pub(crate) classes: BTreeMap<Method, (Cause, f64)>,
 }
 
-/// Judges a window by all four.
+/// Classifies a window in all four ways.
 pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelled) -> Judged {
     let plain = Evidence::new(&window.signature);
     let verdict = classifier.classify(&plain);
-    let mut said = BTreeMap::from([
-        (Who::Paper, (verdict.paper.cause, verdict.paper.p_cpu)),
-        (Who::Pattern, (verdict.cause, verdict.p_cpu)),
+    let mut classes = BTreeMap::from([
+        (Method::Paper, (verdict.paper.cause, verdict.paper.p_cpu)),
+        (Method::Pattern, (verdict.cause, verdict.p_cpu)),
     ]);
     if window.delay.is_some() {
         let verdict = classifier.classify(&plain.delay(window.delay.as_ref()));
-        said.insert(Who::Delay, (verdict.cause, verdict.p_cpu));
+        classes.insert(Method::Delay, (verdict.cause, verdict.p_cpu));
     }
     let meta = |key| window.more.get("meta").and_then(|meta| meta.get(key));
     let flag = |key| meta(key).and_then(serde_json::Value::as_bool);
     if let Some(counted) = window.counted() {
         let verdict = classifier.classify(&plain.host_drops(Some(counted)));
-        said.insert(Who::Counter, (verdict.cause, verdict.p_cpu));
+        classes.insert(Method::Counter, (verdict.cause, verdict.p_cpu));
     }
     Judged {
         set: set.to_owned(),
@@ -78,7 +78,7 @@ pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelle
         success: verdict.success_proportion.unwrap_or(0.0),
         elsewhere: window.lost.network + window.lost.link > window.lost.host,
         paper_conditions: flag("paper") == Some(true),
-        said,
+        classes,
     }
 }
 
@@ -93,7 +93,7 @@ fn all(args: &Args, model: &Model) -> Result<Vec<Judged>, Failure> {
     Ok(judged)
 }
 
-/// Confusion by loss rate, by family, and on the paper's own conditions.
+/// Confusion by loss rate, by family, and under the paper's conditions.
 pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> {
     let judged = all(args, model)?;
     let provenance = &model.provenance;
@@ -118,7 +118,7 @@ pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> 
         text += &tables::summary(set, *packets, &of(set, *packets));
     }
     text += "\n";
-    // Of shorter windows the file of counts tells.
+    // Shorter windows are only in the CSV file.
     for (set, Reverse(packets)) in sets.iter().filter(|set| set.1.0 >= SHOWN) {
         let of = of(set, *packets);
         let _ = write!(text, "### {set}, windows of {packets} packets\n\n");
@@ -130,7 +130,7 @@ pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> 
     Ok(text)
 }
 
-/// How the paper's Table 2 counts: contention for the network, by metric.
+/// Counts as in the paper's Table 2: contention for the network, by metric.
 pub(crate) fn table2(args: &Args, model: &Model) -> Result<String, Failure> {
     let judged = all(args, model)?;
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! The experiments of the FOBS paper on its classifier and on ours: `experiments/fobs-2006-*`.
+//! The experiments on the classifier of the FOBS paper and on this project's:
+//! `experiments/fobs-2006-*`.
 //!
 //!     fobs2006 classifier --out experiments/fobs-2006-classifier simulated=test-97656.jsonl.gz real=real-test.jsonl.gz
 //!     fobs2006 table1 --out experiments/fobs-2006-table1 low=FILE middle=FILE high=FILE
@@ -20,16 +21,16 @@ use packtrain_loss::{Labelled, Model, read};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The two remarks of a README.md.
+/// The markers of the generated part of a README.md.
 const BEGIN: &str = "<!-- numbers: written by the example fobs2006 -->";
 const END: &str = "<!-- end of numbers -->";
 
 struct Args {
     out: PathBuf,
     model: Option<PathBuf>,
-    /// Windows that drive the virtual sender; the measured ones are drawn again and again.
+    /// Number of windows that drive the virtual sender; the measured ones are drawn repeatedly.
     windows: usize,
-    /// Name of the plot, .svg or .png.
+    /// File name of the plot, .svg or .png.
     plot: String,
     files: Vec<(String, PathBuf)>,
 }

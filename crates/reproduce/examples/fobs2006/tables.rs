@@ -1,13 +1,13 @@
-//! Tables of verdicts, in Markdown and as CSV.
+//! Tables of classifications, in Markdown and as CSV.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use packtrain_loss::{Cause, paper};
 
-use crate::judge::{Judged, Who};
+use crate::judge::{Judged, Method};
 
-/// Lower ends of the bands of loss rates.
+/// Lower limits of the bands of loss rates.
 pub(crate) const BANDS: [f64; 6] =
     [0.0, paper::SUCCESS_FROM, paper::COMPLEXITY_FROM, 0.002, 0.01, 0.05];
 
@@ -23,7 +23,7 @@ fn band_name(i: usize) -> String {
     format!("{:.3} to {end} %", BANDS[i] * 100.0)
 }
 
-/// Parts of a whole as percent; nothing of nothing is a dash.
+/// A share in per cent; a dash if `whole` is zero.
 fn share(part: usize, whole: usize) -> String {
     match whole {
         0 => "-".to_owned(),
@@ -35,16 +35,17 @@ fn count(of: &[&Judged], test: impl Fn(&Judged) -> bool) -> usize {
     of.iter().filter(|j| test(j)).count()
 }
 
-/// `who` says the processor, as surely as it takes for the sender not to slow down.
-fn acts(j: &Judged, who: Who) -> bool {
-    j.said.get(&who).is_some_and(|said| said.1 > paper::SURE)
+/// Whether `method` attributes the loss to the processor with enough probability that the sender does
+/// not slow down.
+fn acts(j: &Judged, method: Method) -> bool {
+    j.classes.get(&method).is_some_and(|classes| classes.1 > paper::SURE)
 }
 
-fn says(j: &Judged, who: Who, cause: Cause) -> bool {
-    j.said.get(&who).is_some_and(|said| said.0 == cause)
+fn is_class(j: &Judged, method: Method, cause: Cause) -> bool {
+    j.classes.get(&method).is_some_and(|classes| classes.0 == cause)
 }
 
-/// Where the paper claims its classifier: from its least loss rate to 5 %.
+/// The range in which the paper claims its classifier: from its minimum loss rate to 5 %.
 pub(crate) fn conditions(all: &[&Judged]) -> String {
     let mut text = String::from(
         "| truth | metric | windows | classifier | right | wrong | inconclusive | processor, > 95 % |\n\
@@ -62,31 +63,31 @@ pub(crate) fn conditions(all: &[&Judged]) -> String {
             .copied()
             .filter(|j| j.truth == truth && j.loss_rate >= from && j.loss_rate < to)
             .collect();
-        for who in Who::ALL {
-            let right = count(&of, |j| says(j, who, truth));
-            let unsure = count(&of, |j| says(j, who, Cause::Inconclusive));
+        for method in Method::ALL {
+            let right = count(&of, |j| is_class(j, method, truth));
+            let unsure = count(&of, |j| is_class(j, method, Cause::Inconclusive));
             let _ = writeln!(
                 text,
                 "| {truth} | {metric} | {} | {} | {} | {} | {} | {} |",
                 of.len(),
-                who.name(),
+                method.name(),
                 share(right, of.len()),
                 share(of.len() - right - unsure, of.len()),
                 share(unsure, of.len()),
-                share(count(&of, |j| acts(j, who)), of.len()),
+                share(count(&of, |j| acts(j, method)), of.len()),
             );
         }
     }
     text + "\n"
 }
 
-/// Verdicts in percent by band of loss rates, for the truths network and processor.
+/// Classes in per cent by band of loss rates, for losses of the network and of the processor.
 pub(crate) fn bands(all: &[&Judged]) -> String {
     let mut text = String::from(
         "Verdicts in percent: network / processor / both / link / inconclusive.\n\n| loss | truth | windows |",
     );
-    for who in Who::ALL {
-        let _ = write!(text, " {} |", who.name());
+    for method in Method::ALL {
+        let _ = write!(text, " {} |", method.name());
     }
     text += "\n|---|---|---|---|---|---|---|\n";
     for i in 0..BANDS.len() {
@@ -100,8 +101,9 @@ pub(crate) fn bands(all: &[&Judged]) -> String {
                 continue;
             }
             let _ = write!(text, "| {} | {truth} | {} |", band_name(i), of.len());
-            for who in Who::ALL {
-                let cells = VERDICTS.map(|v| share(count(&of, |j| says(j, who, v)), of.len()));
+            for method in Method::ALL {
+                let cells =
+                    VERDICTS.map(|v| share(count(&of, |j| is_class(j, method, v)), of.len()));
                 let _ = write!(text, " {} |", cells.join(" / "));
             }
             text += "\n";
@@ -110,27 +112,27 @@ pub(crate) fn bands(all: &[&Judged]) -> String {
     text + "\n"
 }
 
-/// For each family: what was right, and how often the processor was blamed for what the path lost.
+/// For each family the share of correct classes, and of path losses attributed to the processor.
 pub(crate) fn families(all: &[&Judged]) -> String {
     let mut text = String::from(
         "Right (the cause, in percent), and *called the processor's with more than 95 %* though at least half was lost \
          on the path (number of such windows).\n\n| family | truth | windows |",
     );
-    for who in Who::ALL {
-        let _ = write!(text, " {} |", who.name());
+    for method in Method::ALL {
+        let _ = write!(text, " {} |", method.name());
     }
     text += "\n|---|---|---|---|---|---|---|\n";
     let mut families: BTreeMap<(Cause, &str), Vec<&Judged>> = BTreeMap::new();
     for j in all {
         families.entry((j.truth, &j.family)).or_default().push(j);
     }
-    let mut totals: BTreeMap<Who, usize> = BTreeMap::new();
+    let mut totals: BTreeMap<Method, usize> = BTreeMap::new();
     for ((truth, family), of) in &families {
         let _ = write!(text, "| {family} | {truth} | {} |", of.len());
-        for who in Who::ALL {
-            let right = count(of, |j| says(j, who, *truth));
-            let wrong = count(of, |j| j.elsewhere && acts(j, who));
-            *totals.entry(who).or_default() += wrong;
+        for method in Method::ALL {
+            let right = count(of, |j| is_class(j, method, *truth));
+            let wrong = count(of, |j| j.elsewhere && acts(j, method));
+            *totals.entry(method).or_default() += wrong;
             let elsewhere = of.iter().any(|j| j.elsewhere);
             let _ = match elsewhere {
                 true => write!(text, " {}, *{wrong}* |", share(right, of.len())),
@@ -141,8 +143,8 @@ pub(crate) fn families(all: &[&Judged]) -> String {
     }
     let elsewhere = count(all, |j| j.elsewhere);
     let _ = write!(text, "| **all** | mostly the path's | {elsewhere} |");
-    for who in Who::ALL {
-        let wrong = totals.get(&who).copied().unwrap_or(0);
+    for method in Method::ALL {
+        let wrong = totals.get(&method).copied().unwrap_or(0);
         let _ = write!(text, " *{wrong}* = {} % |", share_fine(wrong, elsewhere));
     }
     text + "\n\n"
@@ -157,21 +159,22 @@ pub(crate) const SUMMARY: &str = "\
 | set | packets | lost by the network, by the processor | classifier | network right | network called the processor's, > 95 % | \
 processor right | mostly the path's, called the processor's, > 95 % |\n|---|---|---|---|---|---|---|---|\n";
 
-/// A set in four lines.
+/// Four rows for a set.
 pub(crate) fn summary(set: &str, packets: usize, all: &[&Judged]) -> String {
     let of = |truth| -> Vec<&Judged> { all.iter().copied().filter(|j| j.truth == truth).collect() };
     let (network, cpu) = (of(Cause::Network), of(Cause::Cpu));
     let elsewhere: Vec<&Judged> = all.iter().copied().filter(|j| j.elsewhere).collect();
     let mut text = String::new();
-    for who in Who::ALL {
-        let right = |of: &[&Judged], truth| share(count(of, |j| says(j, who, truth)), of.len());
-        let blamed = |of: &[&Judged]| share_fine(count(of, |j| acts(j, who)), of.len());
+    for method in Method::ALL {
+        let right =
+            |of: &[&Judged], truth| share(count(of, |j| is_class(j, method, truth)), of.len());
+        let blamed = |of: &[&Judged]| share_fine(count(of, |j| acts(j, method)), of.len());
         let _ = writeln!(
             text,
             "| {set} | {packets} | {}, {} | {} | {} | {} | {} | {} |",
             network.len(),
             cpu.len(),
-            who.name(),
+            method.name(),
             right(&network, Cause::Network),
             blamed(&network),
             right(&cpu, Cause::Cpu),
@@ -194,37 +197,37 @@ pub(crate) fn table2(all: &[&Judged]) -> String {
     for (metric, from, to) in metrics {
         let of: Vec<&Judged> =
             all.iter().copied().filter(|j| j.loss_rate >= from && j.loss_rate < to).collect();
-        for who in [Who::Paper, Who::Pattern, Who::Delay] {
+        for method in [Method::Paper, Method::Pattern, Method::Delay] {
             let _ = writeln!(
                 text,
                 "| {metric} | {} | {} | {} | {} | {} | {} |",
                 of.len(),
-                who.name(),
-                share_fine(count(&of, |j| says(j, who, Cause::Network)), of.len()),
-                share_fine(count(&of, |j| says(j, who, Cause::Cpu)), of.len()),
-                share_fine(count(&of, |j| acts(j, who)), of.len()),
-                share_fine(count(&of, |j| says(j, who, Cause::Inconclusive)), of.len()),
+                method.name(),
+                share_fine(count(&of, |j| is_class(j, method, Cause::Network)), of.len()),
+                share_fine(count(&of, |j| is_class(j, method, Cause::Cpu)), of.len()),
+                share_fine(count(&of, |j| acts(j, method)), of.len()),
+                share_fine(count(&of, |j| is_class(j, method, Cause::Inconclusive)), of.len()),
             );
         }
     }
     text + "\n"
 }
 
-/// Counts of everything.
+/// All counts.
 pub(crate) fn csv(all: &[Judged]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for j in all {
-        for (who, said) in &j.said {
+        for (method, classes) in &j.classes {
             let band = BANDS[band(j.loss_rate)];
-            let sure = u8::from(said.1 > paper::SURE);
+            let sure = u8::from(classes.1 > paper::SURE);
             let key = format!(
                 "{},{},{},{},{band},{},{},{sure}",
                 j.set,
                 j.packets,
                 j.truth,
                 j.family,
-                who.name().replace(',', ""),
-                said.0
+                method.name().replace(',', ""),
+                classes.0
             );
             *counts.entry(key).or_default() += 1;
         }

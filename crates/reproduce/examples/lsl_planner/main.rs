@@ -18,9 +18,9 @@ use report::Report;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Networks that nothing was chosen by.
+/// Seeds of networks that no parameter was tuned on.
 const HELD_OUT: std::ops::RangeInclusive<u64> = 101..=106;
-/// Cases of each size.
+/// Number of cases of each size.
 const CASES: usize = 150;
 
 fn main() -> Result<(), Failure> {
@@ -50,7 +50,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// The fluid model beside packets.
+/// Compares the fluid model with packets.
 fn checked() {
     for kind in [world::PLANETLAB, world::LOSSY] {
         let mut ratios = packets::ratios(kind, 7, 30);

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
-/// The two remarks of a README.md.
+/// The markers of the generated part of a README.md.
 const BEGIN: &str = "<!-- numbers: written by the example lsl_planner -->";
 const END: &str = "<!-- end of numbers -->";
 
-/// What an experiment gives.
+/// The result of an experiment.
 pub(crate) struct Report {
     title: String,
     /// In Markdown.
@@ -36,7 +36,7 @@ impl Report {
         let _ = writeln!(self.table, "| {} |", cells.join(" | "));
     }
 
-    /// A sentence below the table.
+    /// Adds a sentence below the table.
     pub(crate) fn note(&mut self, text: &str) {
         let _ = write!(self.table, "\n{text}\n");
     }
@@ -45,7 +45,7 @@ impl Report {
         let _ = writeln!(self.numbers, "{key},{value:.4}");
     }
 
-    /// A point of a curve.
+    /// Adds a point of a curve.
     pub(crate) fn at(&mut self, series: &str, x: f64, y: f64) {
         match self.series.iter_mut().find(|known| known.0 == series) {
             Some(known) => known.1.push((x, y)),
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// What the axes show.
+    /// Sets the labels of the axes.
     pub(crate) fn axes(mut self, x: &str, y: &str) -> Self {
         self.label = [x.to_owned(), y.to_owned()];
         self

@@ -7,10 +7,10 @@ use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 use crate::study::{COMPARED, Curve, Row, WAYS, first_four, mbps};
 
-/// Which curve stands for the others in the plot of the doubling sampler.
+/// The curves shown in the plot of the doubling sampler.
 const SHOWN: [usize; 2] = [300, 700];
 
-/// A line a model, a column a number.
+/// A row per model, a column per number.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut columns: Vec<String> = Vec::new();
     let mut models: Vec<&str> = Vec::new();
@@ -127,7 +127,7 @@ pub(crate) fn doubling(rows: &[Row], curves: &[Curve]) -> Figure {
     }
 }
 
-/// The curves that the emulator gave, and what four samples of each say.
+/// The measured curves of the emulator, and the predictions from four samples of each.
 pub(crate) fn emulated(curves: &[Curve]) -> Figure {
     let panels = curves.iter().zip(WAYS).map(|(curve, (way, ..))| {
         let mut panel = one_curve(curve);
@@ -141,7 +141,7 @@ pub(crate) fn emulated(curves: &[Curve]) -> Figure {
     }
 }
 
-/// One curve, and what four samples of it say.
+/// One curve, and the predictions from four of its samples.
 fn one_curve(curve: &Curve) -> Panel {
     let samples = first_four(curve);
     let last = curve[curve.len() - 1].streams.get();

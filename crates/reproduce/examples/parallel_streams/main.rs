@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The two remarks of a README.md.
+/// The markers of the generated part of a README.md.
 const BEGIN: &str = "<!-- numbers: written by the example parallel_streams -->";
 const END: &str = "<!-- end of numbers -->";
 
@@ -74,7 +74,7 @@ fn main() -> Result<(), Failure> {
     splice(&out.join("README.md"), &text)
 }
 
-/// Puts the table between the remarks of a README.md.
+/// Inserts the table between the markers of a README.md.
 fn splice(path: &Path, text: &str) -> Result<(), Failure> {
     let old = std::fs::read_to_string(path)?;
     let (Some(begin), Some(end)) = (old.find(BEGIN), old.find(END)) else {

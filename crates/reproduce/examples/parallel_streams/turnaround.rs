@@ -4,12 +4,12 @@ use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
 use crate::Failure;
 
-/// Path, as measured and as shown.
+/// Name of the path in the data and in the table.
 const PATHS: [(&str, &str); 2] = [
     ("losses", "200 Mbit/s, 100 ms, loss 1e-4"),
     ("buffers", "200 Mbit/s, 50 ms, 256 KiB buffers"),
 ];
-/// Way, as measured and as shown.
+/// Name of the method in the data and in the table.
 const WAYS: [(&str, &str); 4] = [
     ("one", "one stream"),
     ("paper", "sampled first"),
@@ -17,7 +17,7 @@ const WAYS: [(&str, &str); 4] = [
     ("history", "auto, from history"),
 ];
 
-/// One copy.
+/// One transfer.
 struct Run {
     path: String,
     megabytes: f64,
@@ -26,7 +26,7 @@ struct Run {
     streams: u32,
 }
 
-/// All of them.
+/// All transfers.
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
@@ -51,7 +51,7 @@ impl Runs {
         self.0.iter().filter(move |run| run.path == path && run.way == way)
     }
 
-    /// A line a size, a column a way; the numbers of streams beside the seconds.
+    /// A row per size, a column per method, with the numbers of streams beside the seconds.
     pub(crate) fn table(&self) -> String {
         let mut text = String::new();
         for (path, shown) in PATHS {

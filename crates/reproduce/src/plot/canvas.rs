@@ -1,4 +1,4 @@
-//! What a picture is drawn on.
+//! The surface on which a picture is drawn.
 
 /// Red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ impl Colour {
     pub(super) const GRID: Self = Self(228, 231, 236);
     pub(super) const FRAME: Self = Self(150, 156, 168);
 
-    /// Colours that colour-blind readers tell apart (Okabe and Ito 2008).
+    /// Colours that colour-blind readers can distinguish (Okabe and Ito 2008).
     pub(super) fn palette(index: usize) -> Self {
         const COLOURS: [Colour; 8] = [
             Colour(0, 114, 178),
@@ -27,7 +27,7 @@ impl Colour {
     }
 }
 
-/// Which point of a text stands where it is put.
+/// The horizontal alignment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -35,20 +35,20 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Where a text goes and how.
+/// The position and style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub(super) x: f32,
-    /// The base line.
+    /// The baseline.
     pub(super) y: f32,
     pub(super) size: f32,
     pub(super) anchor: Anchor,
-    /// Upwards.
+    /// Rotated, upwards.
     pub(super) turned: bool,
     pub(super) colour: Colour,
 }
 
-/// A picture in the making; the origin is above on the left.
+/// A picture being drawn; the origin is at the top left.
 pub(super) trait Canvas {
     fn rect(&mut self, x: f32, y: f32, width: f32, height: f32, fill: Colour);
     fn line(&mut self, points: &[(f32, f32)], width: f32, dashed: bool, colour: Colour);

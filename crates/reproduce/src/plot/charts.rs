@@ -1,4 +1,4 @@
-//! The figures that the command makes.
+//! The figures of the command.
 
 use packtrain_sim::outcome::{Outcome, Sample};
 use packtrain_sim::results::{RunRow, value_of};
@@ -8,18 +8,18 @@ use super::ticks::short;
 use super::{Axis, Figure, Panel, Series, Style};
 use crate::Row;
 
-/// More curves than this in one picture tell nobody anything.
-const MOST_CURVES: usize = 8;
+/// Maximum curves in one picture.
+const MAX_CURVES: usize = 8;
 
 /// Window, goodput and round trip of each flow over time.
 pub fn curves(outcome: &Outcome, title: &str) -> Figure {
     let flows: Vec<usize> = (0..outcome.flows.len())
         .filter(|flow| outcome.samples.iter().any(|sample| sample.flow == *flow))
         .collect();
-    let shown = &flows[..flows.len().min(MOST_CURVES)];
+    let shown = &flows[..flows.len().min(MAX_CURVES)];
     let cwnd = |s: &Sample| s.cwnd.get() as f64;
     let goodput = |s: &Sample| s.goodput.as_bps() as f64;
-    // Sequence number over time, where it says more than the goodput: over depots.
+    // Sequence number over time, only for flows over depots.
     let acked = |s: &Sample| s.acked.map_or(0.0, |bytes| bytes.get() as f64);
     let rtt = |s: &Sample| s.rtt.as_nanos() as f64 / 1e9;
     let mut panels = vec![
@@ -62,7 +62,7 @@ fn panel(
         Series {
             name: format!("{} ({})", outcome.flows[flow].name, outcome.flows[flow].cc),
             style: Style::Line,
-            // Before its first round trip a flow has nothing to show.
+            // Before its first round trip a flow has no values.
             points: own
                 .skip_while(|s| s.rtt.is_zero() && s.goodput == DataRate::ZERO)
                 .map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / factor))
@@ -84,8 +84,8 @@ fn unit(units: &[Unit], most: f64) -> Unit {
     units.iter().find(|(factor, _)| most >= *factor).copied().unwrap_or(last)
 }
 
-/// Goodput of each flow over the first axis of a sweep; other axes make other curves, repetitions
-/// a mean with its standard deviation.
+/// Goodput of each flow over the first axis of a sweep. Other axes make separate curves;
+/// repetitions give a mean with its standard deviation.
 pub fn over_axis(rows: &[RunRow], title: &str) -> Figure {
     let axis = rows.first().and_then(|row| row.settings.first()).map(|s| s.path.clone());
     let Some(axis) = axis else { return Figure::default() };
@@ -150,12 +150,12 @@ fn figure_of(
         "bdp" => " (bdp)",
         _ => "",
     };
-    let few = curves.len() > MOST_CURVES;
+    let few = curves.len() > MAX_CURVES;
     let subtitle = match few {
-        true => format!("{} runs, {MOST_CURVES} of {} curves", rows.len(), curves.len()),
+        true => format!("{} runs, {MAX_CURVES} of {} curves", rows.len(), curves.len()),
         false => format!("{} runs", rows.len()),
     };
-    let series = curves.iter().take(MOST_CURVES).enumerate().map(|(colour, curve)| {
+    let series = curves.iter().take(MAX_CURVES).enumerate().map(|(colour, curve)| {
         let (points, error) = means(&curve.points, factor);
         let style = if categories.is_empty() { Style::Marked } else { Style::Bars };
         Series { name: curve.name.clone(), style, points, error, colour }
@@ -174,7 +174,7 @@ fn figure_of(
     Figure { title: title.to_owned(), subtitle, panels: vec![panel] }
 }
 
-/// Mean and standard deviation of the points at each place, by place.
+/// Mean and standard deviation of the points at each position, sorted by position.
 fn means(points: &[(f64, f64)], factor: f64) -> (Vec<(f64, f64)>, Vec<f64>) {
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -193,7 +193,7 @@ fn means(points: &[(f64, f64)], factor: f64) -> (Vec<(f64, f64)>, Vec<f64>) {
     (means, errors)
 }
 
-/// A paper's numbers beside ours, and the tolerance around the paper's.
+/// A paper's numbers, the tolerance around them, and the measured numbers.
 pub fn comparison(title: &str, label: &str, rows: &[Row]) -> Figure {
     let shown: Vec<&Row> = rows.iter().filter(|row| row.ours.is_some()).collect();
     let numbers =

@@ -1,4 +1,4 @@
-//! From a figure to lines and letters.
+//! Draws a figure as lines and texts.
 
 use super::canvas::{Anchor, Canvas, Colour, Label};
 use super::ticks::Scale;
@@ -9,12 +9,12 @@ const LEFT: f32 = 84.0;
 const RIGHT: f32 = 24.0;
 const HEAD: f32 = 30.0;
 const LINE: f32 = 20.0;
-/// Below each panel: labels of ticks and of the axis.
+/// Space below each panel for the labels of ticks and of the axis.
 const FOOT: f32 = 52.0;
 /// Size of the letters at ticks.
 const TICK: f32 = 11.5;
-/// Upright names are no longer than this.
-const MOST_UPRIGHT: f32 = 200.0;
+/// Maximum length of vertical names.
+const MAX_VERTICAL_NAME: f32 = 200.0;
 
 /// A panel's frame in the picture.
 struct Frame {
@@ -27,7 +27,7 @@ struct Frame {
 impl Frame {
     fn at(&self, (x, y): (f64, f64)) -> Option<(f32, f32)> {
         let (x, y) = (self.x.place(x)?, self.y.place(y)?);
-        // Far outside (a point cut off) stays within what both pictures can hold.
+        // Points far outside are limited to the range of both formats.
         let (x, y) = (x.clamp(-10.0, 10.0) as f32, y.clamp(-10.0, 10.0) as f32);
         Some((LEFT + x * (WIDTH - LEFT - RIGHT), self.top + (1.0 - y) * self.height))
     }
@@ -41,9 +41,9 @@ pub(super) fn size(figure: &Figure) -> (f32, f32) {
     (WIDTH, head(figure) + legend + panels * panel_height(figure) + feet + 8.0)
 }
 
-/// Room below a panel: names that do not fit side by side stand upright.
+/// Space below a panel: names that do not fit side by side are vertical.
 fn foot(panel: &Panel) -> f32 {
-    if upright(panel) { widest(panel).min(MOST_UPRIGHT) + 22.0 } else { FOOT }
+    if upright(panel) { widest(panel).min(MAX_VERTICAL_NAME) + 22.0 } else { FOOT }
 }
 
 fn widest(panel: &Panel) -> f32 {
@@ -66,7 +66,7 @@ fn panel_height(figure: &Figure) -> f32 {
     }
 }
 
-/// Draws everything.
+/// Draws the whole figure.
 pub(super) fn draw(figure: &Figure, canvas: &mut impl Canvas) {
     let label =
         |y, size, colour| Label { x: LEFT, y, size, anchor: Anchor::Start, turned: false, colour };
@@ -90,7 +90,7 @@ pub(super) fn draw(figure: &Figure, canvas: &mut impl Canvas) {
     }
 }
 
-/// A text cut to a width.
+/// A text truncated to a width.
 fn fitted(text: &str, size: f32, room: f32) -> String {
     let mut text = text.to_owned();
     if font::width(&text, size) <= room {
@@ -101,7 +101,7 @@ fn fitted(text: &str, size: f32, room: f32) -> String {
     text
 }
 
-/// The series that the legend names, each once, in rows that fit.
+/// The series in the legend, each once, in rows that fit.
 fn legend_rows(figure: &Figure) -> Vec<Vec<&Series>> {
     let mut named: Vec<&Series> = Vec::new();
     for series in figure.panels.iter().flat_map(|panel| &panel.series) {
@@ -195,7 +195,7 @@ fn axes(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
             canvas.line(&[(x, frame.top), (x, bottom)], 1.0, false, Colour::GRID);
         }
         if upright(panel) {
-            let label = fitted(&label, TICK, MOST_UPRIGHT);
+            let label = fitted(&label, TICK, MAX_VERTICAL_NAME);
             canvas.text(&label, Label { turned: true, ..text(x + 4.0, bottom + 8.0, Anchor::End) });
         } else {
             canvas.text(&label, text(x, bottom + 17.0, Anchor::Middle));
@@ -213,12 +213,12 @@ fn axes(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
     canvas.text(&panel.y.label, turned);
 }
 
-/// Names of categories, thinned where even upright ones run into each other.
+/// Names of categories, thinned if even vertical ones overlap.
 fn x_ticks(panel: &Panel, frame: &Frame) -> Vec<(f64, String)> {
     if panel.categories.is_empty() {
         return frame.x.ticks(9);
     }
-    // Upright, a line of text takes so much.
+    // The width of a vertical line of text.
     let room = ((WIDTH - LEFT - RIGHT) / 14.0) as usize;
     let stride = panel.categories.len().div_ceil(room).max(1);
     let named = panel.categories.iter().enumerate().step_by(stride);
@@ -284,8 +284,8 @@ fn error_bars(series: &Series, shift: f64, frame: &Frame, canvas: &mut impl Canv
     }
 }
 
-/// A line of very many points keeps, for each column of the picture, its first, lowest, highest
-/// and last: nothing that the eye could see is lost.
+/// Reduces a line of many points: for each column of the picture the first, lowest, highest and
+/// last are kept, so that the picture stays the same.
 fn thinned(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
     if points.len() < 4_000 {
         return points.to_vec();

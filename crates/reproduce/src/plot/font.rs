@@ -1,4 +1,4 @@
-//! The letters of PNG plots, and how wide they are.
+//! The glyphs of PNG plots and their widths.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ fn face() -> Option<&'static Face<'static>> {
     FACE.get_or_init(|| Face::parse(BYTES, 0).ok()).as_ref()
 }
 
-/// How wide a text of this size is.
+/// The width of a text of this size.
 pub(super) fn width(text: &str, size: f32) -> f32 {
     let Some(face) = face() else { return text.chars().count() as f32 * size * 0.6 };
     let scale = size / f32::from(face.units_per_em());
@@ -23,7 +23,7 @@ fn advance(face: &Face<'_>, letter: char) -> f32 {
     f32::from(face.glyph_hor_advance(glyph).unwrap_or_default())
 }
 
-/// Draws the outlines of a text into `path`, its base line starting at the origin.
+/// Draws the outlines of a text into `path`, with the start of its baseline at the origin.
 pub(super) fn outline(text: &str, size: f32, path: &mut impl OutlineBuilder) {
     let Some(face) = face() else { return };
     let scale = size / f32::from(face.units_per_em());
@@ -35,7 +35,7 @@ pub(super) fn outline(text: &str, size: f32, path: &mut impl OutlineBuilder) {
     }
 }
 
-/// Puts a letter in its place; fonts count upwards, pictures downwards.
+/// Positions a glyph; fonts count upwards, pictures downwards.
 struct Placed<'a, P> {
     path: &'a mut P,
     x: f32,

@@ -1,4 +1,4 @@
-//! A picture of dots.
+//! A picture in pixels.
 
 use tiny_skia::{
     FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform,
@@ -8,7 +8,7 @@ use ttf_parser::OutlineBuilder;
 use super::canvas::{Anchor, Canvas, Colour, Label};
 use super::font;
 
-/// Dots for each unit of the picture.
+/// Pixels per unit of the picture.
 const SCALE: f32 = 2.0;
 
 pub(super) struct Png {

@@ -1,4 +1,4 @@
-//! A picture as text.
+//! A picture as SVG text.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ impl Svg {
     }
 
     fn push(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing to a text never fails.
+        // Writing to a string never fails.
         let _ = self.text.write_fmt(element);
         self.text.push('\n');
     }

@@ -48,7 +48,7 @@ fn rows() -> Vec<RunRow> {
     rows
 }
 
-/// The figures by name; `PACKTRAIN_PLOTS=DIR` writes them there to be looked at.
+/// The figures by name; `PACKTRAIN_PLOTS=DIR` writes them there for inspection.
 fn figures() -> Vec<(&'static str, Figure)> {
     let row = |key: String, paper, ours, tolerance| Row {
         key,

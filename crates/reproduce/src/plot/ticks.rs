@@ -1,6 +1,6 @@
-//! Where the ticks of an axis are, and what stands at them.
+//! The positions and labels of the ticks of an axis.
 
-/// The span of an axis.
+/// The range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -9,7 +9,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A span that holds all of these values, with round ends.
+    /// A range that contains all of these values, with round limits.
     pub(super) fn over(values: impl Iterator<Item = f64>, log: bool, zero: bool) -> Self {
         let good = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
         let (mut low, mut high) = good
@@ -40,18 +40,18 @@ impl Scale {
         }
     }
 
-    /// The same span up to its greatest value and no further.
+    /// The same range with the maximum value as its upper limit.
     pub(super) fn tight(self, values: impl Iterator<Item = f64>) -> Self {
         let high = values.filter(|value| value.is_finite()).fold(f64::NEG_INFINITY, f64::max);
         if high > self.low { Self { high, ..self } } else { self }
     }
 
-    /// A span as given.
+    /// The range with exactly these limits.
     pub(super) fn exact(low: f64, high: f64) -> Self {
         Self { low, high, log: false }
     }
 
-    /// Where a value is, from 0 at the low end to 1; none: nowhere.
+    /// The position of a value, from 0 at the lower limit to 1; none if it cannot be drawn.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let value = if self.log { value.log10() } else { value };
         value.is_finite().then(|| (value - self.low) / (self.high - self.low))
@@ -81,7 +81,7 @@ impl Scale {
         let stride = decades.div_ceil(count.max(1)).max(1);
         let mut ticks: Vec<f64> = (first..=last).step_by(stride).map(|e| 10f64.powi(e)).collect();
         if decades < 3 {
-            // Between powers of ten, too.
+            // Intermediate ticks between powers of ten.
             let low = self.low.floor() as i32;
             ticks = (low..=last.max(low))
                 .flat_map(|e| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(e)))
@@ -109,7 +109,7 @@ fn plain(value: f64, step: f64) -> String {
     format!("{value:.digits$}").replace('-', "\u{2013}")
 }
 
-/// A number in as few letters as it can.
+/// A number with as few characters as possible.
 pub(super) fn short(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

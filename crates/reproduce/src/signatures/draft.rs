@@ -1,4 +1,4 @@
-//! What all families draw: the flow, the bottleneck, its queue.
+//! The common draws of all families: the flow, the bottleneck, its queue.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use super::play::Setup;
 use super::random::{pick, scale, seconds, whole};
 use super::source::Sending;
 
-/// A drawn model with one free parameter, with which the loss rate rises.
+/// A drawn model with one free parameter; the loss rate increases with it.
 pub(super) struct Draft {
     pub(super) setup: Box<dyn Fn(f64) -> Setup>,
-    /// The parameter: from, to, and the first guess; none where it stays as guessed.
-    pub(super) knob: (f64, f64, f64),
+    /// The parameter: minimum, maximum, and the first guess; a constant parameter has equal values.
+    pub(super) parameter: (f64, f64, f64),
     pub(super) steady: bool,
     /// Packets before the window, as a share of it.
     pub(super) warm: f64,
-    /// Nothing queues: delays tell nothing.
+    /// Nothing queues, so delays carry no information.
     pub(super) policed: bool,
     pub(super) flow: Flow,
     pub(super) meta: Meta,
 }
 
-/// Parameters to be written down.
+/// The recorded parameters.
 pub(super) type Meta = BTreeMap<String, Value>;
 
-/// What a family is given.
+/// The input of a family.
 pub(super) struct Brief {
     pub(super) region: Region,
-    /// The loss rate aimed at, and the packets of the window.
+    /// The target loss rate, and the packets of the window.
     pub(super) target: f64,
     pub(super) window: usize,
 }
 
-/// The flow whose losses are taken down.
+/// The flow whose losses are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) rate: f64,
@@ -72,7 +72,7 @@ impl Flow {
         (self.size, Sending::Paced { rate, quantum, line, jitter })
     }
 
-    /// Seconds that so many of its packets take.
+    /// The duration of this number of its packets, in seconds.
     pub(super) fn span(&self, packets: f64) -> f64 {
         packets * f64::from(self.size) * 8.0 / self.rate
     }
@@ -100,7 +100,7 @@ pub(super) enum Kind {
 }
 
 impl Room {
-    /// Room for 50 us to 20 ms at the bottleneck's rate.
+    /// A capacity of 50 us to 20 ms at the bottleneck's rate.
     pub(super) fn draw(rng: &mut Rng, kind: Kind, capacity: f64, region: Region) -> Self {
         let (low, high) = region.of((1e-4, 1e-2), (5e-5, 2e-2));
         let bytes = (capacity / 8.0 * scale(rng, low, high)).max(45_000.0);
@@ -140,7 +140,7 @@ impl Room {
         }
     }
 
-    /// Somebody who fills it at the beginning.
+    /// A source that fills the queue at the start.
     pub(super) fn fill(&self) -> (u32, Sending) {
         (1_500, Sending::Fill { packets: (self.bytes / 1_500.0) as u64 })
     }
@@ -160,14 +160,14 @@ impl Room {
     }
 }
 
-/// Bits a second, at least one.
+/// Bits per second, at least one.
 pub(super) fn bps(rate: f64) -> DataRate {
     DataRate::from_bps((rate as u64).max(1))
 }
 
-/// Writes a parameter down.
+/// Records a parameter.
 pub(super) fn note(meta: &mut Meta, key: &str, value: impl Into<Value>) {
-    // Six digits tell enough, and compress better than seventeen.
+    // Six digits are enough, and compress better than seventeen.
     let value = match value.into() {
         Value::Number(number) if number.is_f64() => {
             let x = number.as_f64().unwrap_or_default();
@@ -179,12 +179,12 @@ pub(super) fn note(meta: &mut Meta, key: &str, value: impl Into<Value>) {
     meta.insert(key.to_owned(), value);
 }
 
-/// A size that packets of others have.
-pub(super) fn their_size(rng: &mut Rng) -> u32 {
+/// The packet size of a competing flow.
+pub(super) fn competitor_size(rng: &mut Rng) -> u32 {
     pick(rng, &[1_500, 1_500, 1_500, 1_052, 600, 9_000])
 }
 
-/// Paced flows of others, `mean` together.
+/// Competing paced flows with a total rate of `mean`.
 pub(super) fn paced(rng: &mut Rng, count: u64, size: u32, line: f64) -> Vec<(u32, f64, f64, f64)> {
     // Their shares differ by up to a half.
     let shares: Vec<f64> = (0..count).map(|_| 1.0 + 0.5 * rng.unit()).collect();
@@ -193,7 +193,7 @@ pub(super) fn paced(rng: &mut Rng, count: u64, size: u32, line: f64) -> Vec<(u32
     shares.into_iter().map(|share| (size, share / all, line, jitter)).collect()
 }
 
-/// Makes sources of what [`paced`] drew.
+/// Makes sources from the draws of [`paced`].
 pub(super) fn at_rate(drawn: &[(u32, f64, f64, f64)], mean: f64) -> Vec<(u32, Sending)> {
     let of = |&(size, share, line, jitter): &(u32, f64, f64, f64)| {
         let rate = bps(mean * share);
@@ -202,12 +202,12 @@ pub(super) fn at_rate(drawn: &[(u32, f64, f64, f64)], mean: f64) -> Vec<(u32, Se
     drawn.iter().map(of).collect()
 }
 
-/// A span from `low` to `high` seconds, on a scale.
+/// A duration from `low` to `high` seconds, on a logarithmic scale.
 pub(super) fn span(rng: &mut Rng, low: f64, high: f64) -> Duration {
     seconds(scale(rng, low, high.max(low)))
 }
 
-/// Competitors in number.
+/// The number of competitors.
 pub(super) fn some(rng: &mut Rng, low: u64, high: u64) -> u64 {
     whole(rng, low, high)
 }

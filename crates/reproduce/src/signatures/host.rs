@@ -1,4 +1,4 @@
-//! Families whose losses are the receiving host's, and those of both.
+//! Families with losses at the receiving host, and with losses of both kinds.
 
 use packtrain_link::{HostConfig, Scheduler, true_size, true_size_joined};
 use packtrain_units::{ByteCount, Duration, Rng};
@@ -9,26 +9,26 @@ use super::play::Setup;
 use super::random::{even, pick, scale, seconds};
 use super::source::Sending;
 
-/// Who else wants the processor.
+/// The competitors for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rivals {
     /// The paper's generator of processes.
     Generator,
-    /// Always the same number, in turn.
+    /// A constant number, in turn.
     Fair,
-    /// Spans with and without the processor, exponential.
+    /// Exponential periods with and without the processor.
     OnOff,
 }
 
-/// What a host is like but for its buffer.
+/// The parameters of a host except for its buffer.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     joins: bool,
     span: Duration,
     scheduler: Scheduler,
-    /// Packets that come while the process is off, on average.
+    /// Mean number of packets that arrive while the process is off the processor.
     off: f64,
-    /// The share of them that is to be lost.
+    /// The target share of them that is lost.
     share: f64,
 }
 
@@ -54,7 +54,7 @@ impl Shape {
         };
         let off = off_time / flow.span(1.0);
         let lost = brief.target * brief.window as f64;
-        // So many times off the processor that each can lose something.
+        // As many periods off the processor as can each lose packets.
         let most = lost.min(0.5 * time / off_time).max(1.0);
         let times = match rivals {
             Rivals::Fair => time / (off_time + slice),
@@ -75,11 +75,11 @@ impl Shape {
         Self { joins, span, scheduler, off, share }
     }
 
-    /// A host that loses `share` of what comes while the process is off.
+    /// A host that loses `share` of the arrivals while the process is off the processor.
     fn host(&self, size: u32, share: f64) -> HostConfig {
         let each = cost(size, self.joins);
-        let least = if self.joins { 2.0 * 44.0 } else { 8.0 };
-        let room = (self.off * (1.0 - share)).max(least);
+        let min = if self.joins { 2.0 * 44.0 } else { 8.0 };
+        let room = (self.off * (1.0 - share)).max(min);
         HostConfig {
             buffer: ByteCount((room * each) as u64),
             coalesce: if self.joins { self.span } else { Duration::ZERO },
@@ -113,7 +113,7 @@ impl Shape {
     }
 }
 
-/// Bytes of true size that a datagram takes.
+/// Bytes of true size of a datagram.
 fn cost(size: u32, joins: bool) -> f64 {
     let bytes = ByteCount(u64::from(size));
     match joins {
@@ -122,7 +122,7 @@ fn cost(size: u32, joins: bool) -> f64 {
     }
 }
 
-/// A path that loses nothing, sometimes with others on it so that packets come unevenly.
+/// A path without losses, sometimes with competitors, so that packets arrive unevenly.
 fn clean(rng: &mut Rng, brief: &Brief, flow: &Flow, meta: &mut Meta) -> (Room, f64, Others) {
     let busy = rng.chance(0.3);
     let capacity = flow.rate * if busy { scale(rng, 1.5, 4.0) } else { scale(rng, 1.02, 20.0) };
@@ -140,8 +140,8 @@ fn clean(rng: &mut Rng, brief: &Brief, flow: &Flow, meta: &mut Meta) -> (Room, f
 
 type Others = Vec<(u32, Sending)>;
 
-/// The process does not get the processor in time; the free parameter is the share lost of what
-/// comes meanwhile, by way of the buffer.
+/// The process does not get the processor in time. The free parameter is the share of the arrivals
+/// that is lost meanwhile; it sets the buffer.
 pub(super) fn starved(rng: &mut Rng, brief: &Brief, rivals: Rivals, joins: bool) -> Draft {
     let flow = Flow::draw(rng, brief.region);
     starved_flow(rng, brief, flow, rivals, joins)
@@ -166,12 +166,12 @@ fn starved_flow(rng: &mut Rng, brief: &Brief, flow: Flow, rivals: Rivals, joins:
         let link = room.link(capacity);
         Setup { ours: flow.sending(), others: others.clone(), link, host }
     };
-    let knob = (-1.0, 1.0, shape.share);
+    let parameter = (-1.0, 1.0, shape.share);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.1, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.1, policed: false, flow, meta }
 }
 
-/// The process has the processor and is too slow for the rate; the free parameter is by how much.
+/// The process has the processor and is too slow for the rate. The free parameter is the excess.
 pub(super) fn slow(rng: &mut Rng, brief: &Brief) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -196,12 +196,12 @@ pub(super) fn slow(rng: &mut Rng, brief: &Brief) -> Draft {
         let link = room.link(capacity);
         Setup { ours: flow.sending(), others: others.clone(), link, host }
     };
-    let knob = (-0.5, 0.3, brief.target);
+    let parameter = (-0.5, 0.3, brief.target);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.3, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.3, policed: false, flow, meta }
 }
 
-/// Both at once: `share` of the losses are to be the network's.
+/// Both at once: the network causes `share` of the losses.
 pub(super) fn both(rng: &mut Rng, brief: &Brief, traffic: Option<Traffic>) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -236,7 +236,7 @@ pub(super) fn both(rng: &mut Rng, brief: &Brief, traffic: Option<Traffic>) -> Dr
         let (link, host) = (room.link(capacity), shape.host(flow.size, shape.share));
         Setup { ours: flow.sending(), others, link, host }
     };
-    let knob = (0.0, 1.0, 0.5);
+    let parameter = (0.0, 1.0, 0.5);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: true, warm: 0.125, policed: false, flow, meta }
+    Draft { setup, parameter, steady: true, warm: 0.125, policed: false, flow, meta }
 }

@@ -1,16 +1,16 @@
-//! Families whose losses are the network's, and those that are the wire's.
+//! Families with losses of the network, and with losses of the wire.
 
 use packtrain_link::{CrossConfig, CrossKind, HostConfig, LossConfig};
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use super::draft::{
-    Brief, Draft, Flow, Kind, Meta, Room, at_rate, bps, note, paced, some, span, their_size,
+    Brief, Draft, Flow, Kind, Meta, Room, at_rate, bps, competitor_size, note, paced, some, span,
 };
 use super::play::Setup;
 use super::random::{even, pick, scale};
 use super::source::{Growth, Sending};
 
-/// What shares the bottleneck.
+/// The competing traffic at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Traffic {
     Paced,
@@ -27,7 +27,7 @@ pub(super) fn idle() -> HostConfig {
 
 type Makes = Box<dyn Fn(f64) -> Vec<(u32, Sending)>>;
 
-/// Others at a mean rate that is told later.
+/// Competitors whose mean rate is set later.
 pub(super) fn others(
     rng: &mut Rng,
     traffic: Traffic,
@@ -36,7 +36,7 @@ pub(super) fn others(
     time: f64,
     meta: &mut Meta,
 ) -> Makes {
-    let size = their_size(rng);
+    let size = competitor_size(rng);
     note(meta, "others_packet_bytes", size);
     let cross = move |kind| {
         let packet = ByteCount(u64::from(size));
@@ -96,7 +96,7 @@ pub(super) fn others(
     }
 }
 
-/// A bottleneck shared with others, whose load is the free parameter.
+/// A bottleneck shared with competitors; the free parameter is their load.
 pub(super) fn shared(rng: &mut Rng, brief: &Brief, kind: Kind, traffic: Traffic) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -107,11 +107,11 @@ pub(super) fn shared(rng: &mut Rng, brief: &Brief, kind: Kind, traffic: Traffic)
     flow.write(&mut meta);
     room.write(&mut meta);
     note(&mut meta, "capacity_bps", capacity.round());
-    let least = flow.rate / capacity + 0.02;
-    let knob = match traffic {
-        Traffic::SlowStart => (least, 1.1_f64.max(least + 0.1), 0.7_f64.max(least)),
-        Traffic::Bursts | Traffic::Pareto => (least, 2.0, 0.9_f64.max(least)),
-        _ => (least.min(0.6), 1.3, 1.0 + brief.target),
+    let min = flow.rate / capacity + 0.02;
+    let parameter = match traffic {
+        Traffic::SlowStart => (min, 1.1_f64.max(min + 0.1), 0.7_f64.max(min)),
+        Traffic::Bursts | Traffic::Pareto => (min, 2.0, 0.9_f64.max(min)),
+        _ => (min.min(0.6), 1.3, 1.0 + brief.target),
     };
     let setup = move |load: f64| {
         let mut others = vec![room.fill()];
@@ -120,11 +120,11 @@ pub(super) fn shared(rng: &mut Rng, brief: &Brief, kind: Kind, traffic: Traffic)
         Setup { ours: flow.sending(), others, link, host: idle() }
     };
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.125, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.125, policed: false, flow, meta }
 }
 
-/// The flow alone is too fast for its bottleneck: it loses at regular distances, the free parameter
-/// being the share that does not fit.
+/// The flow alone exceeds its bottleneck: losses are at regular distances. The free parameter is
+/// the share that exceeds the rate.
 pub(super) fn own(rng: &mut Rng, brief: &Brief, kind: Kind) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -144,17 +144,18 @@ pub(super) fn own(rng: &mut Rng, brief: &Brief, kind: Kind) -> Draft {
         let link = room.link((flow.rate + more) * (1.0 - excess));
         Setup { ours: flow.sending(), others, link, host: idle() }
     };
-    let knob = (-0.05, 0.2, brief.target);
+    let parameter = (-0.05, 0.2, brief.target);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.25, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.25, policed: false, flow, meta }
 }
 
-/// The same at a policer: what exceeds the rate and its burst is dropped, nothing waits.
+/// The same at a policer: packets above the rate and its burst are dropped, and nothing queues.
 pub(super) fn policed(rng: &mut Rng, brief: &Brief) -> Draft {
     Draft { policed: true, ..own(rng, brief, Kind::DropTail) }
 }
 
-/// The flow looks for its bottleneck's rate, goes beyond it and falls back, as controllers do.
+/// The flow probes for its bottleneck's rate, exceeds it and reduces its rate, as congestion
+/// controllers do.
 pub(super) fn probing(rng: &mut Rng, brief: &Brief) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -173,21 +174,21 @@ pub(super) fn probing(rng: &mut Rng, brief: &Brief) -> Draft {
             true => (1.0 + growth, DataRate::ZERO),
             false => (1.0, bps(capacity * growth)),
         };
-        let (least, most) = (bps(capacity * 0.05), bps(capacity * 4.0));
-        let growth = Growth { rtt, factor, add, beta, least, most };
+        let (min, max) = (bps(capacity * 0.05), bps(capacity * 4.0));
+        let growth = Growth { rtt, factor, add, beta, min, max };
         let rate = bps(capacity * start);
         let ours = Sending::Probing { rate, quantum: flow.quantum, line: bps(flow.line), growth };
         let link = room.link(capacity);
         Setup { ours: (flow.size, ours), others: Vec::new(), link, host: idle() }
     };
-    let knob = (1e-4, 1.0, brief.target.max(1e-3));
+    let parameter = (1e-4, 1.0, brief.target.max(1e-3));
     let warm = if doubles { 0.0 } else { 0.25 };
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm, policed: false, flow, meta }
 }
 
-/// The paper's own conditions: ten senders with a Gbit/s each saturate a link of 10 Gbit/s with a
-/// drop-tail queue, the eleventh is ours, of 1024-byte packets.
+/// The paper's own conditions: ten senders at 1 Gbit/s each saturate a link of 10 Gbit/s with a
+/// drop-tail queue; the eleventh is the measured one, with 1024-byte packets.
 pub(super) fn paper(rng: &mut Rng, brief: &Brief) -> Draft {
     let mut meta = Meta::new();
     let (low, high) = brief.region.of((2e8, 6e8), (6e8, 1e9));
@@ -209,12 +210,12 @@ pub(super) fn paper(rng: &mut Rng, brief: &Brief) -> Draft {
         let link = room.link(capacity);
         Setup { ours: flow.sending(), others, link, host: idle() }
     };
-    let knob = (0.99, 1.1, 1.0 + brief.target);
+    let parameter = (0.99, 1.1, 1.0 + brief.target);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.05, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.05, policed: false, flow, meta }
 }
 
-/// Errors of the wire: bit by bit, or in bad spells.
+/// Errors of the wire: independent bit errors, or bad spells.
 pub(super) fn wire(rng: &mut Rng, brief: &Brief, spells: bool) -> Draft {
     let mut meta = Meta::new();
     let flow = Flow::draw(rng, brief.region);
@@ -242,7 +243,7 @@ pub(super) fn wire(rng: &mut Rng, brief: &Brief, spells: bool) -> Draft {
         link.delay = Duration::from_millis(1);
         Setup { ours: flow.sending(), others: Vec::new(), link, host: idle() }
     };
-    let knob = (0.0, 0.3, brief.target);
+    let parameter = (0.0, 0.3, brief.target);
     let setup = Box::new(setup);
-    Draft { setup, knob, steady: false, warm: 0.0, policed: false, flow, meta }
+    Draft { setup, parameter, steady: false, warm: 0.0, policed: false, flow, meta }
 }

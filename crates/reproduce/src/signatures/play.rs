@@ -1,4 +1,4 @@
-//! A flow's packets over a bottleneck that it shares, to a host that reads them when it can.
+//! Simulates a flow over a shared bottleneck to a host that reads when it gets the processor.
 
 use packtrain_link::{
     DropCause, Element, Host, HostConfig, Link, LinkConfig, Observer, Pace, Segments,
@@ -7,36 +7,36 @@ use packtrain_units::{Rng, Time};
 
 use super::source::{Sending, Source};
 
-/// What is played.
+/// The input of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// Bytes of our packets, and how they are sent.
+    /// Packet size of the measured flow, and its sending pattern.
     pub(super) ours: (u32, Sending),
-    /// Those that share the bottleneck.
+    /// The competitors at the bottleneck.
     pub(super) others: Vec<(u32, Sending)>,
     pub(super) link: LinkConfig,
     pub(super) host: HostConfig,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PacketOutcome {
     Received,
     Network,
     Host,
     Link,
 }
 
-/// What was found: of each packet of the window, in order, its fate and delays.
+/// The result: outcome and delays of each packet of the window, in order.
 #[derive(Debug)]
 pub(super) struct Played {
-    pub(super) fates: Vec<Fate>,
+    pub(super) outcomes: Vec<PacketOutcome>,
     /// One-way delays in nanoseconds, to the host and to the process; of lost packets zero.
     pub(super) arrival: Vec<u64>,
     pub(super) read: Vec<u64>,
 }
 
-/// Number of our flow among the sources.
+/// Index of the measured flow among the sources.
 const OURS: u32 = 0;
 
 #[derive(Clone, Copy, Debug)]
@@ -67,30 +67,30 @@ impl Segments for Parcel {
     }
 }
 
-/// Takes down who died of what.
+/// Records the causes of losses.
 #[derive(Debug)]
 struct Watch {
-    fates: Vec<Fate>,
+    outcomes: Vec<PacketOutcome>,
     /// Sources that lost packets, and when.
-    told: Vec<(u32, Time)>,
+    losses: Vec<(u32, Time)>,
 }
 
 impl Observer<Parcel> for Watch {
     fn dropped(&mut self, at: Pace, parcel: Parcel, cause: DropCause) {
         if parcel.source != OURS {
-            return self.told.push((parcel.source, at.first));
+            return self.losses.push((parcel.source, at.first));
         }
-        let fate = match cause {
-            DropCause::Host => Fate::Host,
-            DropCause::Random => Fate::Link,
-            _ => Fate::Network,
+        let outcome = match cause {
+            DropCause::Host => PacketOutcome::Host,
+            DropCause::Random => PacketOutcome::Link,
+            _ => PacketOutcome::Network,
         };
-        if fate == Fate::Network {
-            self.told.push((OURS, at.first));
+        if outcome == PacketOutcome::Network {
+            self.losses.push((OURS, at.first));
         }
         for i in parcel.first..parcel.first + u64::from(parcel.count) {
-            if let Some(place) = self.fates.get_mut(i as usize) {
-                *place = fate;
+            if let Some(place) = self.outcomes.get_mut(i as usize) {
+                *place = outcome;
             }
         }
     }
@@ -108,7 +108,8 @@ struct Run {
     total: usize,
 }
 
-/// Plays until `warm` and then `window` packets of ours have gone; the window's are told.
+/// Runs until `warm` and then `window` packets of the measured flow were sent; returns those of the
+/// window.
 pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> Played {
     let total = warm + window;
     let mut of = |(size, sending): &(u32, Sending)| Source::new(sending, *size, rng.fork());
@@ -119,7 +120,7 @@ pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> 
         sent: Vec::with_capacity(total),
         link: Link::new(LinkConfig { seed: rng.next_u64(), ..setup.link.clone() }),
         host: Host::new(&HostConfig { seed: rng.next_u64(), ..setup.host.clone() }),
-        watch: Watch { fates: vec![Fate::Received; total], told: Vec::new() },
+        watch: Watch { outcomes: vec![PacketOutcome::Received; total], losses: Vec::new() },
         arrival: vec![0; total],
         read: vec![0; total],
         total,
@@ -127,14 +128,14 @@ pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> 
     while run.sent.len() < total && run.step() {}
     run.finish();
     Played {
-        fates: run.watch.fates.split_off(warm),
+        outcomes: run.watch.outcomes.split_off(warm),
         arrival: run.arrival.split_off(warm),
         read: run.read.split_off(warm),
     }
 }
 
 impl Run {
-    /// The next packets of whoever sends next; false where nobody will.
+    /// Sends the next packets of the source that is due first; false if none is left.
     fn step(&mut self) -> bool {
         let (mut next, mut due, mut horizon) = (0, Time::MAX, Time::MAX);
         for (i, source) in self.sources.iter().enumerate() {
@@ -154,17 +155,17 @@ impl Run {
         if next == 0 {
             self.sent.extend((0..count).map(|i| pace.time(i).as_nanos()));
         }
-        // A queue that decides at its head is asked at the time, then for all that is decided.
+        // A queue that decides at its head is polled at this time, then for everything decided.
         self.pass_on(pace.first);
         self.link.offer(pace, parcel, &mut self.watch);
         self.pass_on(Time::MAX);
-        while let Some((source, at)) = self.watch.told.pop() {
+        while let Some((source, at)) = self.watch.losses.pop() {
             self.sources[source as usize].lost(at);
         }
         true
     }
 
-    /// What left the link arrives at the host.
+    /// Delivers the link's departures to the host.
     fn pass_on(&mut self, until: Time) {
         while let Some((pace, parcel)) = self.link.poll_departure(until, &mut self.watch) {
             if parcel.source != OURS {
@@ -190,7 +191,7 @@ impl Run {
         }
     }
 
-    /// What is still on its way arrives.
+    /// Delivers the packets in flight.
     fn finish(&mut self) {
         while let Some(due) = self.link.poll_timeout() {
             self.pass_on(due);

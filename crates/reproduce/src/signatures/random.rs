@@ -1,13 +1,14 @@
-//! Draws from the seeded generator, by `libm`, so that a seed means the same everywhere.
+//! Draws from the seeded generator, by `libm`, so that a seed gives the same values on every
+//! machine.
 
 use packtrain_units::{Duration, Rng};
 
-/// Between `low` and `high`, evenly.
+/// Uniform between `low` and `high`.
 pub(super) fn even(rng: &mut Rng, low: f64, high: f64) -> f64 {
     low + (high - low) * rng.unit()
 }
 
-/// Between `low` and `high`, each decade as likely as any other.
+/// Log-uniform between `low` and `high`.
 pub(super) fn scale(rng: &mut Rng, low: f64, high: f64) -> f64 {
     libm::exp(even(rng, libm::log(low), libm::log(high)))
 }
@@ -17,17 +18,17 @@ pub(super) fn whole(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
 }
 
-/// One of them.
+/// One of these values.
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize]
 }
 
-/// An exponential span with this mean.
+/// An exponential duration with this mean.
 pub(super) fn exponential(rng: &mut Rng, mean: Duration) -> Duration {
     mean.mul_f64(-libm::log(1.0 - rng.unit()))
 }
 
-/// Seconds as a span.
+/// A duration in seconds.
 pub(super) fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(s)
 }

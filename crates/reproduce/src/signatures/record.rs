@@ -1,18 +1,18 @@
-//! What is written down of a window: one line of JSON.
+//! The record of a window: one line of JSON.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::play::{Fate, Played};
+use super::play::{PacketOutcome, Played};
 
-/// A window and what is known of it. The format is told in `data/loss-causes/README.md`.
+/// A window with its cause. `data/loss-causes/README.md` describes the format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The model.
     pub family: String,
-    /// `network`, `cpu`, `link`, or `hybrid`: host and network both, the smaller at least 5 % of
+    /// `network`, `cpu`, `link`, or `hybrid`: host and network, the smaller with at least 5 % of
     /// the losses.
     pub cause: String,
     /// `train` or `test`.
@@ -25,13 +25,13 @@ pub struct Record {
     pub packets: u64,
     /// Lengths of runs, received and lost in turn, a received one first (it may be zero).
     pub runs: Vec<u64>,
-    /// How many were lost by which cause: the truth.
+    /// Losses by actual cause.
     pub lost: Lost,
-    /// What the host counted as dropped at its socket; none where nobody counted.
+    /// The host's count of drops at its socket; none if not counted.
     pub host_drops: Option<u64>,
-    /// Delays around the losses, where known.
+    /// Delays around the losses, if known.
     pub delay: Option<Delay>,
-    /// At which rate the sender sent, in bits a second.
+    /// The sender's rate, in bits per second.
     pub rate_bps: u64,
     /// Bytes of a packet from the network header on.
     pub packet_bytes: u64,
@@ -51,12 +51,12 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// All of them.
+    /// The total.
     pub fn all(&self) -> u64 {
         self.network + self.host + self.link
     }
 
-    /// What to call it.
+    /// The label.
     pub fn cause(&self) -> &'static str {
         let (network, all) = (self.network + self.link, self.all());
         if self.host.min(network) * 20 >= all && self.host.min(network) > 0 {
@@ -71,25 +71,25 @@ impl Lost {
     }
 }
 
-/// Delays as two clocks see them.
+/// Delays measured with two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
-    /// When packets came to the host (a timestamp of the kernel).
+    /// Arrival at the host (a timestamp of the kernel).
     pub arrival: Rise,
-    /// When the process read them.
+    /// Read by the process.
     pub read: Rise,
 }
 
-/// By how many microseconds one-way delays were above the least of the window.
+/// One-way delays above the minimum of the window, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rise {
     /// Median of the last packet received before each run of losses.
     pub before: f64,
-    /// Median of the first after each.
+    /// Median of the first packet received after each.
     pub after: f64,
-    /// Median of all packets received.
+    /// Median of all received packets.
     pub typical: f64,
-    /// The most.
+    /// The maximum.
     pub most: f64,
 }
 
@@ -110,22 +110,23 @@ pub fn runs(received: impl Iterator<Item = bool>) -> Vec<u64> {
 
 impl Played {
     pub(super) fn lost(&self) -> Lost {
-        let count = |fate| self.fates.iter().filter(|f| **f == fate).count() as u64;
-        let (network, host) = (count(Fate::Network), count(Fate::Host));
-        Lost { network, host, link: count(Fate::Link) }
+        let count = |outcome| self.outcomes.iter().filter(|f| **f == outcome).count() as u64;
+        let (network, host) = (count(PacketOutcome::Network), count(PacketOutcome::Host));
+        Lost { network, host, link: count(PacketOutcome::Link) }
     }
 
     pub(super) fn runs(&self) -> Vec<u64> {
-        runs(self.fates.iter().map(|fate| *fate == Fate::Received))
+        runs(self.outcomes.iter().map(|outcome| *outcome == PacketOutcome::Received))
     }
 
     pub(super) fn delay(&self) -> Delay {
-        let received: Vec<bool> = self.fates.iter().map(|f| *f == Fate::Received).collect();
+        let received: Vec<bool> =
+            self.outcomes.iter().map(|f| *f == PacketOutcome::Received).collect();
         Delay { arrival: rise(&received, &self.arrival), read: rise(&received, &self.read) }
     }
 }
 
-/// Rises of delays, given in nanoseconds, around the losses.
+/// Delays above the minimum, given in nanoseconds, around the losses.
 pub fn rise(received: &[bool], delays: &[u64]) -> Rise {
     let got = |i: &usize| received[*i];
     let least = (0..received.len()).filter(got).map(|i| delays[i]).min().unwrap_or(0);
@@ -156,7 +157,7 @@ fn median(of: &mut [u64]) -> f64 {
     micros(*of.select_nth_unstable(middle).1)
 }
 
-/// Tenths of a microsecond are enough.
+/// A resolution of a tenth of a microsecond is enough.
 fn micros(ns: u64) -> f64 {
     (ns / 100) as f64 / 10.0
 }

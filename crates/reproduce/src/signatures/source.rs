@@ -1,24 +1,24 @@
-//! Who sends over the bottleneck: the flow whose losses are taken down, and others.
+//! The sources at the bottleneck: the measured flow and its competitors.
 
 use packtrain_link::{Cross, CrossConfig, Pace};
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
 use super::random::exponential;
 
-/// How somebody sends.
+/// The sending pattern of a source.
 #[derive(Clone, Debug)]
 pub(super) enum Sending {
-    /// Trains of `quantum` packets, `line` within them, each train up to `jitter` of the span
-    /// between two of them late.
+    /// Trains of `quantum` packets at `line` within a train. Each train is delayed by up to
+    /// `jitter` of the interval between two.
     Paced { rate: DataRate, quantum: u32, line: DataRate, jitter: f64 },
-    /// The same with a rate that a simple control changes: it grows by `factor` and `add` a round
-    /// trip, and falls by `beta` a round trip after a loss, once a round trip.
+    /// The same with a rate that a simple controller changes: it grows by `factor` and `add` per
+    /// round trip, and falls by `beta` after a loss, at most once per round trip.
     Probing { rate: DataRate, quantum: u32, line: DataRate, growth: Growth },
-    /// What the generators of the link crate make.
+    /// The generators of the link crate.
     Cross(CrossConfig),
-    /// Flows that come after one another: slow start to the first loss, then as TCP does.
+    /// Consecutive flows: slow start to the first loss, then as TCP.
     Tcp { rtt: Duration, line: DataRate, packets: u64, idle: Duration },
-    /// So many packets at once at the beginning, which fill the queue.
+    /// A number of packets at once at the start, which fill the queue.
     Fill { packets: u64 },
 }
 
@@ -29,19 +29,19 @@ pub(super) struct Growth {
     pub(super) factor: f64,
     pub(super) add: DataRate,
     pub(super) beta: f64,
-    /// Below this rate it never falls, above this it never grows.
-    pub(super) least: DataRate,
-    pub(super) most: DataRate,
+    /// The limits of the rate.
+    pub(super) min: DataRate,
+    pub(super) max: DataRate,
 }
 
-/// Somebody who sends.
+/// A source of packets.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) size: u32,
     rng: Rng,
     state: State,
     next: Option<(Pace, u32)>,
-    /// When the last packet made goes: nobody sends two at once, or the later one first.
+    /// When the last generated packet is sent: packets of a source are sent in order.
     busy: Time,
 }
 
@@ -61,8 +61,8 @@ struct Probing {
     quantum: u32,
     gap: Duration,
     growth: Growth,
-    /// When the next round trip of growth ends, when a fall is due, and from when on a new loss
-    /// counts.
+    /// The end of the current round trip of growth, the time of the pending decrease, and the time
+    /// from which a new loss counts.
     grows: Time,
     falls: Option<Time>,
     deaf_until: Time,
@@ -111,7 +111,7 @@ impl Source {
                 left: 0,
                 cwnd: 0,
                 threshold: 0,
-                // They do not start together, and some are on their way.
+                // The flows start at different times, and some are already running.
                 round: Time::ZERO + idle.mul_f64(rng.unit()),
                 lost: false,
             }),
@@ -127,8 +127,8 @@ impl Source {
         self.next.map_or(Time::MAX, |(pace, _)| pace.first)
     }
 
-    /// The next packets, those before `horizon`, at least one and at most so many.
-    pub(super) fn take(&mut self, horizon: Time, most: u32) -> Option<(Pace, u32)> {
+    /// The next packets before `horizon`: at least one and at most `max`.
+    pub(super) fn take(&mut self, horizon: Time, max: u32) -> Option<(Pace, u32)> {
         let (pace, count) = self.next.take()?;
         let before = match pace.gap.as_nanos() {
             0 => count,
@@ -137,7 +137,7 @@ impl Source {
                 u32::try_from(n).unwrap_or(u32::MAX)
             }
         };
-        let n = before.clamp(1, count).min(most.max(1));
+        let n = before.clamp(1, count).min(max.max(1));
         if n < count {
             self.next = Some((pace.from(n), count - n));
         } else {
@@ -146,7 +146,7 @@ impl Source {
         Some((pace, n))
     }
 
-    /// One of its packets was lost that arrived at `at`.
+    /// A packet of it that arrived at `at` was lost.
     pub(super) fn lost(&mut self, at: Time) {
         match &mut self.state {
             State::Probing(probing) if at >= probing.deaf_until && probing.falls.is_none() => {
@@ -190,17 +190,17 @@ impl Source {
 
 impl Probing {
     fn make(&mut self, size: u32) -> (Pace, u32) {
-        let Growth { rtt, factor, add, beta, least, most } = self.growth;
+        let Growth { rtt, factor, add, beta, min, max } = self.growth;
         if self.falls.is_some_and(|at| at <= self.due) {
-            self.rate = self.rate.mul_f64(beta).max(least);
+            self.rate = self.rate.mul_f64(beta).max(min);
             self.falls = None;
             self.deaf_until = self.due;
             self.grows = self.due + rtt;
         }
         while self.grows <= self.due {
-            // What is not yet known to be lost lets it grow on: this is the overshoot.
+            // The rate grows until a loss is detected: this causes the overshoot.
             let grown = self.rate.mul_f64(factor).as_bps() + add.as_bps();
-            self.rate = DataRate::from_bps(grown).min(most);
+            self.rate = DataRate::from_bps(grown).min(max);
             self.grows += rtt;
         }
         let pace = Pace { first: self.due, gap: self.gap };

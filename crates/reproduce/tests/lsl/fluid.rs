@@ -1,13 +1,14 @@
-//! How long a transfer takes, without packets: each connection opens, doubles its window until it
-//! carries what its path gives, and goes on at that; a depot starts the next connection when the
-//! first bytes come; the slowest stage decides. `packets.rs` checks it against the simulator.
+//! The duration of a transfer without packets. Each connection opens, doubles its window until it
+//! reaches the rate of its path, and continues at that rate. A depot starts the next connection
+//! when the first bytes arrive. The slowest stage determines the duration. `packets.rs` compares
+//! the model with the simulator.
 
 use super::world::{MSS, World};
 
-/// Segments of the first window.
+/// Initial window, in segments.
 pub(crate) const FIRST: f64 = 10.0;
 
-/// Seconds that one connection needs for `bytes`, at `rate` Mbit/s, with a round trip in
+/// Duration in seconds of one connection for `bytes`, at `rate` Mbit/s, with a round trip in
 /// milliseconds.
 pub(crate) fn connection(rate: f64, rtt: f64, bytes: f64) -> f64 {
     let (rate, rtt, first) = (rate * 1e6 / 8.0, rtt / 1e3, FIRST * MSS);
@@ -25,34 +26,33 @@ pub(crate) fn connection(rate: f64, rtt: f64, bytes: f64) -> f64 {
     time + (bytes - sent) / rate
 }
 
-/// Rates and passing on, as they are in one transfer: factors of luck for each stage.
-pub(crate) type Luck<'a> = &'a mut dyn FnMut() -> f64;
+/// Random factors of the rates and of forwarding in one transfer, one for each stage.
+pub(crate) type Noise<'a> = &'a mut dyn FnMut() -> f64;
 
-/// Seconds of a transfer over `route`, from its first host to its last.
-pub(crate) fn transfer(world: &World, route: &[usize], bytes: f64, luck: Luck<'_>) -> f64 {
+/// Duration in seconds of a transfer over `route`, from its first host to its last.
+pub(crate) fn transfer(world: &World, route: &[usize], bytes: f64, noise: Noise<'_>) -> f64 {
     let legs: Vec<(f64, f64)> = route
         .windows(2)
-        .map(|pair| (world.rate(pair[0], pair[1]) * luck(), world.path(pair[0], pair[1]).rtt))
+        .map(|pair| (world.rate(pair[0], pair[1]) * noise(), world.path(pair[0], pair[1]).rtt))
         .collect();
     let inner = &route[1..route.len() - 1];
-    let least = inner.iter().map(|&host| world.through(host) * luck());
-    let least = least.fold(f64::INFINITY, f64::min);
-    stages(&legs, least, bytes)
+    let min_rate = inner.iter().map(|&host| world.through(host) * noise());
+    let min_rate = min_rate.fold(f64::INFINITY, f64::min);
+    stages(&legs, min_rate, bytes)
 }
 
-/// Seconds over connections of so many Mbit/s and milliseconds each, none of which gives more than
-/// `least`.
-pub(crate) fn stages(legs: &[(f64, f64)], least: f64, bytes: f64) -> f64 {
+/// Duration in seconds over connections with these Mbit/s and milliseconds, all limited to `min_rate`.
+pub(crate) fn stages(legs: &[(f64, f64)], min_rate: f64, bytes: f64) -> f64 {
     let (mut begins, mut longest) = (0.0, 0.0_f64);
     for (at, &(rate, rtt)) in legs.iter().enumerate() {
         let rest: f64 = legs[at + 1..].iter().map(|leg| leg.1 / 2e3).sum();
-        longest = longest.max(begins + connection(rate.min(least), rtt, bytes) + rest);
+        longest = longest.max(begins + connection(rate.min(min_rate), rtt, bytes) + rest);
         begins += 1.5 * rtt / 1e3;
     }
     longest
 }
 
-/// As it is expected: no luck.
+/// The expected duration, without random factors.
 pub(crate) fn expected(world: &World, route: &[usize], bytes: f64) -> f64 {
     transfer(world, route, bytes, &mut || 1.0)
 }

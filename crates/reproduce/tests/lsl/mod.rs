@@ -1,4 +1,4 @@
-//! The planner's experiments: what the test and the example `lsl_planner` share.
+//! The planner's experiments, shared by the test and the example `lsl_planner`.
 #![allow(dead_code)]
 
 pub(crate) mod fluid;

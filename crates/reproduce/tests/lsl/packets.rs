@@ -1,4 +1,4 @@
-//! The fluid model beside the simulator, packet by packet.
+//! Compares the fluid model with the simulator's packets.
 
 use packtrain_link::{LinkConfig, LossConfig};
 use packtrain_sim::spec::{DepotSpec, FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario, TcpSpec};
@@ -28,7 +28,7 @@ pub(crate) fn ratios(kind: Kind, seed: u64, count: usize) -> Vec<f64> {
             .map(|path| (path.probed, path.rtt))
             .collect();
         let fluid = stages(&legs, f64::INFINITY, bytes);
-        // Five runs of other luck with the losses.
+        // Five runs with different random losses.
         let times: Vec<f64> = (0..5).map(|run| played(&world, &route, bytes, run)).collect();
         found.push(times.iter().sum::<f64>() / times.len() as f64 / fluid);
     }
@@ -39,7 +39,7 @@ fn played(world: &World, route: &[usize], bytes: f64, seed: u64) -> f64 {
     let (mut links, mut flows) = (Vec::new(), Vec::new());
     for (hop, pair) in route.windows(2).enumerate() {
         let path = world.path(pair[0], pair[1]);
-        // A queue of one bandwidth-delay product, of 20 packets at least.
+        // A queue of one bandwidth-delay product, and at least 20 packets.
         let packets = (path.link * 1e6 / 8.0 * path.rtt / 1e3 / 1_500.0).max(20.0);
         let config = LinkConfig::new(mbps(path.link), span(path.rtt / 2.0), packets as u64);
         let mut lossy = config.clone();

@@ -1,4 +1,4 @@
-//! The two experiments of the paper's section 4.2, played on drawn networks.
+//! The two experiments of the paper's section 4.2, on random networks.
 
 use packtrain_units::Rng;
 
@@ -6,8 +6,8 @@ use super::fluid::{expected, transfer};
 use super::study::{Scene, paper};
 use super::world::{Kind, normal};
 
-/// Deviation of one transfer from what its path gives then.
-const LUCK: f64 = 0.1;
+/// Standard deviation of one transfer's rate from its path's current rate.
+const NOISE: f64 = 0.1;
 
 /// A number of a table.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Number {
     pub(crate) value: f64,
 }
 
-/// Speed-ups of cases (source, destination, size), and how often slower.
+/// Speed-ups of cases (source, destination, size), and the share of slower cases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Speedups {
     /// Average scheduled by average direct bandwidth, each case once.
@@ -28,13 +28,13 @@ impl Speedups {
         self.all.iter().sum::<f64>() / self.all.len() as f64
     }
 
-    /// Per cent of cases that are not faster than `than`.
+    /// Per cent of cases whose speed-up is at most `than`.
     pub(crate) fn not_above(&self, than: f64) -> f64 {
         let slow = self.all.iter().filter(|speedup| **speedup <= than).count();
         100.0 * slow as f64 / self.all.len() as f64
     }
 
-    /// The value below which this part of the cases is.
+    /// The quantile of this part.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.all.clone();
         sorted.sort_by(f64::total_cmp);
@@ -42,7 +42,7 @@ impl Speedups {
     }
 }
 
-/// Which rule sends.
+/// The rule that chooses routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Paper,
@@ -71,10 +71,10 @@ impl Case {
     }
 
     fn measure(&mut self, scene: &Scene, route: &[usize], rng: &mut Rng) {
-        let mut luck = || (LUCK * normal(rng)).exp();
+        let mut noise = || (NOISE * normal(rng)).exp();
         let straight = [self.from, self.to];
-        self.direct += self.bytes / transfer(&scene.world, &straight, self.bytes, &mut luck);
-        self.scheduled += self.bytes / transfer(&scene.world, route, self.bytes, &mut luck);
+        self.direct += self.bytes / transfer(&scene.world, &straight, self.bytes, &mut noise);
+        self.scheduled += self.bytes / transfer(&scene.world, route, self.bytes, &mut noise);
         self.count += 1.0;
     }
 }
@@ -84,9 +84,9 @@ fn speedups(cases: &[Case]) -> Speedups {
     Speedups { all: done.map(|case| case.scheduled / case.direct).collect() }
 }
 
-/// Experiment 1: sizes of 2^n MB, routes made anew every five minutes, measured where the rule uses
-/// depots. Besides the speed-ups by size: the share of paths over depots; and of the rule's
-/// transfers in random pairs, those slower than 0.95 of direct by what paths give, and throughput by
+/// Experiment 1: sizes of 2^n MB, new routes every five minutes, measured for pairs with depots.
+/// Returns the speed-ups by size; the share of paths over depots; and for random pairs the share of
+/// the rule's transfers slower than 0.95 of direct by path rates, and their throughput relative to
 /// the oracle's.
 pub(crate) fn hosts(kind: Kind, seed: u64, rule: Rule, cases: usize) -> (Vec<Speedups>, [f64; 3]) {
     let mut scene = Scene::new(kind, seed);
@@ -98,7 +98,7 @@ pub(crate) fn hosts(kind: Kind, seed: u64, rule: Rule, cases: usize) -> (Vec<Spe
             return (from, to);
         }
     };
-    // Of all paths at first, for 16 MB.
+    // First for all paths, with 16 MB.
     let tables = scene.tables();
     let (mut over, mut seen) = (0.0, 0.0);
     let mut by_size: Vec<Vec<Case>> = (0..7).map(|_| Vec::new()).collect();
@@ -142,7 +142,7 @@ pub(crate) fn hosts(kind: Kind, seed: u64, rule: Rule, cases: usize) -> (Vec<Spe
     (by_size.iter().map(|cases| speedups(cases)).collect(), shares)
 }
 
-/// Experiment 2: routes made once; ten transfers of 16 MB and five of 128 MB for each pair that has
+/// Experiment 2: constant routes; ten transfers of 16 MB and five of 128 MB for each pair with
 /// depots, over `sets` networks.
 pub(crate) fn sites(kind: Kind, sets: u64, rule: Rule) -> [Speedups; 2] {
     let mut found = [Speedups::default(), Speedups::default()];

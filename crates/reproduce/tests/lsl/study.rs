@@ -1,17 +1,17 @@
-//! The rules beside each other: the paper's, ours, always direct, and one who knows everything.
+//! Compares the rules: the paper's, this project's, always direct, and an oracle.
 
 use packtrain_plan::route::{
-    Epsilon, HostId, Leg, Matrix, Pipeline, Task, Tree, best_of, tree, ways,
+    Epsilon, HostId, Leg, Matrix, PathQuery, Pipeline, Tree, best_of, candidate_paths, tree,
 };
 use packtrain_units::{ByteCount, Rng};
 
 use super::fluid::{expected, transfer};
 use super::world::{Kind, Observer, Sensors, World, span};
 
-/// How often everything is measured before routes are used.
+/// Number of measurements of each path before routes are used.
 pub(crate) const HISTORY: usize = 24;
 
-/// A network and what both kinds of sensors make of it.
+/// A network with the forecasts of both kinds of sensors.
 pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) probes: Observer,
@@ -29,14 +29,14 @@ impl Scene {
         scene
     }
 
-    /// Five minutes go by, at whose end everything is measured.
+    /// Advances five minutes, then measures every path.
     pub(crate) fn step(&mut self) {
         self.world.step();
         self.probes.measure(&mut self.world, Sensors::Probes);
         self.transfers.measure(&mut self.world, Sensors::Transfers);
     }
 
-    /// What both rules have now.
+    /// The current forecasts for both rules.
     pub(crate) fn tables(&self) -> Tables {
         let matrix = self.transfers.matrix(true);
         let trees = |matrix: &Matrix, epsilon| -> Vec<Tree> {
@@ -50,20 +50,20 @@ impl Scene {
         }
     }
 
-    /// A connection as it is forecast.
+    /// The forecast of a connection.
     fn leg(&self, from: usize, to: usize) -> Leg {
         let forecast = self.transfers.edge(from, to);
         Leg { forecast, rtt: span(self.world.path(from, to).rtt) }
     }
 
-    /// Our route, from end to end: direct if it has two hosts.
+    /// This project's route from end to end: two hosts are a direct route.
     pub(crate) fn ours(&self, tables: &Tables, from: usize, to: usize, bytes: f64) -> Vec<usize> {
         let (ids, [first, last]) = (host_ids(&tables.matrix), [from, to]);
         let trees = [&tables.automatic[first], &tables.plain[first]];
         let rtt = |a: HostId, b: HostId| span(self.world.path(a.index(), b.index()).rtt);
         let (matrix, bytes) = (&tables.matrix, ByteCount(bytes as u64));
-        let task = Task { matrix, rtt: &rtt, from: ids[first], to: ids[last], bytes };
-        let found: Vec<Vec<usize>> = ways(&task, &trees)
+        let task = PathQuery { matrix, rtt: &rtt, from: ids[first], to: ids[last], bytes };
+        let found: Vec<Vec<usize>> = candidate_paths(&task, &trees)
             .iter()
             .map(|way| way.iter().map(|host| host.index()).collect())
             .collect();
@@ -74,22 +74,22 @@ impl Scene {
                 through: way[1..way.len() - 1].iter().map(|&h| self.transfers.host(h)).collect(),
             })
             .collect();
-        let best = best_of(&self.leg(from, to), &pipelines, bytes).and_then(|best| best.way);
+        let best = best_of(&self.leg(from, to), &pipelines, bytes).and_then(|best| best.path);
         best.map_or_else(|| vec![from, to], |way| found[way].clone())
     }
 
-    /// The best route of at most three depots, for one who knows all paths as they are.
+    /// The best route of at most three depots, with knowledge of the actual paths.
     pub(crate) fn oracle(&self, from: usize, to: usize, bytes: f64) -> Vec<usize> {
         let world = &self.world;
         let others: Vec<usize> = (0..world.len()).filter(|h| *h != from && *h != to).collect();
         let mut best = (expected(world, &[from, to], bytes), vec![from, to]);
-        let mut look = |route: &[usize]| {
+        let mut consider = |route: &[usize]| {
             let time = expected(world, route, bytes);
             if time < best.0 {
                 best = (time, route.to_vec());
             }
         };
-        // With many hosts only the better ones of either end are tried in twos and threes.
+        // With many hosts, combinations of two and three use only the best hosts at each end.
         let few = |rate: &dyn Fn(usize) -> f64| {
             let mut few = others.clone();
             few.sort_by(|a, b| rate(*b).total_cmp(&rate(*a)));
@@ -98,12 +98,12 @@ impl Scene {
         };
         let near = few(&|host| world.rate(from, host).min(world.through(host)));
         let far = few(&|host| world.rate(host, to).min(world.through(host)));
-        others.iter().for_each(|&a| look(&[from, a, to]));
+        others.iter().for_each(|&a| consider(&[from, a, to]));
         for &a in &near {
             for &b in far.iter().filter(|b| **b != a) {
-                look(&[from, a, b, to]);
+                consider(&[from, a, b, to]);
                 for &c in near.iter().filter(|c| **c != a && **c != b) {
-                    look(&[from, a, c, b, to]);
+                    consider(&[from, a, c, b, to]);
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Scene {
     }
 }
 
-/// Routes of one moment.
+/// Forecasts at one time.
 pub(crate) struct Tables {
     pub(crate) paper: Vec<Tree>,
     pub(crate) automatic: Vec<Tree>,
@@ -129,16 +129,16 @@ pub(crate) fn paper(tables: &Tables, from: usize, to: usize) -> Vec<usize> {
     tables.paper[from].path(to).iter().map(|host| host.index()).collect()
 }
 
-/// How a rule did over many transfers.
+/// The score of a rule over many transfers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Score {
     pub(crate) transfers: f64,
-    /// How many went over depots.
+    /// Number of transfers over depots.
     pub(crate) depots: f64,
-    /// Sum of throughputs by the oracle's and by direct's, and of the worst.
+    /// Sums of throughputs relative to the oracle's and to direct's, and the minimum.
     pub(crate) of_oracle: f64,
     pub(crate) of_direct: f64,
-    /// How many were slower than 0.95 of direct: as expected just then, and as they came.
+    /// Number slower than 0.95 of direct: by expectation at that time, and as measured.
     pub(crate) slower: f64,
     pub(crate) unlucky: f64,
 }
@@ -153,7 +153,7 @@ impl Score {
         self.unlucky += f64::from(u8::from(as_it_came < 0.95));
     }
 
-    /// Adds another's transfers.
+    /// Adds the transfers of another score.
     pub(crate) fn and(&mut self, other: &Self) {
         self.transfers += other.transfers;
         self.depots += other.depots;
@@ -168,8 +168,8 @@ impl Score {
     }
 }
 
-/// Deviation of one transfer from what its path gives then.
-const LUCK: f64 = 0.05;
+/// Standard deviation of one transfer's rate from its path's current rate.
+const NOISE: f64 = 0.05;
 
 /// Scores of always direct, the paper's rule and ours, in `cases` transfers of `kind` and `seed`.
 pub(crate) fn compare(kind: Kind, seed: u64, cases: usize) -> [Score; 3] {
@@ -183,7 +183,7 @@ pub(crate) fn compare(kind: Kind, seed: u64, cases: usize) -> [Score; 3] {
             scene.step();
             tables = scene.tables();
         }
-        // Depots of the core are nobody's source.
+        // Depots of the core are no sources.
         let ends = || kind.core as u64;
         let from = (ends() + rng.below(sources - ends())) as usize;
         let to = (ends() + rng.below(sources - ends())) as usize;
@@ -196,7 +196,7 @@ pub(crate) fn compare(kind: Kind, seed: u64, cases: usize) -> [Score; 3] {
         let straight = expected(&scene.world, &direct, bytes);
         let routes =
             [direct.clone(), paper(&tables, from, to), scene.ours(&tables, from, to, bytes)];
-        let mut lucky = || scene_luck(&mut rng);
+        let mut lucky = || scene_noise(&mut rng);
         let came = transfer(&scene.world, &direct, bytes, &mut lucky);
         for (route, score) in routes.iter().zip(&mut scores) {
             let time = expected(&scene.world, route, bytes);
@@ -210,6 +210,6 @@ pub(crate) fn compare(kind: Kind, seed: u64, cases: usize) -> [Score; 3] {
     scores
 }
 
-fn scene_luck(rng: &mut Rng) -> f64 {
-    (LUCK * super::world::normal(rng)).exp()
+fn scene_noise(rng: &mut Rng) -> f64 {
+    (NOISE * super::world::normal(rng)).exp()
 }

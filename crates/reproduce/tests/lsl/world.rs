@@ -1,4 +1,4 @@
-//! Hosts on a map, what their paths give, and what is measured of that.
+//! Hosts on a map, the rates of their paths, and measurements of them.
 
 use packtrain_plan::forecast::Battery;
 use packtrain_plan::route::{Forecasted, HostId, Matrix};
@@ -7,28 +7,29 @@ use packtrain_units::{DataRate, Duration, Rng};
 /// Payload bytes of a segment.
 pub(crate) const MSS: f64 = 1_448.0;
 
-/// What a kind of network is like.
+/// The parameters of a kind of network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) hosts: usize,
-    /// Of these so many are depots in the core: large buffers, no last mile, no cap.
+    /// Number of hosts that are depots in the core: large buffers, no last mile, no cap.
     pub(crate) core: usize,
-    /// Most hosts of a site.
+    /// Maximum hosts of a site.
     pub(crate) site: usize,
     /// Kilobytes that a host's socket buffers hold.
     pub(crate) buffer_kb: f64,
-    /// Access of hosts in Mbit/s, from and to; what a path leaves of it differs by this part.
+    /// Access rate of hosts in Mbit/s, minimum and maximum; the rate left for a path differs by
+    /// this part.
     pub(crate) access: (f64, f64),
     pub(crate) uneven: f64,
-    /// Losses: at each end, and every 1,000 km.
+    /// Loss rates: at each end, and per 1,000 km.
     pub(crate) loss_end: f64,
     pub(crate) loss_far: f64,
-    /// The share of hosts with an administrative cap on what they send.
+    /// The share of hosts with an administrative cap on their sending rate.
     pub(crate) capped: f64,
-    /// Middle of what a host can pass on for others, in Mbit/s.
+    /// Median of a host's forwarding rate, in Mbit/s.
     pub(crate) through: f64,
-    /// How much paths differ from forecast to forecast, and measurements from the path.
+    /// Variation of paths from forecast to forecast, and of measurements from the path.
     pub(crate) drift: f64,
     pub(crate) noise: f64,
 }
@@ -78,11 +79,11 @@ pub(crate) const LOSSY: Kind = Kind {
     ..PLANETLAB
 };
 
-/// Small buffers, good depots in the middle.
+/// Small buffers, good depots in the core.
 pub(crate) const CORE: Kind =
     Kind { name: "core depots", core: 6, drift: 0.1, noise: 0.15, ..NOISY };
 
-/// PlanetLab in small, noisier.
+/// PlanetLab at a smaller size, with more noise.
 pub(crate) const NOISY: Kind = Kind {
     name: "noisy",
     hosts: 24,
@@ -93,7 +94,7 @@ pub(crate) const NOISY: Kind = Kind {
     ..PLANETLAB
 };
 
-/// Clean and fast: depots can hardly help.
+/// Few losses and high rates: depots hardly help.
 pub(crate) const CLEAN: Kind = Kind {
     name: "clean",
     hosts: 24,
@@ -117,34 +118,34 @@ pub(crate) struct Host {
     /// Last mile in milliseconds, and its rate in Mbit/s.
     mile: f64,
     access: f64,
-    /// What it may send, in Mbit/s; infinite if it has no cap.
+    /// Maximum sending rate in Mbit/s; infinite without a cap.
     pub(crate) cap: f64,
     pub(crate) buffer: f64,
-    /// What it can pass on.
+    /// Maximum forwarding rate.
     pub(crate) through: f64,
 }
 
-/// What lies between two hosts, as the network is on average.
+/// A path between two hosts, with its mean properties.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
     pub(crate) rtt: f64,
     pub(crate) loss: f64,
-    /// The least link, the cap left aside, in Mbit/s.
+    /// The minimum link rate without the cap, in Mbit/s.
     pub(crate) link: f64,
-    /// The least buffer in bytes.
+    /// The minimum buffer in bytes.
     pub(crate) window: f64,
-    /// Mean bandwidth of one TCP in Mbit/s, all told, and as a probe sees it that ends before a cap
-    /// bites.
+    /// Mean rate of one TCP in Mbit/s in total, and as seen by a probe that ends before a cap
+    /// applies.
     pub(crate) rate: f64,
     pub(crate) probed: f64,
 }
 
-/// The hosts, their paths and how things are just now.
+/// The hosts, their paths and their current state.
 pub(crate) struct World {
     pub(crate) kind: Kind,
     pub(crate) hosts: Vec<Host>,
     paths: Vec<Path>,
-    /// Logarithm of what each path, then each host, has now by what it has on average.
+    /// Logarithm of the current value of each path, then of each host, relative to its mean.
     state: Vec<f64>,
     rng: Rng,
 }
@@ -172,7 +173,7 @@ impl World {
         }
         for i in 0..n {
             for j in 0..i {
-                // Both ways have the same length.
+                // Both directions have the same length.
                 world.paths[i * n + j].rtt = world.paths[j * n + i].rtt;
                 let path = world.rated(i, j, world.paths[i * n + j]);
                 world.paths[i * n + j] = path;
@@ -190,18 +191,18 @@ impl World {
         &self.paths[from * self.len() + to]
     }
 
-    /// Mbit/s that one TCP gets now.
+    /// The current rate of one TCP, in Mbit/s.
     pub(crate) fn rate(&self, from: usize, to: usize) -> f64 {
         let path = self.path(from, to);
         (path.rate * self.state[from * self.len() + to].exp()).min(self.hosts[from].cap)
     }
 
-    /// Mbit/s that a host passes on now.
+    /// The current forwarding rate of a host, in Mbit/s.
     pub(crate) fn through(&self, host: usize) -> f64 {
         self.hosts[host].through * self.state[self.len() * self.len() + host].exp()
     }
 
-    /// Five minutes go by.
+    /// Advances five minutes.
     pub(crate) fn step(&mut self) {
         let (keep, drift) = (0.9_f64, self.kind.drift);
         for state in &mut self.state {
@@ -209,8 +210,8 @@ impl World {
         }
     }
 
-    /// Noise of one transfer or measurement, as a factor.
-    pub(crate) fn luck(&mut self, deviation: f64) -> f64 {
+    /// A random factor for one transfer or measurement.
+    pub(crate) fn noise(&mut self, deviation: f64) -> f64 {
         (deviation * normal(&mut self.rng)).exp()
     }
 
@@ -218,8 +219,8 @@ impl World {
         let rng = &mut self.rng;
         let (a, b) = (&self.hosts[i], &self.hosts[j]);
         let far = (a.at.0 - b.at.0).hypot(a.at.1 - b.at.1) / 1_000.0;
-        // Light in glass needs 5 us a kilometre; cables are no straight lines, and one path in
-        // sixteen goes by way of elsewhere.
+        // Light in glass needs 5 us per kilometre; cables are not straight, and one path in sixteen
+        // takes a detour.
         let core = a.core && b.core;
         let stretch = 1.2 + 0.5 * (0.5 * normal(rng)).exp() * if core { 0.3 } else { 1.0 };
         let detour = if !core && rng.unit() < 0.06 { 1.5 + rng.unit() } else { 1.0 };
@@ -248,7 +249,7 @@ impl World {
 
 fn hosts(kind: &Kind, rng: &mut Rng) -> Vec<Host> {
     let (mut hosts, mut site) = (Vec::new(), 0);
-    // North America, Europe, Asia: kilometres on a flat earth.
+    // North America, Europe, Asia: positions in kilometres on a plane.
     let areas = [
         ((0.0, 4_200.0), (0.0, 2_000.0)),
         ((8_000.0, 9_800.0), (0.0, 1_800.0)),
@@ -293,20 +294,21 @@ pub(crate) fn mbps(rate: f64) -> DataRate {
     DataRate::from_bps((rate * 1e6) as u64)
 }
 
-/// Forecasts of everything, by the battery.
+/// Forecasts of all paths, by the battery.
 pub(crate) struct Observer {
     n: usize,
     edges: Vec<Battery>,
     through: Vec<Battery>,
 }
 
-/// How forecasts are made.
+/// The source of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sensors {
-    /// The paper's: short probes, which end before a cap bites, between one host of each site,
-    /// whose neighbours are taken to be as good.
+    /// The paper's: short probes, which end before a cap applies, between one host of each site;
+    /// the other hosts of a site are assumed equal.
     Probes,
-    /// Ours: what transfers between the hosts themselves got, and what hosts passed on.
+    /// This project's: the rates of transfers between the hosts themselves, and the forwarding
+    /// rates of hosts.
     Transfers,
 }
 
@@ -316,7 +318,7 @@ impl Observer {
         Self { n, edges: vec![Battery::new(); n * n], through: vec![Battery::new(); n] }
     }
 
-    /// Measures everything once.
+    /// Measures every path once.
     pub(crate) fn measure(&mut self, world: &mut World, sensors: Sensors) {
         let noise = world.kind.noise;
         for from in 0..self.n {
@@ -336,10 +338,10 @@ impl Observer {
                         world.path(a, b).probed * now.exp()
                     }
                 };
-                let measured = truth * world.luck(noise);
+                let measured = truth * world.noise(noise);
                 self.edges[from * self.n + to].learn(measured).expect("a number");
             }
-            let measured = world.through(from) * world.luck(noise);
+            let measured = world.through(from) * world.noise(noise);
             self.through[from].learn(measured).expect("a number");
         }
     }
@@ -352,7 +354,7 @@ impl Observer {
         forecasted(&self.through[host])
     }
 
-    /// The table that routes are made of.
+    /// The input of the route computation.
     pub(crate) fn matrix(&self, with_hosts: bool) -> Matrix {
         let mut matrix = Matrix::new((0..self.n).map(|at| format!("h{at}")).collect());
         let ids: Vec<HostId> = matrix.hosts().collect();
@@ -375,7 +377,7 @@ fn forecasted(battery: &Battery) -> Forecasted {
     Forecasted { rate: mbps(forecast.value), error: forecast.relative_error }
 }
 
-/// A round trip as a span.
+/// A round trip as a duration.
 pub(crate) fn span(milliseconds: f64) -> Duration {
     Duration::from_secs_f64(milliseconds / 1e3)
 }

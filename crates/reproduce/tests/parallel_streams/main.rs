@@ -1,4 +1,4 @@
-//! What `experiments/parallel-streams-*` and ADR 0022 say is what comes out.
+//! Checks that the results in `experiments/parallel-streams-*` and ADR 0022 can be reproduced.
 
 mod study;
 
@@ -15,7 +15,7 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(path).expect("in the repository")
 }
 
-/// Compares with the numbers that were written down.
+/// Compares with the stored numbers.
 fn same(rows: &[Row], folder: &str) {
     let expected = file(&format!("experiments/{folder}/expected.csv"));
     for row in rows {
@@ -44,7 +44,7 @@ fn what_models_make_of_the_emulators_curves_is_as_written_down() {
     same(&study::emulated(&curves), "parallel-streams-emulator");
 }
 
-/// On every 25th curve; all of them are in `expected.csv`.
+/// On every 25th curve; `expected.csv` has all.
 #[test]
 fn the_combined_prediction_is_as_good_as_it_is_said_to_be() {
     let curves = data();

@@ -1,5 +1,5 @@
 //! The numbers of `experiments/parallel-streams-*`, for the example that writes them and the test
-//! that keeps them true.
+//! that checks them.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use packtrain_units::{DataRate, Rng};
 /// Random sets of each size from each curve (k_m of equations 42 to 44).
 const SETS: usize = 10;
 
-/// The models that are compared. Hacker and Altman take one sample, the loss rate model and
-/// Kola-Vernon want more than throughput.
+/// The compared models. Hacker and Altman need only one sample; the loss rate model and Kola-Vernon
+/// need more than throughput.
 pub(crate) const COMPARED: [Model; 6] = [
     Model::Dinda,
     Model::Averaging(Mean::Arithmetic),
@@ -26,7 +26,7 @@ pub(crate) const COMPARED: [Model; 6] = [
     Model::FullSecondOrder,
 ];
 
-/// One number: of what, of which model, at which size of the sample if there are several.
+/// One number: its quantity, its model, and the sample size if there are several.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) what: &'static str,
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// A curve: each number of streams once, in ascending order.
+/// A curve: one sample per number of streams, in ascending order.
 pub(crate) type Curve = Vec<Sample>;
 
 /// The curves of a table with the columns of `data/parallel-streams`.
@@ -60,7 +60,7 @@ pub(crate) fn curves(text: &str) -> Vec<Curve> {
     all
 }
 
-/// Predictability and effectiveness over the size of the sample (figures 3a and 3b).
+/// Predictability and effectiveness by sample size (figures 3a and 3b).
 pub(crate) fn predictability(curves: &[Curve]) -> Vec<Row> {
     judged(curves, |model, size, all| {
         let found = average(&all.iter().map(|(j, _)| *j).collect::<Vec<_>>());
@@ -69,12 +69,12 @@ pub(crate) fn predictability(curves: &[Curve]) -> Vec<Row> {
     })
 }
 
-/// The best error over the size of the sample, as a share of the curve's greatest throughput
-/// (figures 3c and 3d).
+/// The minimum error by sample size, relative to the curve's maximum throughput (figures 3c and
+/// 3d).
 pub(crate) fn errors(curves: &[Curve]) -> Vec<Row> {
     judged(curves, |model, size, all| {
         let mean = |of: fn(&Judgement) -> Option<f64>| {
-            let shares: Vec<f64> = all.iter().filter_map(|(j, most)| Some(of(j)? / most)).collect();
+            let shares: Vec<f64> = all.iter().filter_map(|(j, max)| Some(of(j)? / max)).collect();
             shares.iter().sum::<f64>() / shares.len().max(1) as f64
         };
         let row = |what, value| Row { what, model, size: Some(size), value };
@@ -85,8 +85,8 @@ pub(crate) fn errors(curves: &[Curve]) -> Vec<Row> {
     })
 }
 
-/// Every model, every size from 3 to 6, random sets from each curve; `rows` is given each
-/// judgement with the curve's greatest throughput in Mbit/s.
+/// Evaluates every model with every size from 3 to 6 and random sets from each curve; `rows` is
+/// called with each result and the curve's maximum throughput in Mbit/s.
 fn judged(
     curves: &[Curve],
     rows: impl Fn(&'static str, usize, &[(Judgement, f64)]) -> Vec<Row>,
@@ -97,9 +97,9 @@ fn judged(
             let mut rng = Rng::new(size as u64);
             let mut all = Vec::new();
             for curve in curves.iter().filter(|curve| curve.len() > size) {
-                let most = mbps(curve.iter().map(|s| s.throughput).max().expect("not empty"));
+                let max = mbps(curve.iter().map(|s| s.throughput).max().expect("not empty"));
                 for _ in 0..SETS {
-                    all.push((judge(model, &drawn(curve, size, &mut rng), curve), most));
+                    all.push((judge(model, &drawn(curve, size, &mut rng), curve), max));
                 }
             }
             found.extend(rows(model.name(), size, &all));
@@ -108,13 +108,13 @@ fn judged(
     found
 }
 
-/// So many samples of the curve, without repetition.
+/// `size` samples of the curve, without repetition.
 fn drawn(curve: &Curve, size: usize, rng: &mut Rng) -> Vec<Sample> {
     let mut all = curve.clone();
     (0..size).map(|_| all.swap_remove(rng.below(all.len() as u64) as usize)).collect()
 }
 
-/// Median error at a point that was left out, in per cent, over every `step`-th curve.
+/// Median error at an omitted point, in per cent, over every `step`-th curve.
 pub(crate) fn left_out(curves: &[Curve], step: usize) -> Vec<Row> {
     let mut errors: Vec<(&'static str, Vec<f64>)> =
         COMPARED.iter().map(|model| (model.name(), Vec::new())).collect();
@@ -156,8 +156,9 @@ pub(crate) fn left_out(curves: &[Curve], step: usize) -> Vec<Row> {
     rows
 }
 
-/// Samples at 1, 2, 4 and 8 streams, samples by the doubling sampler, and all of them: the share
-/// of the best throughput that the number chosen gets (section 6.3, figures 4 and 5).
+/// Samples at 1, 2, 4 and 8 streams, samples by the doubling sampler, and all samples: the
+/// throughput at the chosen number of streams, relative to the maximum (section 6.3, figures 4 and
+/// 5).
 pub(crate) fn doubling(curves: &[Curve], step: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut taken = Vec::new();
@@ -189,7 +190,7 @@ pub(crate) fn doubling(curves: &[Curve], step: usize) -> Vec<Row> {
     rows
 }
 
-/// The ways in which `parallel-streams-emulator` measured, with the names of their two columns.
+/// The measurement methods of `parallel-streams-emulator`, with the names of their two columns.
 pub(crate) const WAYS: [(&str, &str, &str); 4] = [
     ("cubic,large", "share of the best, cubic, large buffers", "error, cubic, large buffers"),
     ("reno,large", "share of the best, reno, large buffers", "error, reno, large buffers"),
@@ -212,8 +213,9 @@ pub(crate) fn ways(text: &str) -> Vec<Curve> {
     WAYS.iter().map(of).collect()
 }
 
-/// What models make of samples at 1, 2, 4 and 8 streams: what their number gets, and how far
-/// their curve is from all of the measured one (equation 35, by the greatest throughput).
+/// Results of models from samples at 1, 2, 4 and 8 streams: the throughput at their number of
+/// streams, and the distance of their curve from the measured one (equation 35, relative to the
+/// maximum throughput).
 pub(crate) fn emulated(curves: &[Curve]) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((_, share_of, error_of), curve) in WAYS.iter().zip(curves) {
@@ -229,7 +231,7 @@ pub(crate) fn emulated(curves: &[Curve]) -> Vec<Row> {
     rows
 }
 
-/// Root of the mean squared distance of a model's curve, by the greatest throughput.
+/// Root mean square distance of a model's curve, relative to the maximum throughput.
 fn distance(model: &str, samples: &Curve, curve: &Curve) -> Option<f64> {
     let all: Vec<f64> = match model {
         "argmax" => return None,
@@ -242,12 +244,12 @@ fn distance(model: &str, samples: &Curve, curve: &Curve) -> Option<f64> {
             curve.iter().map(|s| best.curve.at(s.streams).map(mbps)).collect::<Option<_>>()?
         }
     };
-    let most = curve.iter().map(|s| mbps(s.throughput)).fold(0.0, f64::max);
+    let max = curve.iter().map(|s| mbps(s.throughput)).fold(0.0, f64::max);
     let squares = curve.iter().zip(all).map(|(s, found)| (mbps(s.throughput) - found).powi(2));
-    Some((squares.sum::<f64>() / curve.len() as f64).sqrt() / most)
+    Some((squares.sum::<f64>() / curve.len() as f64).sqrt() / max)
 }
 
-/// The number that a model chooses; nothing if it has no curve.
+/// The number of streams that a model chooses; none if it has no curve.
 fn chosen(model: &str, samples: &Curve) -> Option<NonZeroU32> {
     let largest = || samples.iter().rev().max_by_key(|s| s.throughput).map(|s| s.streams);
     match model {
@@ -256,14 +258,14 @@ fn chosen(model: &str, samples: &Curve) -> Option<NonZeroU32> {
         name => {
             let best = best_fitted(named(name), samples).ok()?;
             let max = Options::default().max_streams;
-            // A curve that only rises asks for as many as there may be.
+            // A curve that only rises selects the maximum.
             Some(best.curve.optimum(max).unwrap_or(max))
         }
     }
 }
 
-/// The share of the curve's best that this number gets, by lines between its points; a number
-/// beyond them counts as the last. No choice is one stream.
+/// The throughput at this number of streams relative to the curve's maximum, interpolated linearly;
+/// beyond the last point it is that of the last. No choice means one stream.
 pub(crate) fn share(curve: &Curve, streams: Option<NonZeroU32>) -> f64 {
     let (first, last) = (curve[0].streams, curve[curve.len() - 1].streams);
     let streams = streams.unwrap_or(NonZeroU32::MIN).clamp(first, last);
@@ -271,12 +273,12 @@ pub(crate) fn share(curve: &Curve, streams: Option<NonZeroU32>) -> f64 {
     mbps(interpolated(curve, streams).expect("not empty")) / mbps(best)
 }
 
-/// Samples at 1, 2, 4 and 8.
+/// The samples at 1, 2, 4 and 8 streams.
 pub(crate) fn first_four(curve: &Curve) -> Curve {
     curve.iter().filter(|s| [1, 2, 4, 8].contains(&s.streams.get())).copied().collect()
 }
 
-/// What the sampler takes with its default threshold, as far as the curve has the points.
+/// The samples that the sampler takes with its default threshold, as far as the curve has them.
 pub(crate) fn doubled(curve: &Curve) -> Curve {
     let mut doubling = Doubling::new(DoublingOptions::default());
     while let Some(next) = doubling.next() {

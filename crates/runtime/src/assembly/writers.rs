@@ -8,7 +8,7 @@ use packtrain_units::Offset;
 
 use super::block::block_size;
 use super::{Assembly, Plan, WriteEvent, len};
-use packtrain_service::executor::{spawn, step_back};
+use packtrain_service::executor::{lower_priority, spawn};
 
 /// Threads that write and hash.
 pub(crate) const THREADS: usize = 2;
@@ -38,7 +38,7 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
         let (assembly, queue, running) = (assembly.clone(), queue.clone(), running.clone());
         spawn(&format!("write-{n}"), move || {
             let _running = running;
-            step_back();
+            lower_priority();
             let mut scratch = Vec::new();
             for job in &queue {
                 match job {

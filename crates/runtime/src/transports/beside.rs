@@ -9,7 +9,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use packtrain_net::flow::Beside;
+use packtrain_net::flow::FeedbackChannel;
 use packtrain_units::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -27,7 +27,7 @@ type Ready = Box<dyn FnOnce() + Send>;
 /// A flow without its connection.
 struct Waiting {
     flow: u32,
-    beside: Beside,
+    beside: FeedbackChannel,
     ready: Ready,
 }
 
@@ -62,7 +62,7 @@ impl Channels {
     }
 
     /// This flow waits for its connection; `ready` is called when it is up.
-    pub fn add(&self, flow: u32, beside: Beside, ready: impl FnOnce() + Send + 'static) {
+    pub fn add(&self, flow: u32, beside: FeedbackChannel, ready: impl FnOnce() + Send + 'static) {
         let waiting = Waiting { flow, beside, ready: Box::new(ready) };
         self.flows.lock().push(waiting);
     }

@@ -22,7 +22,7 @@ use super::transport::{
 use super::{Moved, TransportConfig, udp};
 use crate::assembly::Assembly;
 use crate::reader::Reader;
-use packtrain_service::evidence::{Buffers, LossWord, Net, PathPart};
+use packtrain_service::evidence::{Buffers, LossVerdict, Net, PathPart};
 use packtrain_service::{LossCause, Notice, NoticeLevel};
 
 /// Datagrams are preferred to everything else.
@@ -118,7 +118,7 @@ impl FlowSource {
         let events = move |event| outbox.send(News::Flow(Box::new(event)));
         let keys = (flow, self.limiter.clone());
         let mut handle = udp::start_sender(&self.config, sockets, keys, peer, payload, events)?;
-        if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+        if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
             channels.add(flow.id, beside, move || ready.send(News::BesideUp));
             channels.connect(&self.config, peer, Duration::ZERO);
         }
@@ -411,7 +411,7 @@ impl SinkTransport for FlowSink {
         let (config, room) = (&self.config, assembly.clone());
         let started = udp::start_receiver(config, sockets, keys, offer, assembly, |_| {});
         let Ok(mut handle) = started else { return };
-        if let (Some(channels), Some(beside)) = (&self.channels, handle.beside()) {
+        if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
             channels.add(flow.id, beside, || {});
             channels.connect(&self.config, offer, HEAD_START);
         }
@@ -457,9 +457,9 @@ fn moved(flow: &FlowStats) -> ByteCount {
 }
 
 /// What the flow's loss classifier says of most of what was lost.
-fn loss_word(tally: &LossTally) -> Option<LossWord> {
+fn loss_word(tally: &LossTally) -> Option<LossVerdict> {
     let cause = tally.cause()?;
-    Some(LossWord {
+    Some(LossVerdict {
         cause: cause.name().to_owned(),
         p_cpu: tally.p_cpu().unwrap_or(0.0),
         share: tally.of(cause) as f64 / tally.lost.max(1) as f64,

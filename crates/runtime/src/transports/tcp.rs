@@ -8,6 +8,7 @@ pub(super) mod sink;
 pub(super) mod source;
 pub(super) mod stream_count;
 pub(super) mod stream_count_tuner;
+pub(super) mod stream_pool;
 pub(super) mod streams;
 pub(super) mod stripe_scheduler;
 pub(super) mod wire;

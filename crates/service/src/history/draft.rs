@@ -1,4 +1,4 @@
-//! From what an end knows of a transfer to its row.
+//! Fills a row from the requests and results of a transfer.
 
 use packtrain_history::{Ended, Kind, Role, Row, Side, StreamSample, TransportBytes};
 use packtrain_os::{clock, entropy};
@@ -10,7 +10,7 @@ use crate::{
     CpRequest, Location, Outcome, PerfOutcome, StreamsReport, TransportChoice, failure_word,
 };
 
-/// A row of a transfer that begins now.
+/// A row of a transfer that starts now.
 pub fn begin(kind: Kind, side: Side) -> Row {
     let id = format!("{:08x}", entropy::seed() as u32);
     let began = clock::wall();
@@ -36,7 +36,7 @@ pub(crate) fn here() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The user this runs for.
+/// The user name of this process.
 pub(crate) fn login() -> String {
     let named = ["USER", "LOGNAME"]
         .into_iter()
@@ -45,13 +45,14 @@ pub(crate) fn login() -> String {
 }
 
 impl CpRequest {
-    /// How the history calls a way to `host`: one over depots is another than the direct one.
-    pub fn over(&self, host: &str) -> String {
+    /// The name of the remote machine in the history. A path over depots has another name than the
+    /// direct path.
+    pub fn remote_name(&self, host: &str) -> String {
         let depots: Vec<String> = self.via.iter().map(ToString::to_string).collect();
         if depots.is_empty() { host.to_owned() } else { format!("{host} via {}", depots.join(",")) }
     }
 
-    /// The row that this request begins.
+    /// The first version of the row for this request.
     pub fn row(&self) -> Row {
         let kind = if self.options.verify { Kind::Verify } else { Kind::Cp };
         let mut row = begin(kind, Side::Caller);
@@ -67,7 +68,7 @@ impl CpRequest {
             place.and_then(Location::host).map_or_else(|| row.host.clone(), str::to_owned)
         };
         let (from_host, to_host) = (host(self.sources.first()), host(Some(&self.dest)));
-        (row.from_host, row.to_host) = (from_host, self.over(&to_host));
+        (row.from_host, row.to_host) = (from_host, self.remote_name(&to_host));
         row.source = match self.sources.as_slice() {
             [] => String::new(),
             [one] => one.to_string(),
@@ -83,7 +84,7 @@ impl CpRequest {
     }
 }
 
-/// What both ends measured.
+/// Adds the measurements of both ends.
 pub fn of_evidence(row: &mut Row, evidence: &Evidence) {
     let busy = |end: &Option<crate::evidence::End>| end.as_ref().map(|end| end.cpu.machine);
     row.source_busy = busy(&evidence.source);
@@ -112,7 +113,7 @@ pub fn of_evidence(row: &mut Row, evidence: &Evidence) {
     }
 }
 
-/// How a copy ended.
+/// Adds how a copy ended.
 pub fn finish_cp(row: &mut Row, outcome: &Outcome) {
     let summary = &outcome.summary;
     row.bytes = ByteCount(summary.bytes);
@@ -140,13 +141,13 @@ pub fn finish_cp(row: &mut Row, outcome: &Outcome) {
     end(row, outcome.failure.as_ref(), summary.failed > 0 || outcome.differing > 0);
 }
 
-/// What the TCP streams did.
+/// Adds the statistics of the TCP streams.
 fn of_streams(row: &mut Row, report: &StreamsReport) {
     row.streams = Some(report.asked.unwrap_or(report.last)).filter(|n| *n > 0).or(row.streams);
     if !report.congestion.is_empty() {
         row.tcp_cc = Some(report.congestion.clone());
     }
-    // What is known of all together, and of each.
+    // Statistics of all streams together, and of each.
     let together = row.tcp_info.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let mut info: serde_json::Map<String, serde_json::Value> = together.unwrap_or_default();
     if let Ok(each) = serde_json::to_value(&report.streams) {
@@ -159,16 +160,16 @@ fn of_streams(row: &mut Row, report: &StreamsReport) {
         row.tcp_info = serde_json::to_string(&info).ok();
     }
     row.stream_samples = samples(report, row.began);
-    super::ways::of_ways(row, report);
+    super::paths::of_ways(row, report);
 }
 
-/// Samples of one transfer, in the order they were taken: a row is not for ever.
+/// Maximum number of samples per transfer, which bounds the size of a row.
 const SAMPLES: usize = 32;
-/// What is shorter says more of slow start than of the path.
+/// Shorter samples depend more on slow start than on the path.
 const LONG_ENOUGH: Duration = Duration::from_millis(500);
 
-/// The rate of each time in which the number of streams stayed. Its first interval does not count:
-/// streams were just coming or going.
+/// The rate of each period with a constant number of streams. Its first interval is not counted,
+/// because streams start or end in it.
 fn samples(report: &StreamsReport, began: Duration) -> Vec<StreamSample> {
     let mut samples = Vec::new();
     let mut before = Duration::ZERO;
@@ -192,7 +193,7 @@ fn samples(report: &StreamsReport, began: Duration) -> Vec<StreamSample> {
     samples
 }
 
-/// How a measurement ended.
+/// Adds how a measurement ended.
 pub(crate) fn finish_perf(row: &mut Row, outcome: &PerfOutcome) {
     (row.bytes, row.bytes_moved) = (outcome.bytes, outcome.bytes);
     row.elapsed = outcome.elapsed;
@@ -211,7 +212,7 @@ pub(crate) fn finish_perf(row: &mut Row, outcome: &PerfOutcome) {
     end(row, outcome.failure.as_ref(), false);
 }
 
-/// It failed before there was an outcome.
+/// Adds a failure that came before any outcome.
 pub fn finish_failed(row: &mut Row, kind: FailureKind, text: &str) {
     row.elapsed = clock::wall().saturating_sub(row.began);
     row.exit_code = Some(crate::exit_code(kind).into());
@@ -230,7 +231,7 @@ fn end(row: &mut Row, failure: Option<&Failure>, partly: bool) {
     row.error = failure.map(|failure| failure.text.clone());
 }
 
-/// Processes that wanted a processor in the last minute, in the mean.
+/// The load average of the last minute.
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -263,7 +264,7 @@ mod tests {
         of_streams(&mut row, &report);
         let found: Vec<(u32, DataRate)> =
             row.stream_samples.iter().map(|s| (s.streams, s.throughput)).collect();
-        // With two streams it was too short.
+        // The period with two streams was too short.
         assert_eq!(found, [(1, DataRate::from_mbps(100)), (4, DataRate::from_mbps(400))]);
         assert_eq!(row.streams, Some(4));
     }

@@ -1,4 +1,4 @@
-//! Puts rows where they belong, and never harms a transfer.
+//! Stores rows in the database. An error never affects the transfer.
 
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -11,44 +11,45 @@ use super::draft::{here, login};
 use super::spool::Spool;
 use crate::{HistoryConfig, HistoryPlace};
 
-/// After a failure the database is left alone for so long: a server has other things to do.
-const PAUSE: Duration = Duration::from_secs(30);
+/// Pause after a failure of the database, so that a failing server gets few requests.
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// When the database failed last, and whether that was told.
+/// Time of the last failure of the database, and whether it was reported.
 #[derive(Default)]
-struct Trouble {
+struct DatabaseFailure {
     at: Option<Time>,
     told: bool,
 }
 
-static TROUBLE: Mutex<Trouble> = Mutex::new(Trouble { at: None, told: false });
+static DATABASE_FAILURE: Mutex<DatabaseFailure> =
+    Mutex::new(DatabaseFailure { at: None, told: false });
 
-/// Keeps the row of a transfer that is over. What could not be done is said once; the row waits
-/// as a file then.
+/// Stores the row of a finished transfer. Returns a warning the first time it fails; the row then
+/// stays in its file.
 pub fn keep(keep: &HistoryConfig, row: &Row) -> Option<String> {
     let (spool, place) = (Spool::in_state(), keep.place());
-    // Without a database only `diagnose` has a use for files, of rows with evidence.
+    // Without a database only `diagnose` uses the files, and only rows with evidence.
     if let Some(spool) = spool.as_ref().filter(|_| place.is_some() || row.evidence.is_some()) {
-        // Without room for it the database may still have some.
+        // The write may fail on a full disk; the database may still accept the row.
         let _ = spool.write(row);
     }
     let place = place?;
-    let mut trouble = TROUBLE.lock();
+    let mut failure_state = DATABASE_FAILURE.lock();
     let now = clock::now();
-    if trouble.at.is_some_and(|at| now.since(at) < PAUSE) {
+    if failure_state.at.is_some_and(|at| now.since(at) < RETRY_PAUSE) {
         return None;
     }
     match store(keep, &place, row, spool.as_ref()) {
         Ok(said) => {
-            *trouble = Trouble::default();
+            *failure_state = DatabaseFailure::default();
             said
         }
         Err(error) => {
-            trouble.at = Some(now);
+            failure_state.at = Some(now);
             if let Some(spool) = &spool {
                 spool.prune();
             }
-            let told = std::mem::replace(&mut trouble.told, true);
+            let told = std::mem::replace(&mut failure_state.told, true);
             let waits = if spool.is_some_and(|spool| spool.has(row)) {
                 "the row waits for the next one that can"
             } else {
@@ -59,7 +60,7 @@ pub fn keep(keep: &HistoryConfig, row: &Row) -> Option<String> {
     }
 }
 
-/// Keeps a row and what waited; gives what is to be told although it went well.
+/// Stores a row and the waiting rows. Returns a message if it replaced a damaged database.
 fn store(
     keep: &HistoryConfig,
     place: &Place,
@@ -72,11 +73,11 @@ fn store(
     });
     let (mut store, said) = match (kept, place) {
         (Ok(store), _) => (store, None),
-        // What lies at the usual place was made by us: it may be put aside.
+        // The file at the default place is packtrain's own, so it may be renamed.
         (Err(HistoryError::Damaged { text, .. }), Place::File(path))
             if keep.place == HistoryPlace::State =>
         {
-            let aside = put_aside(path)?;
+            let aside = rename_damaged(path)?;
             let mut store = Store::open(place)?;
             store.keep(row)?;
             let aside = aside.display();
@@ -100,8 +101,8 @@ fn store(
     Ok(said)
 }
 
-/// Renames a database and what belongs to it.
-fn put_aside(path: &Path) -> Result<PathBuf, HistoryError> {
+/// Renames a database, and removes its log files.
+fn rename_damaged(path: &Path) -> Result<PathBuf, HistoryError> {
     let with = |end: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
@@ -112,14 +113,14 @@ fn put_aside(path: &Path) -> Result<PathBuf, HistoryError> {
         place: path.display().to_string(),
         text: format!("it is damaged and cannot be renamed: {e}"),
     })?;
-    // A log of the old file must not be played into the new one.
+    // SQLite must not apply a log of the old file to the new one.
     for end in ["-wal", "-shm", "-journal"] {
         let _ = std::fs::remove_file(with(end));
     }
     Ok(aside)
 }
 
-/// Only rows that this user wrote at this machine.
+/// Filter for rows that this user wrote on this machine.
 pub fn own() -> Filter {
     Filter { writer: Some((here(), login())), ..Filter::default() }
 }
@@ -127,7 +128,7 @@ pub fn own() -> Filter {
 /// Finds rows; see [`super::find`].
 pub(super) fn find(keep: &HistoryConfig, filter: &Filter) -> Result<Vec<Row>, HistoryError> {
     let place = keep.place();
-    let mut rows = match place.as_ref().map(Store::look) {
+    let mut rows = match place.as_ref().map(Store::open_read) {
         Some(Ok(mut store)) => store.find(filter)?,
         None | Some(Err(HistoryError::Absent { .. })) => Vec::new(),
         Some(Err(error)) => return Err(error),
@@ -135,7 +136,7 @@ pub(super) fn find(keep: &HistoryConfig, filter: &Filter) -> Result<Vec<Row>, Hi
     let files = Spool::in_state().map(|spool| spool.all()).unwrap_or_default();
     for row in files.into_iter().filter(|row| filter.fits(row)) {
         match rows.iter_mut().find(|other| other.key == row.key) {
-            // It was moved to the database and its file not yet removed, or the other way round.
+            // The row is in the database, and its file was not removed yet, or the other way round.
             Some(other) if other.ended == Ended::Running || other.ended == Ended::Killed => {
                 *other = row;
             }
@@ -156,9 +157,9 @@ pub(super) fn stream_samples(
     most: u32,
 ) -> Vec<StreamSample> {
     let found = keep.place().map(|place| {
-        let mut store = Store::look(&place)?;
+        let mut store = Store::open_read(&place)?;
         store.stream_samples(from, to, most)
     });
-    // Whoever asks can do without.
+    // The caller works without samples too.
     found.and_then(Result::ok).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Reporters that pass everything on and keep what a row needs.
+//! Reporters that forward all events and record what a row needs.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -20,26 +20,26 @@ fn lock<T>(of: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
     of.lock()
 }
 
-/// Keeps a row; gives what is to be said of it.
+/// Stores a row; returns a notice if it failed.
 fn kept(keep: &HistoryConfig, row: &Row) -> Option<Notice> {
     keeper::keep(keep, row).map(|text| Notice::new(NoticeLevel::Warning, text))
 }
 
-/// A copy that has no end of ours at the other side.
-pub struct Copying<'a> {
+/// Records a copy without a packtrain end at the other side.
+pub struct CopyRecorder<'a> {
     inner: &'a dyn Reporter,
     begun: Time,
     series: Mutex<Series>,
 }
 
-impl<'a> Copying<'a> {
-    /// Passes what it hears on to `inner`.
+impl<'a> CopyRecorder<'a> {
+    /// Forwards events to `inner`.
     pub fn new(inner: &'a dyn Reporter) -> Self {
         Self { inner, begun: clock::now(), series: Mutex::default() }
     }
 
-    /// Keeps the row.
-    pub fn over(self, request: &CpRequest, result: &mut Result<Outcome, RequestError>) {
+    /// Stores the row.
+    pub fn finish(self, request: &CpRequest, result: &mut Result<Outcome, RequestError>) {
         let mut row = request.row();
         let elapsed = clock::now().since(self.begun);
         row.began = row.began.saturating_sub(elapsed);
@@ -58,7 +58,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-impl Reporter for Copying<'_> {
+impl Reporter for CopyRecorder<'_> {
     fn progress(&self, snapshot: &ProgressSnapshot) {
         lock(&self.series).note(clock::now().since(self.begun), snapshot.bytes_done);
         self.inner.progress(snapshot);
@@ -73,18 +73,18 @@ impl Reporter for Copying<'_> {
     }
 }
 
-/// The client of a measurement.
-pub struct Measuring<'a> {
+/// Records the client of a measurement.
+pub struct PerfClientRecorder<'a> {
     inner: &'a dyn PerfReporter,
     points: Mutex<Vec<Point>>,
     row: Row,
 }
 
-/// Intervals kept of a measurement.
+/// Maximum number of recorded intervals.
 const INTERVALS: usize = 512;
 
-impl<'a> Measuring<'a> {
-    /// Passes what it hears on to `inner`; the row is of `request`.
+impl<'a> PerfClientRecorder<'a> {
+    /// Forwards events to `inner`; the row describes `request`.
     pub fn new(inner: &'a dyn PerfReporter, request: &PerfClientRequest) -> Self {
         let mut row = begin(Kind::Perf, Side::Caller);
         let host = crate::host::split_host(&request.server);
@@ -98,8 +98,8 @@ impl<'a> Measuring<'a> {
         Self { inner, points: Mutex::default(), row }
     }
 
-    /// Keeps the row.
-    pub fn over(mut self, keep: &HistoryConfig, result: &Result<PerfOutcome, RequestError>) {
+    /// Stores the row.
+    pub fn finish(mut self, keep: &HistoryConfig, result: &Result<PerfOutcome, RequestError>) {
         match result {
             Ok(outcome) => finish_perf(&mut self.row, outcome),
             Err(error) => finish_failed(&mut self.row, error.kind, &error.text),
@@ -111,7 +111,7 @@ impl<'a> Measuring<'a> {
     }
 }
 
-impl PerfReporter for Measuring<'_> {
+impl PerfReporter for PerfClientRecorder<'_> {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.inner.listening(address, fingerprint);
     }
@@ -134,20 +134,20 @@ impl PerfReporter for Measuring<'_> {
     }
 }
 
-/// A server of measurements whose clients only send and take.
-pub struct Tests<'a> {
+/// Records the tests of a measurement server.
+pub struct PerfServerRecorder<'a> {
     inner: &'a dyn PerfReporter,
     keep: &'a HistoryConfig,
 }
 
-impl<'a> Tests<'a> {
-    /// Passes what it hears on to `inner`, and keeps rows in `keep`.
+impl<'a> PerfServerRecorder<'a> {
+    /// Forwards events to `inner`; rows go to `keep`.
     pub const fn new(inner: &'a dyn PerfReporter, keep: &'a HistoryConfig) -> Self {
         Self { inner, keep }
     }
 }
 
-impl PerfReporter for Tests<'_> {
+impl PerfReporter for PerfServerRecorder<'_> {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         self.inner.listening(address, fingerprint);
     }
@@ -159,7 +159,7 @@ impl PerfReporter for Tests<'_> {
     fn finished(&self, peer: &str, outcome: &PerfOutcome) {
         let mut row = begin(Kind::Perf, Side::Called);
         row.began = row.began.saturating_sub(outcome.elapsed);
-        // Who sends is the client's choice, and only shows in the processor's use.
+        // The client chooses the direction. The server sees it only in the processor use.
         row.role = if outcome.cpu_sender.is_some() { Role::Source } else { Role::Sink };
         let far = peer.parse::<SocketAddr>();
         let far = far.map_or_else(|_| peer.to_owned(), |a| a.ip().to_canonical().to_string());

@@ -1,11 +1,11 @@
-//! Throughput over time, in a bounded number of points.
+//! Throughput over time with a bounded number of points.
 
 use packtrain_history::Point;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
-/// Points at most; at more, two become one.
+/// Maximum number of points. Above it, pairs of points are merged.
 const MAX_POINTS: usize = 128;
-/// The first length of a point.
+/// Initial length of a point.
 const STEP: Duration = Duration::from_millis(250);
 
 /// Bytes over time.
@@ -24,23 +24,23 @@ impl Default for Series {
 }
 
 impl Series {
-    /// So many bytes have moved after so long.
+    /// Adds a total of `bytes` at time `at`.
     pub fn note(&mut self, at: Duration, bytes: ByteCount) {
         if at.saturating_sub(self.at) >= self.step {
             self.push(at, bytes);
         }
     }
 
-    /// So many moved in all.
+    /// Ends the series with a total of `bytes`, and returns its points.
     pub fn end(&mut self, at: Duration, bytes: ByteCount) -> Vec<Point> {
-        // A last point of a few milliseconds would say nothing.
+        // A last point of a few milliseconds has no meaning.
         if at.saturating_sub(self.at) >= self.step / 4 || self.points.is_empty() {
             self.push(at, bytes);
         }
         self.points.clone()
     }
 
-    /// What is known so far.
+    /// The points so far.
     pub fn points(&self) -> Vec<Point> {
         self.points.clone()
     }
@@ -108,7 +108,7 @@ mod tests {
                 sum += point.rate.as_bps() as f64 / 8.0 * (point.at - before).as_secs_f64();
                 before = point.at;
             }
-            // A last piece that is too short for a point may be missing.
+            // A last interval that is too short for a point may be missing.
             let noted = series.bytes.get() as f64;
             prop_assert!((sum - noted).abs() <= noted * 1e-3 + 200.0, "{sum} of {noted}");
         }

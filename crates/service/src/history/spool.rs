@@ -1,4 +1,4 @@
-//! Rows as files in the state directory: of transfers that run, and of those that wait for the
+//! Rows as files in the state directory: rows of running transfers, and rows that wait for the
 //! database.
 
 use std::fs::{self, OpenOptions};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use packtrain_identity::config::Dirs;
 
-/// Files kept; of more the oldest go.
-const KEPT: usize = 256;
-/// A file is never longer.
+/// Maximum number of files; the oldest are removed.
+const MAX_FILES: usize = 256;
+/// Maximum size of a file, in bytes.
 const MAX_ROW_BYTES: u64 = 512 << 10;
-/// A running transfer writes its file each second; one that is so old belongs to none.
-const DEAD: Duration = Duration::from_secs(60);
-/// A transfer takes along no more than so many others: it has its own end to come to.
-const TAKEN_ALONG: usize = 32;
+/// A running transfer writes its file every second, so an older file belongs to a dead process.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+/// Maximum number of waiting rows that one transfer stores, so that its own end is not delayed.
+const MAX_FLUSHED_ROWS: usize = 32;
 
 /// The directory of the files.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// The usual one; none without a home.
+    /// The directory in the state directory; `None` without a home directory.
     pub fn in_state() -> Option<Self> {
         Dirs::from_env().ok().map(|dirs| Self::at(dirs.state.join("transfers")))
     }
@@ -43,8 +43,8 @@ impl Spool {
         self.dir.join(format!("{}.json", row.id))
     }
 
-    /// Writes a row in the place of its older self. Not synced: after a crash of the machine an
-    /// old one is as good.
+    /// Replaces the file of a row. The file is not synced: after a crash of the machine an old
+    /// version is sufficient.
     pub fn write(&self, row: &Row) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let temporary = self.dir.join(format!(".{}.tmp", row.id));
@@ -60,31 +60,31 @@ impl Spool {
         named
     }
 
-    /// Whether a row is there as a file.
+    /// Whether the row has a file.
     pub(crate) fn has(&self, row: &Row) -> bool {
         self.path(row).exists()
     }
 
     /// Removes a row's file.
     pub fn remove(&self, row: &Row) {
-        // Another process may have been faster.
+        // Another process may have removed it already.
         let _ = fs::remove_file(self.path(row));
     }
 
-    /// All rows there are. Those of processes that vanished say so.
+    /// All rows. A row whose process has vanished is marked as killed.
     pub(crate) fn all(&self) -> Vec<Row> {
         self.files().into_iter().filter_map(|path| read(&path).ok()).collect()
     }
 
-    /// Rows that are over and wait for the database.
+    /// Finished rows that wait for the database.
     pub(crate) fn waiting(&self) -> Vec<Row> {
         let mut rows = self.all();
         rows.retain(|row| row.ended != Ended::Running);
-        rows.truncate(TAKEN_ALONG);
+        rows.truncate(MAX_FLUSHED_ROWS);
         rows
     }
 
-    /// Removes all but the newest.
+    /// Removes all files except the newest.
     pub fn prune(&self) {
         let mut found: Vec<_> = self
             .files()
@@ -92,7 +92,7 @@ impl Spool {
             .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
             .collect();
         found.sort();
-        let extra = found.len().saturating_sub(KEPT);
+        let extra = found.len().saturating_sub(MAX_FILES);
         for (_, path) in found.drain(..extra) {
             let _ = fs::remove_file(path);
         }
@@ -120,45 +120,45 @@ fn read(path: &Path) -> io::Result<Row> {
     }
     let age = clock::wall().saturating_sub(Duration::from(written));
     let gone = writer.is_some_and(|writer| writer.is_gone(row.pid));
-    if row.ended == Ended::Running && (gone || age > DEAD) {
+    if row.ended == Ended::Running && (gone || age > STALE_AFTER) {
         row.ended = Ended::Killed;
     }
     Ok(row)
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Serialize, Deserialize)]
 struct Kept<R> {
     #[serde(flatten)]
     row: R,
-    /// The process that writes it, where the system says so.
+    /// The process that writes the file, if /proc has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     writer: Option<Process>,
 }
 
-/// What tells a process from a later one with the same number.
+/// Distinguishes a process from a later one with the same id.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Process {
-    /// When it began, in clock ticks since the machine was started (proc_pid_stat(5), field 22).
+    /// Its start, in clock ticks since the boot of the machine (proc_pid_stat(5), field 22).
     start: u64,
-    /// In which its number counts.
+    /// The PID namespace of its id.
     namespace: String,
 }
 
 impl Process {
-    /// The running process of a number, as this process sees it.
+    /// The running process with this id, in the PID namespace of this process.
     fn of(pid: u32) -> Option<Self> {
         let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_str()?.to_owned();
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it is in parentheses and may hold any character.
+        // The process name before these fields is in parentheses and may contain any character.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
         let start = fields.nth(18)?.parse().ok()?;
-        // One that ended and is not waited for runs no more.
+        // A zombie does not run any more.
         (!state.starts_with(['Z', 'X'])).then_some(Self { start, namespace })
     }
 
-    /// Whether it has ended: false also where that cannot be known.
+    /// Whether the process has ended; false also if that is unknown.
     fn is_gone(&self, pid: u32) -> bool {
         let Some(here) = Self::of(std::process::id()) else { return false };
         here.namespace == self.namespace && Self::of(pid).is_none_or(|now| now != *self)
@@ -186,7 +186,7 @@ mod tests {
         child.kill().expect("it ends");
         child.wait().expect("it ended");
         assert_eq!(spool.all(), [Row { ended: Ended::Killed, ..row.clone() }]);
-        // Somebody else has its number now.
+        // Another process has this id now.
         let own = Row { pid: std::process::id(), ..row };
         spool.write(&own).expect("written");
         let path = dir.path().join("1.json");
@@ -202,17 +202,17 @@ mod tests {
     fn files_are_written_found_and_pruned() {
         let dir = tempfile::tempdir().expect("a directory");
         let spool = Spool::at(dir.path().join("transfers"));
-        for n in 0..KEPT as u64 + 5 {
+        for n in 0..MAX_FILES as u64 + 5 {
             let id = format!("{n:04x}");
             let row = Row { key: id.clone(), id, ended: Ended::Running, ..Row::default() };
             spool.write(&row).expect("written");
         }
         spool.prune();
-        assert_eq!(spool.all().len(), KEPT);
+        assert_eq!(spool.all().len(), MAX_FILES);
         assert!(spool.waiting().is_empty(), "they run");
         fs::write(dir.path().join("transfers/x.json"), "{\"evidence\":3}").expect("a file");
         fs::write(dir.path().join("transfers/y.json"), "{}").expect("a file");
-        assert_eq!(spool.all().len(), KEPT);
+        assert_eq!(spool.all().len(), MAX_FILES);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! What a depot measured, one by one: the answer to code 5 of option 24.
+//! The single measurements of a depot: the answer to code 5 of option 24.
 //!
-//! Their length (4, without itself), then the measurements of each neighbour on the host that was
-//! asked about, the oldest first, each of them
+//! Their length (4, without itself), then the measurements of each neighbour on the requested host,
+//! the oldest first, each of them
 //!
 //! ```text
 //! 0         1 relayed sessions, 2 a probe
 //! 1..9      when, in milliseconds since 1970
 //! 9..17     rate of all streams together, bit/s
-//! 17..21    how many streams
-//! 21..25    least round trip in microseconds; 0 unknown
+//! 17..21    number of streams
+//! 21..25    minimum round trip in microseconds; 0 unknown
 //! 25..29    bytes sent again, parts per million
 //! ```
 
@@ -21,22 +21,21 @@ const POINT: usize = 29;
 /// One measurement of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// By what.
+    /// The source of the measurement.
     pub sensor: Sensor,
-    /// When, since 1970; told to the millisecond.
+    /// Time since 1970; encoded in milliseconds.
     pub at: Duration,
-    /// All streams together.
+    /// Rate of all streams together.
     pub rate: DataRate,
-    /// How many there were.
+    /// Number of streams.
     pub streams: u32,
-    /// The least round trip, told to the microsecond.
+    /// The minimum round trip; encoded in microseconds.
     pub min_rtt: Option<Duration>,
-    /// Sent again, as parts per million.
+    /// Retransmitted bytes, in parts per million.
     pub lost_ppm: u32,
 }
 
-/// The bytes of measurements, head included. Those for which there is no room are left out: the
-/// first ones.
+/// The encoded measurements with their head. If there are too many, the first ones are left out.
 pub fn write_points(points: &[Point]) -> Vec<u8> {
     let skipped = points.len().saturating_sub(REPORT_MAX / POINT);
     let points = points.get(skipped..).unwrap_or_default();
@@ -53,11 +52,11 @@ pub fn write_points(points: &[Point]) -> Vec<u8> {
     out
 }
 
-/// Reads what follows the head, whose length is read as that of a report
+/// Parses measurements after their head, whose length is that of a report
 /// ([`report_len`](super::report_len)).
 ///
 /// # Errors
-/// They are none.
+/// They are invalid.
 pub fn read_points(bytes: &[u8]) -> Result<Vec<Point>, BrokenReport> {
     let (points, odd) = bytes.as_chunks::<POINT>();
     if !odd.is_empty() || bytes.len() > REPORT_MAX {

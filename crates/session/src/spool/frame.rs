@@ -1,4 +1,4 @@
-//! What goes over a connection behind the header and the answer, both ways.
+//! Frames on a connection after the header and the answer, in both directions.
 //!
 //! ```text
 //! 0       1 record, 2 have, 3 refused, 4 get, 5 lack
@@ -11,17 +11,17 @@
 
 use super::record::{RECORD, RECORD_MIN};
 
-/// The fixed part of a frame.
+/// Bytes of the fixed part of a frame.
 pub const FRAME_HEAD: usize = 16;
-/// The longest refusal: an answer's head and text.
+/// Maximum length of a refusal: an answer's head and text.
 const REFUSAL_MAX: u32 = 1024;
-/// The most records that one question is about.
+/// Maximum records of one request.
 const MAX_ASKED_RECORDS: u32 = 1024;
 
 /// A frame's fixed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A record follows, of this many bytes.
+    /// A record of this many bytes follows.
     Record {
         /// Its number.
         number: u64,
@@ -30,41 +30,41 @@ pub enum Frame {
         /// Its length.
         len: u32,
     },
-    /// So many records, from the first, are safe on this depot's disk.
+    /// The first `records` records are durable on this depot's disk.
     Have {
-        /// How many.
+        /// Number of records.
         records: u64,
-        /// Whether that is all.
+        /// Whether these are all.
         all: bool,
     },
-    /// It cannot go on: an answer follows, of this many bytes.
+    /// The session is refused: an answer of this many bytes follows.
     Refused {
         /// The answer's length.
         len: u32,
     },
-    /// These records are asked for.
+    /// Requests records.
     Get {
         /// The first.
         from: u64,
-        /// How many; of those behind the last one nothing comes.
+        /// Number of records; those beyond the last are not sent.
         count: u32,
     },
-    /// The record asked for is not here (yet), nor what was asked for behind it; so many are.
+    /// The requested record, and those after it, are not available (yet).
     Lack {
-        /// How many are, from the first.
+        /// Number of available records, from the first.
         records: u64,
-        /// Whether that is all there are.
+        /// Whether these are all.
         all: bool,
     },
 }
 
-/// Bytes that are no frame.
+/// The bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what came is no frame of a session that is kept")]
 pub struct FrameError;
 
 impl Frame {
-    /// The bytes of it.
+    /// The encoded frame.
     pub fn write(&self) -> [u8; FRAME_HEAD] {
         let (kind, flag, len, number) = match *self {
             Self::Record { number, last, len } => (1, last, len, number),
@@ -80,10 +80,10 @@ impl Frame {
         out
     }
 
-    /// Reads a frame's fixed part; what it says of lengths is within bounds.
+    /// Parses a frame's fixed part; lengths are checked against their limits.
     ///
     /// # Errors
-    /// It is none.
+    /// It is invalid.
     pub fn read(bytes: &[u8; FRAME_HEAD]) -> Result<Self, FrameError> {
         let [kind, flag, 0, 0, a, b, c, d, rest @ ..] = *bytes else { return Err(FrameError) };
         let len = u32::from_be_bytes([a, b, c, d]);

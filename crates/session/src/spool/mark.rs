@@ -1,4 +1,4 @@
-//! What a depot writes beside the records: of whom they are, and how many of them are safe.
+//! The files beside a depot's records: the owner of the records, and the number of durable ones.
 //!
 //! The *head*, written once before the first record:
 //!
@@ -25,15 +25,15 @@ use crate::deposit::{Deposit, Spool};
 use crate::header::Header;
 use crate::id::SessionId;
 
-/// The bytes of a mark.
+/// Bytes of a mark.
 pub const MARK_LEN: usize = 56;
-/// The room of each of the two marks in their file.
+/// Size of each slot of a mark in its file.
 pub const MARK_SLOT: u64 = 4096;
-/// The longest head.
+/// Maximum length of a head.
 pub const HEAD_MAX: usize = HEAD_FIXED + 4096 + CHECK;
 
 const HEAD_VERSION: u8 = 1;
-/// Version 1 had its slots elsewhere.
+/// Version 1 had its slots at other positions.
 const MARK_VERSION: u8 = 2;
 const HEAD_MAGIC: [u8; 4] = *b"PKSH";
 const MARK_MAGIC: [u8; 4] = *b"PKSM";
@@ -42,27 +42,27 @@ const CHECK: usize = 8;
 const ALL: u8 = 1;
 const OVER: u8 = 2;
 
-/// Whose records these are.
+/// The owner of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Which depot of the chain or tree this one is.
+    /// The index of this depot in the chain or tree.
     pub node: u8,
     /// The sender's header.
     pub header: Header,
 }
 
-/// How many records are safe.
+/// The number of durable records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Counts marks, so that the newer of two is known.
+    /// Counts marks, to identify the newer of two.
     pub count: u64,
-    /// Records that are safe, from the first.
+    /// Durable records, from the first.
     pub records: u64,
-    /// The bytes that they have.
+    /// Bytes of these records.
     pub bytes: ByteCount,
-    /// The last of them is the session's last.
+    /// Whether the last of them is the session's last.
     pub all: bool,
-    /// Nobody wants it any more.
+    /// Whether the session has ended and may be deleted.
     pub over: bool,
 }
 
@@ -74,7 +74,7 @@ fn check(bytes: &[u8]) -> [u8; CHECK] {
 }
 
 impl Head {
-    /// The bytes of it.
+    /// The encoded head.
     pub fn write(&self) -> Vec<u8> {
         let mut out = HEAD_MAGIC.to_vec();
         out.extend([HEAD_VERSION, self.node, 0, 0]);
@@ -83,7 +83,7 @@ impl Head {
         out
     }
 
-    /// Reads a head whose sender signed it; none from what is none, or is damaged.
+    /// Parses a head and verifies its signature; `None` if it is invalid or damaged.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<CHECK>()?;
         if bytes.len() > HEAD_MAX || check(body) != *sum {
@@ -99,7 +99,7 @@ impl Head {
         (known && head.deposit().is_some()).then_some(head)
     }
 
-    /// What is deposited.
+    /// The deposit.
     pub fn deposit(&self) -> Option<&Deposit> {
         match &self.header.session.spool {
             Some(Spool::Deposit(deposit)) => Some(deposit),
@@ -109,7 +109,7 @@ impl Head {
 }
 
 impl Mark {
-    /// The bytes of it.
+    /// The encoded mark.
     pub fn write(&self, session: SessionId) -> [u8; MARK_LEN] {
         let mut out = [0; MARK_LEN];
         out[..4].copy_from_slice(&MARK_MAGIC);
@@ -124,7 +124,7 @@ impl Mark {
         out
     }
 
-    /// Reads a mark of `session`; none from what is none, or is damaged.
+    /// Parses a mark of `session`; `None` if it is invalid or damaged.
     pub fn read(session: SessionId, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<MARK_LEN>()?;
         let number = |at: usize| {
@@ -148,7 +148,7 @@ impl Mark {
         (sound && mark.fits()).then_some(mark)
     }
 
-    /// Whether so many records can have so many bytes.
+    /// Whether this number of records can have this number of bytes.
     fn fits(&self) -> bool {
         if self.over {
             return true;
@@ -163,7 +163,7 @@ impl Mark {
     }
 }
 
-/// The newer of the two marks in a file, if one is whole.
+/// The newer valid mark of the two in a file.
 pub fn newest(session: SessionId, file: &[u8]) -> Option<Mark> {
     let slots = [file.get(..MARK_LEN), file.get(MARK_SLOT as usize..)];
     let marks = slots.into_iter().flatten().filter_map(|slot| Mark::read(session, slot));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// A mark that is being written when the machine stops takes the other one not along.
+        /// A mark that is being written when the machine stops does not damage the other one.
         #[test]
         fn of_two_marks_one_is_always_whole(records in 0u64..1000, torn in 0usize..MARK_LEN) {
             let mark = |n: u64| {

@@ -1,4 +1,4 @@
-//! Records: what a depot keeps. Sealed for who claims, signed for every depot.
+//! Records of a kept session: encrypted for the claimant, signed for every depot.
 //!
 //! Record `n` of a session, of 262,144 bytes (the last one may be shorter):
 //!
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Key: HKDF-SHA256 of the content key with the salt and "packtrain record key 1\0", session.
-//! Nonce: n (8 bytes), three zeros, 1 for the last record else 0. A number is sealed once under a
-//! salt, and every try has a salt of its own, so no nonce meets two texts however files changed
-//! between tries. Records cannot be exchanged, left out at the end or added: number and end are
-//! part of the nonce and of what is signed.
+//! Nonce: n (8 bytes), three zeros, 1 for the last record else 0. A number is sealed once per salt,
+//! and every attempt has its own salt, so no nonce is used for two texts, even if files changed
+//! between attempts. Records cannot be exchanged, truncated or added: number and end are part of
+//! the nonce and of the signed data.
 
 use std::fmt;
 
@@ -25,11 +25,11 @@ use packtrain_units::ByteCount;
 
 use crate::id::SessionId;
 
-/// The bytes of every record but the last, which has at most as many.
+/// Bytes of every record except the last, which has at most as many.
 pub const RECORD: usize = 256 << 10;
-/// The fewest bytes of a record.
+/// Minimum bytes of a record.
 pub const RECORD_MIN: usize = SALT + TAG + SIGNATURE;
-/// The bytes of the stream in every record but the last, which has at most as many.
+/// Bytes of the stream in every record except the last, which has at most as many.
 pub const RECORD_TEXT: usize = RECORD - RECORD_MIN;
 
 const SALT: usize = 16;
@@ -38,39 +38,39 @@ const SIGNATURE: usize = 64;
 const SIGNED_DOMAIN: &[u8] = b"packtrain record 1\0";
 const KEY_DOMAIN: &[u8] = b"packtrain record key 1\0";
 
-/// Bytes that are not the record they are taken for.
+/// The bytes are not the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The sender did not sign them.
+    /// The sender's signature is invalid.
     #[error("record {0} is not what the sender signed")]
     Forged(u64),
-    /// The sender did, and it was sealed with another key.
+    /// The signature is valid, but the record was sealed with another key.
     #[error("record {0} cannot be opened with this ticket")]
     Sealed(u64),
 }
 
-/// How many records a stream of so many bytes has; the last may be empty.
+/// Number of records for a stream of this length; the last may be empty.
 pub fn records_for(text: ByteCount) -> u64 {
     text.get().div_ceil(RECORD_TEXT as u64).max(1)
 }
 
-/// How long such a stream is when it is sealed; none where no disk could hold it.
+/// The sealed length of such a stream; `None` if it overflows.
 pub fn sealed_len(text: ByteCount) -> Option<ByteCount> {
     let over = records_for(text).checked_mul(RECORD_MIN as u64)?;
     text.get().checked_add(over).map(ByteCount)
 }
 
-/// The number and length of the last record of a sealed stream of so many bytes; none if no stream
-/// is so long.
+/// The number and length of the last record of a sealed stream of this length; `None` if no stream
+/// has it.
 pub fn last_record(sealed: ByteCount) -> Option<(u64, usize)> {
     let last = sealed.get().checked_sub(1)? / RECORD as u64;
     let len = (sealed.get() - last * RECORD as u64) as usize;
-    // Of two records the second has at least a byte of the stream.
-    let least = RECORD_MIN + usize::from(last > 0);
-    (len >= least).then_some((last, len))
+    // The second of two records has at least one byte of the stream.
+    let min = RECORD_MIN + usize::from(last > 0);
+    (len >= min).then_some((last, len))
 }
 
-/// Seals records of one try of sending.
+/// Seals the records of one send attempt.
 pub struct Sealer<S> {
     session: SessionId,
     salt: [u8; SALT],
@@ -79,16 +79,16 @@ pub struct Sealer<S> {
 }
 
 impl<S: Fn(&[u8]) -> [u8; 64]> Sealer<S> {
-    /// Seals records of `session` with `content`; `salt` is fresh from entropy, `sign` signs with
-    /// the sender's key.
+    /// Seals records of `session` with `content`; `salt` is fresh entropy, `sign` signs with the
+    /// sender's key.
     pub fn new(session: SessionId, content: &[u8; 32], salt: [u8; SALT], sign: S) -> Self {
         Self { session, salt, key: key(session, content, &salt), sign }
     }
 
-    /// Record `number`, which holds `text`. A number is sealed once.
+    /// Record `number`, which contains `text`. Each number is sealed once.
     ///
     /// # Panics
-    /// If `text` is longer than a record's, or shorter and not the last.
+    /// If `text` is longer than a record's text, or shorter and not the last.
     pub fn seal(&self, number: u64, last: bool, text: &[u8]) -> Vec<u8> {
         let fits = text.len() == RECORD_TEXT || (last && text.len() < RECORD_TEXT);
         assert!(fits, "a record has a whole text, the last one at most that");
@@ -119,7 +119,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Opens what `sender` sealed with `content`.
+    /// Opens records that `sender` sealed with `content`.
     pub fn new(session: SessionId, content: [u8; 32], sender: [u8; 32]) -> Self {
         Self { session, content, sender, last: None }
     }
@@ -127,7 +127,7 @@ impl Opener {
     /// The text of record `number`.
     ///
     /// # Errors
-    /// It is another record, or none.
+    /// It is another record, or invalid.
     pub fn open(
         &mut self,
         number: u64,
@@ -159,7 +159,7 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// Whether `sender` made this record: what a depot can tell.
+/// Whether `sender` signed this record: the check available to a depot.
 pub fn is_genuine(
     session: SessionId,
     sender: &[u8; 32],

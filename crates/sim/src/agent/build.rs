@@ -1,4 +1,4 @@
-//! From what a scenario says of a flow to its two ends.
+//! Builds the two ends of a flow from the scenario.
 
 use packtrain_link::HostConfig;
 use packtrain_units::Time;
@@ -9,7 +9,7 @@ use super::{Endpoint, cross, depot, tcp};
 use crate::error::SimError;
 use crate::spec::{DepotSpec, FlowKind, Scenario};
 
-/// Where and when a flow is.
+/// Location and times of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Its index.
@@ -18,16 +18,16 @@ pub(crate) struct Place {
     pub(crate) from: u32,
     /// Node of its receiver.
     pub(crate) to: u32,
-    /// When it starts.
+    /// Start of the flow.
     pub(crate) start: Time,
-    /// When its sender stops: never later than the end of the simulation.
+    /// When its sender stops: at the latest at the end of the simulation.
     pub(crate) stop: Time,
-    /// When counting begins.
+    /// When measurement begins.
     pub(crate) warm_up: Time,
-    /// Seed of everything random in it.
+    /// Seed of all its randomness.
     pub(crate) seed: u64,
-    /// How the receiving node treats datagrams of engines. A host's socket and process belong to
-    /// one flow, so the receiving end holds the host model itself.
+    /// The host model of the receiving node for datagrams of engines. A host's socket and process
+    /// belong to one flow, so the receiving end owns the model.
     pub(crate) host: Option<HostConfig>,
 }
 
@@ -48,11 +48,11 @@ impl Place {
     }
 }
 
-/// Both ends of all flows, the sender of flow `i` at `2 i`, its receiver behind it; where a depot
-/// joins two connections it is at the receiver's place of the first.
+/// Both ends of all flows: the sender of flow `i` at index `2 i`, its receiver after it. A depot
+/// that joins two connections is at the index of the first one's receiver.
 ///
 /// # Errors
-/// An unknown controller or an impossible value, with its field.
+/// An unknown controller or an invalid value, with its field.
 pub(crate) fn all(scenario: &Scenario) -> Result<Vec<Endpoint>, SimError> {
     let mut all = Vec::with_capacity(2 * scenario.flows.len());
     for flow in 0..scenario.flows.len() {
@@ -66,8 +66,9 @@ pub(crate) fn all(scenario: &Scenario) -> Result<Vec<Endpoint>, SimError> {
     Ok(all)
 }
 
-/// Puts a depot where a connection ends and `flow` starts. Depots of a session are joined from the
-/// source on, so that the sender before this one is a plain one or in the depot before.
+/// Puts a depot between a connection's end and the start of `flow`. The depots of a session are
+/// joined from the source on, so the sender before this one is a plain one or in the previous
+/// depot.
 fn join(all: &mut [Endpoint], spec: &DepotSpec, flow: usize, mss: u64) {
     let [receive, user, send] = [spec.receive, spec.user, spec.send].map(|bytes| bytes.get() / mss);
     let (receive, send) = (receive.max(1), send.max(1));
@@ -93,7 +94,7 @@ fn join(all: &mut [Endpoint], spec: &DepotSpec, flow: usize, mss: u64) {
 /// Sender and receiver of flow `index`.
 ///
 /// # Errors
-/// An unknown controller or an impossible value, with its field.
+/// An unknown controller or an invalid value, with its field.
 fn ends(scenario: &Scenario, index: usize) -> Result<(Endpoint, Endpoint), SimError> {
     let place = Place::of(scenario, index);
     Ok(match &scenario.flows[index].kind {

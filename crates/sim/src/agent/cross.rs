@@ -1,4 +1,4 @@
-//! Cross traffic: packets that nobody acknowledges.
+//! Cross traffic: packets without acknowledgements.
 
 use packtrain_link::{Count, Cross, CrossConfig, Pace, Segments};
 use packtrain_units::Time;
@@ -8,10 +8,10 @@ use super::{Agent, Counts, Ctx};
 use crate::ingress::before;
 use crate::train::{Body, Toward, Train};
 
-/// The longest train.
+/// Maximum length of a train.
 const MAX_TRAIN_PACKETS: u32 = 64;
 
-/// Sends what the generator of the link crate says.
+/// Sends the packets of the link crate's generator.
 #[derive(Debug)]
 pub(crate) struct Source {
     generator: Cross,
@@ -32,7 +32,7 @@ impl Source {
         source
     }
 
-    /// The next train in the scenario's time.
+    /// The next train, in the time of the scenario.
     fn generate(&mut self) -> Option<(Pace, Count)> {
         let (pace, count) = self.generator.next_train(MAX_TRAIN_PACKETS)?;
         let first = self.place.start + pace.first.since(Time::ZERO);
@@ -86,7 +86,7 @@ impl Agent for Source {
     }
 }
 
-/// Counts what arrives.
+/// Counts the packets that arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     delivered: u64,

@@ -1,10 +1,10 @@
 //! A depot of the Logistical Session Layer: it ends one TCP connection and starts the next.
 //!
-//! What arrives in order goes through three buffers: the kernel's of the first connection, the
-//! process', the kernel's of the second. The process copies as soon as there is room behind, in no
-//! time. So the first connection's window closes when all three are full, and opens as the next
+//! Data that arrives in order passes three buffers: the kernel's of the first connection, the
+//! process', the kernel's of the second. The process copies in zero time as soon as there is room.
+//! The first connection's window therefore closes when all three are full, and opens as the next
 //! hop acknowledges: backpressure to the source. The second connection is opened when the first
-//! segment arrives, for it has the session's header.
+//! segment arrives, because that segment has the session's header.
 
 use packtrain_link::{Pace, Segments};
 use packtrain_units::{Duration, Time};
@@ -13,24 +13,24 @@ use super::tcp::{Receiver, Sender};
 use super::{Agent, Counts, Ctx};
 use crate::train::{Toward, Train};
 
-/// An instant is over when the next nanosecond begins.
+/// An instant ends when the next nanosecond begins.
 const TICK: Duration = Duration::from_nanos(1);
 
-/// The receiving end of one connection and the sending end of the next, as one end: they act on
-/// each other within an instant. Its counts are the receiving end's.
+/// The receiving end of one connection and the sending end of the next, as one end: they interact
+/// within an instant. Its counts are those of the receiving end.
 #[derive(Debug)]
 pub(crate) struct Depot {
     input: Receiver,
     output: Sender,
-    /// Segments that fit in the second kernel buffer and the process'.
+    /// Capacity in segments of the second kernel buffer and of the process' buffer.
     send: u64,
     user: u64,
 }
 
 impl Depot {
-    /// `send` and `user`: segments in the buffers behind `input`'s own.
+    /// `send` and `user` are the segments in the buffers behind `input`'s own.
     pub(crate) fn new(input: Receiver, output: Sender, send: u64, user: u64) -> Self {
-        Self { input, output: output.starved(), send, user }
+        Self { input, output: output.waiting(), send, user }
     }
 
     /// The sending end.
@@ -38,12 +38,12 @@ impl Depot {
         &self.output
     }
 
-    /// The sending end, before the run.
+    /// The sending end, for use before the run.
     pub(crate) fn output_mut(&mut self) -> &mut Sender {
         &mut self.output
     }
 
-    /// Copies what can be copied: the kernel holds what is not acknowledged.
+    /// Copies as much as possible: the kernel holds unacknowledged data.
     fn copy(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         let written = self.output.acknowledged() + self.send;
         self.output.available_until(self.input.in_sequence().min(written), now, ctx);
@@ -55,7 +55,7 @@ impl Depot {
         input.min(self.output.poll_timeout().unwrap_or(Time::MAX))
     }
 
-    /// Acts on timers of both ends before `limit`, in their order, the receiving end first.
+    /// Runs timers of both ends before `limit`, in order of time, the receiving end first.
     fn act_on_timers(&mut self, limit: Time, ctx: &mut Ctx<'_>) {
         loop {
             let now = self.next_timeout();

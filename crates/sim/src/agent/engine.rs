@@ -1,13 +1,13 @@
-//! Packtrain's own engines as ends of a flow: the real core, with its codec if asked for.
+//! Packtrain's own engines as ends of a flow: the product's core, optionally with its codec.
 //!
 //! A sender's end takes every packet at once. A receiver's end takes batches, as a socket with
-//! receive offload gives them to a process that sleeps a little between reads: the first packet
+//! receive offload delivers them to a process that sleeps briefly between reads: the first packet
 //! opens a batch, which closes after 50 us, with its 44th packet, with a packet shorter than the
-//! first, or before a longer one. That depends on nothing but the packets' times and sizes, so a
-//! simulation by trains gives what one by packets gives. Where the node has a model of its host,
-//! that model makes the batches, and drops what the socket cannot hold.
+//! first, or before a longer one. This depends only on the packets' times and sizes, so a
+//! simulation by trains gives the same result as one by packets. Where the node has a model of its
+//! host, that model makes the batches, and drops packets that the socket cannot hold.
 //!
-//! An engine whose feedback is SABUL has a channel beside its datagrams that loses nothing (`channel`).
+//! An engine whose feedback is SABUL also has a reliable channel (`channel`).
 
 mod batch;
 mod channel;
@@ -26,11 +26,11 @@ use crate::SimError;
 use crate::spec::EngineSpec;
 use crate::train::Train;
 
-/// An engine that sends.
+/// A sending engine.
 #[derive(Debug)]
 pub(crate) struct EngineSender(End);
 
-/// An engine that receives.
+/// A receiving engine.
 #[derive(Debug)]
 pub(crate) struct EngineReceiver(End);
 

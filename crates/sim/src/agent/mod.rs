@@ -1,8 +1,8 @@
-//! What sends and receives: the two ends of every flow.
+//! The two ends of every flow.
 //!
-//! An end is driven by its node in the order (time, class, id): packets that arrive before
-//! timers, timers before marks (the end of the warm-up, samples). An end may act ahead of the
-//! node's clock up to [`Ctx::horizon`], for nothing else happens at its node before.
+//! A node drives its ends in the order (time, class, id): packets that arrive before timers, timers
+//! before marks (the end of the warm-up, samples). An end may act ahead of the node's clock up to
+//! [`Ctx::horizon`], because nothing else happens at its node before that time.
 
 use packtrain_link::{Pace, Segments};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -20,67 +20,67 @@ pub(crate) mod tcp;
 /// One end of a flow.
 ///
 /// The node calls `on_train` for packets that arrive before every other event of the node (other
-/// ends' timers included), and `on_timer` when nothing else comes before `poll_timeout`. An end
-/// whose own timer comes due before the next packet of a train (strictly before: at the same
-/// instant the packet is first) either acts on the timer itself in between, or stops there and
-/// returns the packets it has not taken.
+/// ends' timers included), and `on_timer` when nothing else comes before `poll_timeout`. If an
+/// end's own timer is due strictly before the next packet of a train, the end either runs the timer
+/// in between, or stops there and returns the packets it has not taken. At the same instant the
+/// packet comes first.
 pub(crate) trait Agent {
     /// Packets arrive: packet `i` at `pace.time(i)`. Returns those it did not take, if any; it
-    /// takes at least one. What it sends in answer to packet `i` leaves at `pace.time(i)`.
+    /// takes at least one. Answers to packet `i` are sent at `pace.time(i)`.
     fn on_train(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) -> Option<Train>;
 
-    /// The instant of `poll_timeout` came. It may go on with later timers of its own as long as
-    /// they lie before `ctx.horizon()`.
+    /// Runs the timer due at `now`. It may continue with its own later timers before
+    /// `ctx.horizon()`.
     fn on_timer(&mut self, now: Time, ctx: &mut Ctx<'_>);
 
-    /// When `on_timer` is to be called next. A sender gives its start here at first.
+    /// When to call `on_timer` next. For a sender this is initially its start.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// What it counted since the beginning.
+    /// Its counters since the beginning.
     fn counts(&self) -> Counts;
 
-    /// A point of its curves; only senders have one.
+    /// A sample of its curves; only senders have one.
     fn curve(&self) -> Option<Curve> {
         None
     }
 
-    /// When a flow with an end had delivered everything: asked of senders.
+    /// When a flow of limited size had delivered everything; for senders.
     fn completed_at(&self) -> Option<Time> {
         None
     }
 
-    /// Of short connections: how many completed, mean and 99th percentile of their times.
+    /// For short connections: number completed, mean and 99th percentile of their times.
     fn completions(&self) -> Option<(u64, Duration, Duration)> {
         None
     }
 }
 
-/// What an end counts; both ends' counts are added up.
+/// Counters of an end; those of both ends are added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Packets sent forward, repeats included.
+    /// Packets sent forward, retransmissions included.
     pub(crate) sent_packets: u64,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub(crate) retransmitted: u64,
     /// Useful bytes delivered, each once.
     pub(crate) delivered: u64,
-    /// Packets with payload that an engine's receiver got, repeats included.
+    /// Packets with payload that an engine's receiver got, retransmissions included.
     pub(crate) received: u64,
-    /// Tests of the trend of the delay by a UDT receiver, and those that found it rising.
+    /// Trend tests of a UDT receiver, and those that found the delay rising.
     pub(crate) trend: [u64; 2],
     /// Packets dropped by the receiving host.
     pub(crate) host_dropped: u64,
-    /// Rounds in which the controller was told of a loss.
+    /// Rounds in which a loss was reported to the controller.
     pub(crate) loss_events: u64,
     /// Timeouts.
     pub(crate) timeouts: u64,
-    /// Sum of all measured round trips, in nanoseconds.
+    /// Sum of all round-trip samples, in nanoseconds.
     pub(crate) rtt_sum: u128,
-    /// How many there were.
+    /// Number of round-trip samples.
     pub(crate) rtt_count: u64,
 }
 
-/// A point of a sender's curves.
+/// A sample of a sender's curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Curve {
     /// Congestion window.
@@ -89,16 +89,16 @@ pub(crate) struct Curve {
     pub(crate) in_flight: ByteCount,
     /// Pacing rate, if it paces.
     pub(crate) pacing_rate: Option<DataRate>,
-    /// The newest round trip measured.
+    /// The newest round-trip sample.
     pub(crate) rtt: Duration,
-    /// Payload bytes that the receiver acknowledged in order; a TCP's.
+    /// TCP: payload bytes that the receiver acknowledged in order.
     pub(crate) acked: Option<ByteCount>,
-    /// Capacity of the path and rate of arrival, as an engine's feedback measured them.
+    /// Capacity of the path and arrival rate, as measured by an engine's feedback.
     pub(crate) capacity: Option<DataRate>,
     pub(crate) arrival_rate: Option<DataRate>,
 }
 
-/// What an end can do to the world.
+/// The simulator's interface for ends.
 pub(crate) struct Ctx<'a> {
     pub(crate) net: &'a mut Network,
     pub(crate) node: usize,
@@ -106,13 +106,13 @@ pub(crate) struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// Nothing else happens at this node before this instant; nothing may be sent at it or later.
+    /// Nothing else happens at this node before this instant; all packets must be sent before it.
     pub(crate) fn horizon(&self) -> Time {
         self.horizon
     }
 
-    /// Sends a train to `train.to` by the first link of the route. Times never decrease from one
-    /// call to the next, nor lie before what the end was called for.
+    /// Sends a train to `train.to` on the first link of the route. Times never decrease between
+    /// calls, nor precede the event that the end was called for.
     pub(crate) fn send(&mut self, pace: Pace, train: Train) {
         debug_assert!(pace.time(train.count() - 1) < self.horizon);
         self.net.forward(self.node, pace, train);
@@ -132,15 +132,15 @@ pub(crate) enum Endpoint {
     TcpReceiver(Box<tcp::Receiver>),
     /// A depot: the receiving end of one connection and the sending end of the next.
     Depot(Box<depot::Depot>),
-    /// The sending end of a depot, which is at this place.
+    /// The sending end of a depot; the depot is at this index.
     Within(usize),
     /// Sends many short connections.
     ShortSender(Box<short::ShortSender>),
     /// Receives them.
     ShortReceiver(Box<short::ShortReceiver>),
-    /// An engine that sends.
+    /// A sending engine.
     EngineSender(Box<engine::EngineSender>),
-    /// An engine that receives.
+    /// A receiving engine.
     EngineReceiver(Box<engine::EngineReceiver>),
 }
 
@@ -161,7 +161,7 @@ macro_rules! each {
     };
 }
 
-/// Nothing happens here: the depot acts.
+/// Does nothing: the depot acts for it.
 impl Agent for usize {
     fn on_train(&mut self, _: Pace, _: Train, _: &mut Ctx<'_>) -> Option<Train> {
         None

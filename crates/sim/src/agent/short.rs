@@ -16,7 +16,7 @@ use crate::stats::Histogram;
 use crate::trace::mix;
 use crate::train::Train;
 
-/// When which connection wants to be called: at most one instant each, never later than it wants.
+/// The alarms of connections: at most one instant each, never later than requested.
 #[derive(Debug, Default)]
 struct Alarms {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
@@ -24,8 +24,8 @@ struct Alarms {
 }
 
 impl Alarms {
-    /// Connection `conn` wants to be called at `at`, if at all.
-    fn want(&mut self, conn: u32, at: Option<Time>) {
+    /// Requests a call of connection `conn` at `at`.
+    fn request(&mut self, conn: u32, at: Option<Time>) {
         let Some(at) = at else { return };
         if self.set.get(&conn).is_none_or(|set| at < *set) {
             self.set.insert(conn, at);
@@ -33,12 +33,12 @@ impl Alarms {
         }
     }
 
-    /// The earliest instant at which one may want to be called.
+    /// The earliest instant at which a connection may request a call.
     fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the connection whose instant has come.
+    /// Takes a connection whose instant has come.
     fn take(&mut self, now: Time) -> Option<u32> {
         let Reverse((at, conn)) = *self.heap.peek()?;
         if at > now {
@@ -52,15 +52,15 @@ impl Alarms {
     }
 }
 
-/// Cuts `train` where the timer at `timeout` comes before its packets; a packet of the same
-/// instant is first.
+/// Splits `train` where the timer at `timeout` comes before its packets; at the same instant the
+/// packet comes first.
 fn cut(pace: Pace, train: &mut Train, timeout: Option<Time>) -> Option<Train> {
     let bound = timeout? + Duration::from_nanos(1);
     let within = before(pace, train.count(), bound);
     (within < train.count()).then(|| train.split_off(within))
 }
 
-/// Opens connections and sends on each what the scenario says.
+/// Opens connections and sends the scenario's data on each.
 #[derive(Debug)]
 pub(crate) struct ShortSender {
     spec: ShortSpec,
@@ -68,10 +68,10 @@ pub(crate) struct ShortSender {
     rng: Rng,
     active: BTreeMap<u32, Sender>,
     alarms: Alarms,
-    /// Connections begun so far, and when the next one begins by itself.
+    /// Connections begun so far, and when the next one begins without a trigger.
     begun: u32,
     arrival: Option<Time>,
-    /// Of those that ended.
+    /// Counters of those that ended.
     ended: Counts,
     times: Histogram,
     sum: u128,
@@ -82,7 +82,7 @@ impl ShortSender {
     /// # Errors
     /// An unknown controller.
     pub(crate) fn new(spec: &ShortSpec, place: &Place) -> Result<Self, SimError> {
-        // One that is never used shows whether its kind can be built.
+        // Building one that is never used checks the configuration.
         Sender::connection(&spec.tcp, Shape::new(&spec.tcp, place, 0, place.start), place.seed)?;
         Ok(Self {
             spec: spec.clone(),
@@ -107,14 +107,14 @@ impl ShortSender {
         self.begun += 1;
         let shape = Shape::new(&self.spec.tcp, &self.place, conn, now);
         let seed = mix(self.place.seed ^ mix(u64::from(conn)));
-        // `new` built one of the kind.
+        // `new` checked the configuration.
         let Ok(mut sender) = Sender::connection(&self.spec.tcp, shape, seed) else { return };
         sender.run_timers(now + Duration::from_nanos(1), ctx);
-        self.alarms.want(conn, sender.poll_timeout());
+        self.alarms.request(conn, sender.poll_timeout());
         self.active.insert(conn, sender);
     }
 
-    /// The instant at which connections begin by themselves came.
+    /// Begins the connections that are due.
     fn arrive(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.arrival = None;
         match self.spec.arrivals {
@@ -129,11 +129,11 @@ impl ShortSender {
         }
     }
 
-    /// Connection `conn` did something.
+    /// Updates the state after connection `conn` acted.
     fn settle(&mut self, conn: u32, ctx: &mut Ctx<'_>) {
         let Some(sender) = self.active.get(&conn) else { return };
         let Some(at) = sender.done_at() else {
-            return self.alarms.want(conn, sender.poll_timeout());
+            return self.alarms.request(conn, sender.poll_timeout());
         };
         let took = at.since(sender.started());
         self.ended = self.ended.and(&sender.counts());
@@ -197,7 +197,7 @@ pub(crate) struct ShortReceiver {
     place: Place,
     active: BTreeMap<u32, Receiver>,
     alarms: Alarms,
-    /// A bit a connection: whether it is complete and its state forgotten.
+    /// One bit per connection: whether it is complete and its state dropped.
     complete: Vec<u64>,
     ended: Counts,
 }
@@ -236,7 +236,8 @@ impl Agent for ShortReceiver {
         let rest = cut(pace, &mut train, self.poll_timeout());
         let conn = train.conn;
         if self.is_complete(conn) {
-            // What comes now was sent again in vain: its sender missed the last answer.
+            // Data that arrives now was retransmitted needlessly: its sender missed the last
+            // acknowledgement.
             let shape = self.shape(conn);
             for i in 0..train.count() {
                 ctx.send(Pace::at(pace.time(i)), shape.acknowledge_all());
@@ -254,7 +255,7 @@ impl Agent for ShortReceiver {
             self.active.remove(&conn);
             self.set_complete(conn);
         } else {
-            self.alarms.want(conn, receiver.poll_timeout());
+            self.alarms.request(conn, receiver.poll_timeout());
         }
         rest
     }
@@ -263,7 +264,7 @@ impl Agent for ShortReceiver {
         while let Some(conn) = self.alarms.take(now) {
             if let Some(receiver) = self.active.get_mut(&conn) {
                 receiver.on_timer(now, ctx);
-                self.alarms.want(conn, receiver.poll_timeout());
+                self.alarms.request(conn, receiver.poll_timeout());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! From the values of a file to a scenario.
+//! Builds a scenario from the values of a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ pub(super) fn scenario(
     Ok(scenario)
 }
 
-/// The elements of `[[key]]`, named as their paths name them.
+/// The elements of `[[key]]`, with their paths.
 fn items<'a>(fields: &Fields<'a>, key: &'static str) -> Result<Vec<Field<'a>>, FileError> {
     let Some(field) = fields.get(key) else { return Ok(Vec::new()) };
     let mut items = field.list(&format!("a list of tables: write [[{key}]]"))?;
@@ -98,7 +98,7 @@ fn edges(drafts: &[Draft<'_>]) -> (Vec<Edge>, Vec<(String, ByteCount)>) {
     let mut edges = Vec::new();
     let mut mtus = Vec::new();
     for draft in drafts {
-        for way in 0..draft.ways() {
+        for way in 0..draft.directions() {
             let (from, to) = draft.ends_of(way);
             edges.push(Edge { from, to, delay: draft.delays[way] });
             mtus.push((draft.name_of(way), draft.mtus[way]));
@@ -107,8 +107,8 @@ fn edges(drafts: &[Draft<'_>]) -> (Vec<Edge>, Vec<(String, ByteCount)>) {
     (edges, mtus)
 }
 
-/// What `bdp` means at each direction of each link: the given round trip, or the longest of a
-/// flow that passes it either way, or that of the link alone.
+/// The round trip that `bdp` refers to at each direction of each link: the given one, or the
+/// longest of a flow that passes it in either direction, or that of the link alone.
 fn round_trips(
     routes: &mut Routes<'_>,
     edges: &[Edge],
@@ -135,7 +135,7 @@ fn round_trips(
 fn links(drafts: &[Draft<'_>], rtts: &[Duration], seed: u64) -> Result<Vec<LinkSpec>, FileError> {
     let mut links = Vec::with_capacity(rtts.len());
     for draft in drafts {
-        for way in 0..draft.ways() {
+        for way in 0..draft.directions() {
             let (from, to) = draft.ends_of(way);
             let index = links.len();
             let config = draft.config(way, rtts[index], derived(seed, index as u64))?;
@@ -146,7 +146,7 @@ fn links(drafts: &[Draft<'_>], rtts: &[Duration], seed: u64) -> Result<Vec<LinkS
     Ok(links)
 }
 
-/// A seed of its own for each element (splitmix64, Steele et al. 2014).
+/// A separate seed for each element (splitmix64, Steele et al. 2014).
 fn derived(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -154,8 +154,8 @@ fn derived(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hosts by the name of their node. A file without flows is for the emulator, which has no use for
-/// them and does not mind.
+/// Host models by the name of their node. A file without flows is for the emulator, which ignores
+/// them.
 fn nodes(
     fields: &Fields<'_>,
     names: &Names,
@@ -216,7 +216,7 @@ fn read_flows(
     Ok(flows)
 }
 
-/// There is a way, and its packets fit.
+/// Checks that there is a path, and that the packets fit.
 fn reachable(
     read: &flow::Read<'_>,
     routes: &mut Routes<'_>,

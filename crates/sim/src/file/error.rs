@@ -1,16 +1,16 @@
-//! What is wrong in a scenario file, where, and what would be right.
+//! Errors in a scenario file, with position and correction.
 
-/// A mistake in a scenario.
+/// An error in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.sentence())]
 pub struct FileError {
     /// The file, or the argument that changed a value of it.
     pub source_name: String,
-    /// Line and column, from one; none for what no line holds.
+    /// Line and column, from one; none for a missing value.
     pub position: Option<(usize, usize)>,
-    /// The value, such as `link.bottleneck.rate`; empty if the text is no TOML at all.
+    /// The field, such as `link.bottleneck.rate`; empty if the text is not valid TOML.
     pub field: String,
-    /// What is wrong and what would be right.
+    /// The error and its correction.
     pub what: String,
 }
 
@@ -27,7 +27,7 @@ impl FileError {
     }
 }
 
-/// Line and column of a byte of a text, from one; columns count letters.
+/// Line and column of a byte of a text, from one; columns count characters.
 pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -38,13 +38,13 @@ pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
-/// The name most like `word`, if one is like it.
+/// The name most similar to `word`, if one is similar.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, name) = known.iter().map(|name| (distance(word, name), *name)).min()?;
     (distance <= 1 + word.chars().count() / 3).then_some(name)
 }
 
-/// ", did you mean `x`?" or the list of what there is.
+/// "did you mean `x`?", or the list of valid names.
 pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     if let Some(name) = nearest(word, known) {
         return format!("did you mean `{name}`?");
@@ -58,7 +58,7 @@ pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     format!("known here: {}{more}", list.join(", "))
 }
 
-/// Letters to insert, delete or replace (Levenshtein 1966).
+/// The edit distance (Levenshtein 1966).
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();

@@ -1,4 +1,4 @@
-//! Values as fields: each reading gives a value or an error that names file, line and field.
+//! Typed access to values: each reading returns a value or an error with file, line and field.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use super::tree::{Kind, Place, Table, Value};
 /// Reads a file that a scenario names.
 pub(super) type Include = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
-/// What errors need to say where they are, and the way to other files.
+/// The sources for error positions, and access to other files.
 pub(super) struct Source {
     /// Name of the file.
     pub(super) name: String,
@@ -18,7 +18,7 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The `--set` arguments.
     pub(super) sets: Vec<String>,
-    /// The way to other files.
+    /// Reads other files.
     pub(super) include: Include,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// An error at a place.
+    /// An error at a position.
     pub(super) fn error(
         &self,
         place: Place,
@@ -47,7 +47,7 @@ impl Source {
     }
 }
 
-/// A table being read: remembers which keys were asked for, so that others are refused.
+/// A table being read: records which keys were read, so that others are refused.
 pub(super) struct Fields<'a> {
     source: &'a Source,
     table: &'a Table,
@@ -61,7 +61,7 @@ pub(super) struct Fields<'a> {
 pub(super) struct Field<'a> {
     pub(super) source: &'a Source,
     pub(super) value: &'a Value,
-    /// Its name from the top of the file.
+    /// Its path from the top of the file.
     pub(super) path: String,
 }
 
@@ -72,14 +72,14 @@ impl<'a> Fields<'a> {
         Self { source, table, path: path.to_owned(), place, known: RefCell::default() }
     }
 
-    /// The value called `key`, if it is there.
+    /// The value of `key`, if present.
     pub(super) fn get(&self, key: &'static str) -> Option<Field<'a>> {
         self.known.borrow_mut().push(key);
         let value = self.table.get(key)?;
         Some(Field { source: self.source, value, path: self.join(key) })
     }
 
-    /// The value called `key`, which must be there; `example` shows how.
+    /// The value of `key`, which is required; `example` is for the error message.
     pub(super) fn need(&self, key: &'static str, example: &str) -> Read<Field<'a>> {
         self.get(key).ok_or_else(|| {
             self.source.error(
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// `read` of the value called `key`, if it is there.
+    /// Applies `read` to the value of `key`, if present.
     pub(super) fn map<T>(
         &self,
         key: &'static str,
@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
         self.get(key).map(|field| read(&field)).transpose()
     }
 
-    /// `read` of the value called `key`, or what it is if left out.
+    /// Applies `read` to the value of `key`, or returns the default.
     pub(super) fn or<T>(
         &self,
         key: &'static str,
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         self.source.error(self.place, self.path.clone(), what)
     }
 
-    /// Refuses keys that nobody asked for.
+    /// Refuses keys that were not read.
     pub(super) fn done(&self) -> Read<()> {
         let known = self.known.borrow();
         let Some(entry) = self.table.entries.iter().find(|e| !known.contains(&e.key.as_str()))
@@ -168,33 +168,33 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(super) fn integer(&self, least: u64, most: u64) -> Read<u64> {
-        let wanted = format!("a whole number from {least} to {most}");
+    pub(super) fn integer(&self, min: u64, max: u64) -> Read<u64> {
+        let wanted = format!("a whole number from {min} to {max}");
         match self.value.kind {
             Kind::Integer(value, _) => u64::try_from(value)
                 .ok()
-                .filter(|value| (least..=most).contains(value))
+                .filter(|value| (min..=max).contains(value))
                 .ok_or_else(|| self.wrong(&wanted)),
             _ => Err(self.wrong(&wanted)),
         }
     }
 
-    /// A number above `above`, at most `most`.
-    pub(super) fn number(&self, above: f64, most: f64) -> Read<f64> {
+    /// A number above `above`, at most `max`.
+    pub(super) fn number(&self, above: f64, max: f64) -> Read<f64> {
         let value = match &self.value.kind {
             Kind::Integer(value, _) => *value as f64,
             Kind::Float(value, _) => *value,
             Kind::Text(text) => text.trim().parse().unwrap_or(f64::NAN),
             _ => f64::NAN,
         };
-        if value > above && value <= most {
+        if value > above && value <= max {
             return Ok(value);
         }
-        let end = if most < 1e12 { format!(" and at most {most}") } else { String::new() };
+        let end = if max < 1e12 { format!(" and at most {max}") } else { String::new() };
         Err(self.wrong(&format!("a number above {above}{end}")))
     }
 
-    /// Between nothing and one: `1e-4`, `"1e-4"`, `"0.01%"`.
+    /// A probability: `1e-4`, `"1e-4"`, `"0.01%"`.
     pub(super) fn probability(&self) -> Read<f64> {
         let value = match &self.value.kind {
             Kind::Integer(value, _) => *value as f64,
@@ -220,7 +220,7 @@ impl<'a> Field<'a> {
         parse_rate(text).map_err(|error| self.error(error.to_string()))
     }
 
-    /// A rate of more than nothing.
+    /// A positive rate.
     pub(super) fn some_rate(&self) -> Read<DataRate> {
         let rate = self.rate()?;
         if rate == DataRate::ZERO {
@@ -239,7 +239,7 @@ impl<'a> Field<'a> {
         Ok(span)
     }
 
-    /// A time of more than nothing.
+    /// A positive time.
     pub(super) fn some_duration(&self) -> Read<Duration> {
         let span = self.duration()?;
         if span.is_zero() {
@@ -254,17 +254,17 @@ impl<'a> Field<'a> {
         parse_bytes(text).map_err(|error| self.error(error.to_string()))
     }
 
-    /// A size between bounds.
-    pub(super) fn size(&self, least: u64, most: u64) -> Read<ByteCount> {
+    /// A size within bounds.
+    pub(super) fn size(&self, min: u64, max: u64) -> Read<ByteCount> {
         let size = self.bytes()?;
-        if !(least..=most).contains(&size.get()) {
-            let what = format!("{} bytes cannot be: write {least}B to {most}B", size.get());
+        if !(min..=max).contains(&size.get()) {
+            let what = format!("{} bytes cannot be: write {min}B to {max}B", size.get());
             return Err(self.error(what));
         }
         Ok(size)
     }
 
-    /// The text of a quantity; a bare number shows its two readings.
+    /// The text of a quantity; the error for a bare number shows both possible units.
     fn quantity(&self, what: &str, (example, first, second): (&str, &str, &str)) -> Read<&'a str> {
         let bare = match &self.value.kind {
             Kind::Integer(_, text) | Kind::Float(_, text) => text,
@@ -328,5 +328,5 @@ impl<'a> Field<'a> {
     }
 }
 
-/// No simulated time is longer: sums of a few never reach the end of the clock.
+/// Maximum of a simulated time: sums of a few never reach the end of the clock.
 const MAX_SIMULATED_TIME: Duration = Duration::from_secs(366 * 24 * 3_600);

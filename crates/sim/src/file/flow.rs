@@ -1,4 +1,4 @@
-//! `[[flow]]`: who sends what to whom.
+//! `[[flow]]`: flows between nodes.
 
 use packtrain_link::{CrossConfig, CrossKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -10,27 +10,27 @@ use crate::spec::{
     Arrivals, DepotSpec, EngineSpec, FlowKind, FlowSpec, Recovery, ShortSpec, TcpSpec,
 };
 
-/// The most flows of a scenario.
+/// Maximum flows of a scenario.
 pub(super) const MAX_FLOWS: usize = 100_000;
 
-/// IPv4 and UDP headers, which the links charge besides an engine's datagram.
+/// IPv4 and UDP headers, which links count in addition to an engine's datagram.
 const UDP_HEADERS: u64 = 28;
 
-/// A flow or several of a kind, and where its packets stand in the file.
+/// One or several flows of a kind, with the position of its fields in the file.
 pub(super) struct Read<'a> {
-    /// As they will run; a depot counts flows from the first of these.
+    /// The flows to run; a depot counts flows from the first of these.
     pub(super) flows: Vec<FlowSpec>,
-    /// How many of them make a session.
+    /// Number of flows of one session.
     pub(super) hops: usize,
     /// The largest packet.
     pub(super) packet: ByteCount,
-    /// Where it goes, for errors.
+    /// Its destination, for errors.
     pub(super) to: Field<'a>,
     /// Its name, for errors.
     pub(super) name: Option<Field<'a>>,
 }
 
-/// Who sends to whom: all that routes need. A session has a pair for each connection.
+/// Source and destination, which routes need. A session has a pair for each connection.
 pub(super) fn ends(flow: &Field<'_>, names: &Names) -> Result<Vec<(usize, usize)>, FileError> {
     let fields = flow.table("a table")?;
     let from = names.known(&fields.need("from", "\"a\"")?)?;
@@ -54,7 +54,7 @@ pub(super) fn ends(flow: &Field<'_>, names: &Names) -> Result<Vec<(usize, usize)
     Ok(stations.windows(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// The nodes of `via`, in their order: names with commas between, or `none`.
+/// The nodes of `via`, in order: names separated by commas, or `none`.
 fn depots(field: &Field<'_>, names: &Names) -> Result<Vec<usize>, FileError> {
     let text = field.text("names of nodes with commas between, or \"none\"")?;
     if text == "none" {
@@ -71,7 +71,7 @@ fn depots(field: &Field<'_>, names: &Names) -> Result<Vec<usize>, FileError> {
     text.split(',').map(|name| node(name.trim())).collect()
 }
 
-/// `depot`: the buffers of the depots of a session, the paper's unless told otherwise.
+/// `depot`: the buffers of the depots of a session; the paper's by default.
 fn depot(fields: &Fields<'_>) -> Result<DepotSpec, FileError> {
     let paper = DepotSpec::paper(0);
     let Some(field) = fields.get("depot") else { return Ok(paper) };
@@ -131,7 +131,7 @@ pub(super) fn read<'a>(
     let stagger = fields.or("stagger", Duration::ZERO, Field::duration)?;
     let (start, stop) = span(&fields, duration, stagger, count)?;
     fields.done()?;
-    // The last connection has the session's own name: what it delivers is what arrived.
+    // The last connection has the session's own name: its delivered data is the session's.
     let one = |i: u64, hop: usize| {
         let name = if count == 1 { name.clone() } else { format!("{name}-{}", i + 1) };
         let before = i as usize * hops.len() + hop;
@@ -151,7 +151,7 @@ pub(super) fn read<'a>(
     Ok(Read { flows, hops: hops.len(), packet, to, name: name_field })
 }
 
-/// When it starts and stops.
+/// Start and stop times.
 fn span(
     fields: &Fields<'_>,
     duration: Duration,
@@ -292,7 +292,7 @@ fn some_bytes(field: &Field<'_>) -> Result<ByteCount, FileError> {
     field.size(1, 1 << 60)
 }
 
-/// The name of a controller that can be built.
+/// The name of a known controller.
 fn controller(field: &Field<'_>) -> Result<String, FileError> {
     let name = field.text("the name of a controller, such as \"cubic\"")?;
     let config = packtrain_cc::ControllerConfig {

@@ -6,7 +6,7 @@ use packtrain_units::{ByteCount, Duration};
 use super::error::FileError;
 use super::field::{Field, Fields};
 
-/// Reads a host; what is left out is as on an idle Linux machine.
+/// Reads a host; defaults are those of an idle Linux machine.
 pub(super) fn read(field: &Field<'_>, seed: u64) -> Result<HostConfig, FileError> {
     let fields = field.table("a table such as { buffer = \"208KiB\" }")?;
     let config = HostConfig {

@@ -1,4 +1,4 @@
-//! `[[link]]`: two directions unless `one_way`, the second like the first but for `reverse`.
+//! `[[link]]`: two directions unless `one_way`; the second equals the first except for `reverse`.
 
 use packtrain_link::{DelayVariation, LinkConfig, RateSchedule, ReorderConfig};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -8,15 +8,15 @@ use super::field::{Field, Fields};
 use super::names::Names;
 use super::{loss, queue};
 
-/// A link whose ends and delays are known; its queue may wait for the round trip of its flows.
+/// A link whose ends and delays are known; its queue may depend on the round trip of its flows.
 pub(super) struct Draft<'a> {
     fields: Fields<'a>,
     reverse: Option<Fields<'a>>,
     /// Its name.
     pub(super) name: String,
-    /// Where it starts and ends.
+    /// Its source and destination.
     pub(super) ends: (usize, usize),
-    /// There is no way back.
+    /// Whether there is no reverse direction.
     pub(super) one_way: bool,
     /// Delay of each direction.
     pub(super) delays: [Duration; 2],
@@ -24,13 +24,13 @@ pub(super) struct Draft<'a> {
     pub(super) mtus: [ByteCount; 2],
 }
 
-/// The name of a link: its own, or that of its ends.
+/// The name of a link: its own, or one made of its ends.
 pub(super) fn name(own: Option<&str>, from: &str, to: &str) -> String {
     own.map_or_else(|| format!("{from}-{to}"), str::to_owned)
 }
 
 impl<'a> Draft<'a> {
-    /// Reads what routes need.
+    /// Reads the fields that routes need.
     pub(super) fn read(link: &Field<'a>, names: &mut Names) -> Result<Self, FileError> {
         let fields = link.table("a table")?;
         let from = fields.need("from", "\"a\"")?;
@@ -76,8 +76,8 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// The directions there are.
-    pub(super) fn ways(&self) -> usize {
+    /// Number of directions.
+    pub(super) fn directions(&self) -> usize {
         if self.one_way { 1 } else { 2 }
     }
 
@@ -86,12 +86,12 @@ impl<'a> Draft<'a> {
         if way == 0 { self.name.clone() } else { format!("{}'", self.name) }
     }
 
-    /// Start and end of a direction.
+    /// Source and destination of a direction.
     pub(super) fn ends_of(&self, way: usize) -> (usize, usize) {
         if way == 0 { self.ends } else { (self.ends.1, self.ends.0) }
     }
 
-    /// A direction, `rtt` being the round trip of the flows that pass it.
+    /// The configuration of a direction; `rtt` is the round trip of the flows that pass it.
     pub(super) fn config(
         &self,
         way: usize,
@@ -105,7 +105,7 @@ impl<'a> Draft<'a> {
         let own_rtt = self.read_at(way, "bdp_rtt", Field::some_duration)?;
         let fastest = rate.steps.iter().map(|step| step.1).max().unwrap_or(DataRate::ZERO);
         let mtu = self.mtus[way];
-        let room = queue::Room { rate: fastest, rtt: own_rtt.unwrap_or(rtt), mtu };
+        let room = queue::QueueUnits { rate: fastest, rtt: own_rtt.unwrap_or(rtt), mtu };
         Ok(LinkConfig {
             delay: self.delays[way],
             queue: match self.get(way, "queue") {
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Refuses what nobody reads.
+    /// Refuses fields that were not read.
     pub(super) fn done(&self) -> Result<(), FileError> {
         self.fields.done()?;
         self.reverse.as_ref().map_or(Ok(()), Fields::done)
@@ -213,7 +213,7 @@ fn steps(field: &Field<'_>) -> Result<Vec<(Time, DataRate)>, FileError> {
     Ok(steps)
 }
 
-/// `"2ms"`: evenly up to this; or a table.
+/// `"2ms"`: uniform up to this; or a table.
 fn jitter(field: &Field<'_>) -> Result<DelayVariation, FileError> {
     if !field.is_table() {
         return Ok(DelayVariation::Uniform(field.duration()?));

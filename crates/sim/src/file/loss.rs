@@ -5,7 +5,7 @@ use packtrain_link::LossConfig;
 use super::error::FileError;
 use super::field::Field;
 
-/// A trace is no longer.
+/// Maximum length of a trace.
 const MAX_TRACE_BYTES: usize = 16 << 20;
 
 /// Reads a loss model.
@@ -28,7 +28,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
         },
         4 => periodic(fields.need("every", "1000")?.integer(2, MAX_TRACE_BYTES as u64)? as usize),
         _ => {
-            let fates = match (fields.get("lost"), fields.get("file")) {
+            let outcomes = match (fields.get("lost"), fields.get("file")) {
                 (Some(lost), None) => trace(&lost, lost.text("ones and zeros in quotes")?)?,
                 (None, Some(file)) => {
                     let name = file.text("the name of a file")?;
@@ -45,7 +45,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<LossConfig, FileError> {
                     ));
                 }
             };
-            LossConfig::Trace(fates)
+            LossConfig::Trace(outcomes)
         }
     };
     fields.done()?;
@@ -56,31 +56,31 @@ fn independent(probability: f64) -> LossConfig {
     if probability == 0.0 { LossConfig::None } else { LossConfig::Independent(probability) }
 }
 
-/// The last of every so many packets.
+/// Loses the last of every `every` packets.
 fn periodic(every: usize) -> LossConfig {
-    let mut fates = vec![false; every];
-    fates[every - 1] = true;
-    LossConfig::Trace(fates)
+    let mut outcomes = vec![false; every];
+    outcomes[every - 1] = true;
+    LossConfig::Trace(outcomes)
 }
 
-/// Ones for lost, zeros for not; blanks do not count.
+/// Ones for lost, zeros for delivered; blanks are ignored.
 fn trace(field: &Field<'_>, text: &str) -> Result<Vec<bool>, FileError> {
     if text.len() > MAX_TRACE_BYTES {
         return Err(field.error("the trace has more than 16 MiB: shorten it"));
     }
-    let mut fates = Vec::new();
+    let mut outcomes = Vec::new();
     for letter in text.chars().filter(|letter| !letter.is_whitespace()) {
         match letter {
-            '0' => fates.push(false),
-            '1' => fates.push(true),
+            '0' => outcomes.push(false),
+            '1' => outcomes.push(true),
             other => {
                 let what = format!("`{}` in the trace is neither 0 nor 1", other.escape_debug());
                 return Err(field.error(what));
             }
         }
     }
-    if fates.is_empty() {
+    if outcomes.is_empty() {
         return Err(field.error("the trace is empty: write a 0 or 1 for each packet"));
     }
-    Ok(fates)
+    Ok(outcomes)
 }

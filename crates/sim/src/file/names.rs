@@ -1,11 +1,11 @@
-//! Nodes by name.
+//! Names of nodes.
 
 use std::collections::HashMap;
 
 use super::error::{FileError, suggestion};
 use super::field::Field;
 
-/// The nodes there are, in the order in which they were first named.
+/// The nodes, in the order in which they were first named.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     list: Vec<String>,
@@ -13,7 +13,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The node that `field` names, which is new if nobody named it before.
+    /// The node named by `field`; a new name adds a node.
     pub(super) fn named(&mut self, field: &Field<'_>) -> Result<usize, FileError> {
         let name = field.name()?;
         Ok(*self.index.entry(name).or_insert_with_key(|name| {
@@ -22,7 +22,7 @@ impl Names {
         }))
     }
 
-    /// The node that `field` names, which must be there.
+    /// The node named by `field`, which must exist.
     pub(super) fn known(&self, field: &Field<'_>) -> Result<usize, FileError> {
         let name = field.text("the name of a node")?;
         self.index.get(name).copied().ok_or_else(|| {

@@ -6,23 +6,23 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::error::FileError;
 use super::field::{Field, Fields};
 
-/// What a queue's size may be told by.
-pub(super) struct Room {
+/// The units in which a queue's size may be given.
+pub(super) struct QueueUnits {
     /// The rate of the link, the highest if it changes.
     pub(super) rate: DataRate,
-    /// The round trip that `bdp` means.
+    /// The round trip that `bdp` refers to.
     pub(super) rtt: Duration,
     /// The largest packet.
     pub(super) mtu: ByteCount,
 }
 
-/// What Linux gives an interface.
+/// The default of a Linux interface.
 pub(super) fn default() -> QueueConfig {
     QueueConfig::DropTail(Limit::Packets(1_000))
 }
 
 /// Reads a queue.
-pub(super) fn read(field: &Field<'_>, room: &Room) -> Result<QueueConfig, FileError> {
+pub(super) fn read(field: &Field<'_>, room: &QueueUnits) -> Result<QueueConfig, FileError> {
     if !field.is_table() {
         return Ok(QueueConfig::DropTail(limit(field, room)?));
     }
@@ -72,17 +72,17 @@ fn red(fields: &Fields<'_>, limit: Limit) -> Result<RedConfig, FileError> {
 
 const FORMS: &str = "a queue: write \"100 packets\", \"256KiB\" or \"1bdp\"";
 
-fn limit(field: &Field<'_>, room: &Room) -> Result<Limit, FileError> {
+fn limit(field: &Field<'_>, room: &QueueUnits) -> Result<Limit, FileError> {
     let text = field.text(FORMS)?.trim();
     if let Some((products, packets)) = text.split_once(", at least") {
         return at_least(field, (products.trim(), packets.trim()), room);
     }
     for word in ["packets", "packet"] {
         let Some(number) = text.strip_suffix(word) else { continue };
-        let most = 1u64 << 40;
+        let max = 1u64 << 40;
         return match number.trim().parse::<u64>() {
             Ok(0) => Err(field.error("holds no packet: write \"1 packet\" or more")),
-            Ok(packets) if packets <= most => Ok(Limit::Packets(packets)),
+            Ok(packets) if packets <= max => Ok(Limit::Packets(packets)),
             _ => Err(field.error(format!("`{text}` is not {FORMS}"))),
         };
     }
@@ -101,22 +101,22 @@ fn limit(field: &Field<'_>, room: &Room) -> Result<Limit, FileError> {
     Ok(Limit::Bytes(bytes))
 }
 
-/// `"1bdp, at least 10 packets"`: so many whole packets of the link's largest size.
+/// `"1bdp, at min 10 packets"`: in whole packets of the link's largest size.
 fn at_least(
     field: &Field<'_>,
-    (product, least): (&str, &str),
-    room: &Room,
+    (product, min): (&str, &str),
+    room: &QueueUnits,
 ) -> Result<Limit, FileError> {
     let number = product.strip_suffix("bdp");
-    let least = least.strip_suffix("packets").and_then(|number| number.trim().parse().ok());
-    let (Some(number), Some(least @ 1..=1_000_000)) = (number, least) else {
+    let min = min.strip_suffix("packets").and_then(|number| number.trim().parse().ok());
+    let (Some(number), Some(min @ 1..=1_000_000)) = (number, min) else {
         return Err(field.error("is no queue: write \"1bdp, at least 10 packets\""));
     };
     let bytes = products(field, number.trim(), room)?;
-    Ok(Limit::Packets((bytes.get() / room.mtu.get().max(1)).max(least)))
+    Ok(Limit::Packets((bytes.get() / room.mtu.get().max(1)).max(min)))
 }
 
-/// A number alone could mean packets, too.
+/// A bare number could also mean packets.
 fn with_forms(mut error: FileError, text: &str) -> FileError {
     if text.parse::<f64>().is_ok_and(|number| number >= 0.0) {
         error.what = format!("`{text}` needs a unit: write \"{text} packets\" or \"{text}KiB\"");
@@ -124,8 +124,8 @@ fn with_forms(mut error: FileError, text: &str) -> FileError {
     error
 }
 
-/// So many bandwidth-delay products.
-fn products(field: &Field<'_>, number: &str, room: &Room) -> Result<ByteCount, FileError> {
+/// A number of bandwidth-delay products.
+fn products(field: &Field<'_>, number: &str, room: &QueueUnits) -> Result<ByteCount, FileError> {
     let factor = number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e6).ok_or_else(|| {
         field
             .error(format!("`{number}bdp` is no queue: write \"1bdp\", or \"0.5bdp\" and the like"))

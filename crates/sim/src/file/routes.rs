@@ -13,7 +13,7 @@ pub(super) struct Edge {
     pub(super) delay: Duration,
 }
 
-/// Paths over a graph, found once for each start.
+/// Paths over a graph, computed once per source.
 pub(super) struct Routes<'a> {
     edges: &'a [Edge],
     out: Vec<Vec<usize>>,
@@ -29,7 +29,7 @@ impl<'a> Routes<'a> {
         Self { edges, out, found: HashMap::new() }
     }
 
-    /// The links from one node to another, last first; none: no way leads there.
+    /// The links from one node to another, last first; `None` if there is no path.
     pub(super) fn path(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
         if !self.found.contains_key(&from) {
             let tree = self.tree(from);
@@ -45,13 +45,13 @@ impl<'a> Routes<'a> {
         Some(path)
     }
 
-    /// The time one way.
+    /// The one-way delay.
     pub(super) fn delay(&self, path: &[usize]) -> Duration {
         let total = path.iter().map(|&edge| self.edges[edge].delay.as_nanos());
         Duration::from_nanos(total.fold(0, u64::saturating_add))
     }
 
-    /// The last link of the way to each node (Dijkstra 1959).
+    /// The last link of the path to each node (Dijkstra 1959).
     fn tree(&self, from: usize) -> Vec<Option<usize>> {
         let mut best = vec![(u64::MAX, u64::MAX, usize::MAX); self.out.len()];
         let mut last = vec![None; self.out.len()];

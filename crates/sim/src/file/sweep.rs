@@ -1,4 +1,4 @@
-//! `[sweep]`: axes of values, every combination of them, each with so many seeds.
+//! `[sweep]`: axes of values; every combination runs with a number of seeds.
 
 use super::error::{FileError, suggestion};
 use super::field::{Field, Source};
@@ -9,13 +9,13 @@ use super::tree::{Kind, Table, Value};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     pub(super) axes: Vec<Axis>,
-    /// Runs of each combination, with seeds of their own.
+    /// Runs of each combination, each with its own seed.
     pub(super) repeat: u64,
-    /// All runs.
+    /// Total runs.
     pub(super) runs: u64,
 }
 
-/// Values for a path, or for several at once.
+/// Values for one path, or for several at once.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     /// As written.
@@ -25,7 +25,7 @@ pub(super) struct Axis {
 }
 
 impl Sweep {
-    /// Reads the table, which may be missing.
+    /// Reads the optional table.
     pub(super) fn read(source: &Source, value: Option<&Value>) -> Result<Self, FileError> {
         let mut sweep = Self { axes: Vec::new(), repeat: 1, runs: 1 };
         let Some(value) = value else { return Ok(sweep) };
@@ -51,7 +51,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Takes a list as an axis; tables on the way there are parts of its path.
+    /// Takes a list as an axis; nested tables are parts of its path.
     fn axis(&mut self, name: &str, field: &Field<'_>) -> Result<(), FileError> {
         match &field.value.kind {
             Kind::Table(table) => {
@@ -87,7 +87,7 @@ impl Sweep {
 }
 
 impl Axis {
-    /// Puts a value where it belongs.
+    /// Applies the values of a run.
     pub(super) fn apply(
         &self,
         source: &Source,
@@ -107,7 +107,7 @@ impl Axis {
         Ok(())
     }
 
-    /// What of a value is for path `index`: all of it, if there is one path or one value.
+    /// The part of a value for path `index`: all of it, if there is one path or one value.
     pub(super) fn part<'v>(&self, value: &'v Value, index: usize) -> &'v Value {
         match &value.kind {
             Kind::List(items) if self.paths.len() > 1 => items.get(index).unwrap_or(value),
@@ -155,7 +155,7 @@ pub(super) fn set(
     Ok(())
 }
 
-/// The element of this name, or the names there are.
+/// The element of this name, or the existing names.
 fn element<'v>(items: &'v mut [Value], of: &str, name: &str) -> Result<&'v mut Value, Vec<String>> {
     let name_of = |(index, item)| named(item, of, index);
     let names: Vec<String> = items.iter().enumerate().map(name_of).collect();
@@ -165,7 +165,7 @@ fn element<'v>(items: &'v mut [Value], of: &str, name: &str) -> Result<&'v mut V
     }
 }
 
-/// The name of a link, flow or node in the tree; where it has none, what it gets.
+/// The name of a link, flow or node in the tree, or its default name.
 pub(super) fn named(value: &Value, of: &str, index: usize) -> String {
     let Kind::Table(table) = &value.kind else { return String::new() };
     let text = |key| match table.get(key).map(|value| &value.kind) {

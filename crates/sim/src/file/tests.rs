@@ -87,7 +87,7 @@ fn a_queue_is_so_many_products_but_at_least_so_many_packets() {
     }
 }
 
-/// Changes `from` in the good file and expects this place and these words.
+/// Changes `from` in the valid file and expects this position and these words.
 fn wrong(from: &str, to: &str, at: &str, words: &[&str]) {
     assert!(DUMBBELL.contains(from), "{from}");
     let text = DUMBBELL.replacen(from, to, 1);
@@ -327,7 +327,7 @@ fn every_example_of_the_guide_can_be_read() {
     }
 }
 
-/// Words of scenarios and edges of numbers, put together at random.
+/// Random combinations of keywords of scenarios and extreme numbers.
 fn lines() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
         "name", "from", "to", "rate", "delay", "rtt", "queue", "loss", "kind", "cc", "bytes",

@@ -1,11 +1,11 @@
-//! A TOML document as values that know where they stand.
+//! A TOML document as values with their positions.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{FileError, position};
 
-/// Where a value was written.
+/// The position of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// At this byte of the file.
@@ -14,14 +14,14 @@ pub(super) enum Place {
     Set(usize),
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) place: Place,
 }
 
-/// What a value is. Numbers keep what was written, for messages.
+/// The type of a value. Numbers keep their text, for messages.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Text(String),
@@ -61,7 +61,7 @@ impl Table {
         Some(self.entries.remove(at).value)
     }
 
-    /// The value at `key`, which is made an empty table if there is none.
+    /// The value at `key`; inserts an empty table if there is none.
     pub(super) fn entry(&mut self, key: &str, place: Place) -> &mut Value {
         let at = self.entries.iter().position(|entry| entry.key == key).unwrap_or_else(|| {
             let value = Value { kind: Kind::Table(Self::default()), place };
@@ -73,7 +73,7 @@ impl Table {
 }
 
 impl Kind {
-    /// The kind in words.
+    /// A description of the value.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Text(text) => format!("the text \"{}\"", shortened(text)),
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// As a cell of a table of results: one word where it is one.
+    /// The value as a cell of a results table: one word where possible.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Text(text) | Self::Integer(_, text) | Self::Float(_, text) => text.clone(),
@@ -104,7 +104,7 @@ impl Kind {
     }
 }
 
-/// The start of a text that may be long.
+/// The start of a long text.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -129,7 +129,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Table, FileError> {
     })
 }
 
-/// Reads one value as it stands behind `--set path=`: TOML, or a bare word for a text.
+/// Parses a value after `--set path=`: TOML, or a bare word as text.
 pub(super) fn argument(text: &str, place: Place) -> Value {
     let parsed = DeValue::parse(text).ok();
     let read = parsed.and_then(|value| one(&value, &|_| place).ok());

@@ -1,24 +1,24 @@
-//! What engines send.
+//! Packets of engines.
 
 use packtrain_proto::bare::BarePacket;
 use packtrain_units::ByteCount;
 
-/// What a segment costs beside its bytes: IPv4, TCP with timestamps, and a record of TLS.
+/// Overhead of a segment: IPv4, TCP with timestamps, and a TLS record.
 pub(crate) const HEADERS: u64 = 20 + 32 + 22;
 
 /// The datagrams of a train, equal in size.
 #[derive(Debug)]
 pub(crate) enum EngineBody {
-    /// As the core means them.
+    /// Without a codec.
     Bare(BarePacket),
-    /// As the codec writes them: their bytes, and of how many each.
+    /// With the codec: their bytes, and the size of each.
     Sealed(Vec<u8>, usize),
-    /// Not a datagram: a segment of the channel that loses nothing.
+    /// Not a datagram: a segment of the reliable channel.
     Channel(Segment),
 }
 
 impl EngineBody {
-    /// Cuts off and returns the datagrams from `at` on.
+    /// Splits off and returns the datagrams from `at` on.
     pub(crate) fn split_off(&mut self, at: u32) -> Self {
         match self {
             Self::Bare(BarePacket::Train(train)) => {
@@ -32,7 +32,7 @@ impl EngineBody {
         }
     }
 
-    /// A second copy, for duplication on the way.
+    /// A copy, for duplication by a link.
     pub(crate) fn duplicate(&self) -> Self {
         match self {
             Self::Bare(packet) => Self::Bare(packet.clone()),
@@ -42,14 +42,14 @@ impl EngineBody {
     }
 }
 
-/// A segment on its way.
+/// A segment of the channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// Where in the stream its bytes are.
+    /// Position of its bytes in the stream.
     pub(crate) at: u64,
-    /// They.
+    /// Its bytes.
     pub(crate) bytes: Vec<u8>,
-    /// All below has come the other way.
+    /// All bytes of the other direction below this have arrived.
     pub(crate) acked: u64,
 }
 

@@ -1,26 +1,26 @@
 //! Acknowledgements with SACK blocks.
 
-/// Blocks that fit beside a timestamp (RFC 2018 section 3).
+/// Number of blocks that fit beside a timestamp (RFC 2018 section 3).
 pub(crate) const BLOCKS: usize = 3;
 
-/// What an acknowledgement says beyond its number (RFC 2018, RFC 2883).
+/// Contents of an acknowledgement beyond its number (RFC 2018, RFC 2883).
 #[derive(Clone, Debug)]
 pub(crate) struct Sack {
     blocks: [(u64, u64); BLOCKS],
     count: u8,
-    /// A segment that came a second time.
+    /// A segment that arrived a second time.
     pub(crate) duplicate: Option<u64>,
-    /// How many segments from the number on the receiver has room for.
+    /// Segments that the receiver has room for after the number.
     pub(crate) room: u32,
 }
 
 impl Sack {
-    /// One without blocks.
+    /// An acknowledgement without blocks.
     pub(crate) fn new(duplicate: Option<u64>, room: u32) -> Self {
         Self { blocks: [(0, 0); BLOCKS], count: 0, duplicate, room }
     }
 
-    /// How many blocks it has.
+    /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         usize::from(self.count)
     }
@@ -30,7 +30,7 @@ impl Sack {
         &self.blocks[..self.count()]
     }
 
-    /// One more, if there is room for it and it is not there yet.
+    /// Adds a block, if there is room for it and it is not there yet.
     pub(crate) fn push(&mut self, block: (u64, u64)) {
         if self.count() < BLOCKS && !self.blocks().contains(&block) {
             self.blocks[usize::from(self.count)] = block;

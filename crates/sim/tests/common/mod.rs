@@ -13,7 +13,7 @@ use packtrain_sim::spec::{
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
-/// Plays to the end.
+/// Runs a scenario to its end.
 pub(crate) fn play(scenario: &Scenario) -> Outcome {
     packtrain_sim::run(scenario, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -41,7 +41,7 @@ pub(crate) fn empty(
     }
 }
 
-/// A flow from the first moment to the last.
+/// A flow over the whole duration.
 pub(crate) fn flow(name: &str, from: usize, to: usize, kind: FlowKind) -> FlowSpec {
     FlowSpec {
         name: name.to_owned(),
@@ -179,7 +179,7 @@ fn any_engine() -> impl Strategy<Value = EngineSpec> {
     )
 }
 
-/// The depots of a session, if there are any, and how many segments their buffers have.
+/// The depots of a session, and the segments of their buffers.
 type Via = (usize, [u64; 3]);
 
 fn any_via() -> impl Strategy<Value = Via> {
@@ -188,7 +188,7 @@ fn any_via() -> impl Strategy<Value = Via> {
     (prop_oneof![2 => Just(0usize), 1 => 1..3usize], buffers)
 }
 
-/// The flows of a session over `via`, appended to those there are.
+/// Appends the flows of a session over `via`.
 pub(crate) fn session(flows: &mut Vec<FlowSpec>, via: &[usize], buffers: [u64; 3], flow: FlowSpec) {
     let mut stations = vec![flow.from];
     stations.extend(via);
@@ -222,7 +222,7 @@ fn any_flow() -> impl Strategy<Value = (FlowKind, bool, u64, Via)> {
     (kind, any::<bool>(), 0..800u64, any_via())
 }
 
-/// A dumbbell of two hosts on each side with some flows, some of them the other way.
+/// A dumbbell of two hosts on each side with some flows, some of them in the other direction.
 pub(crate) fn any_scenario() -> impl Strategy<Value = Scenario> {
     let access = || any_link(8_000..60_000);
     let links = (access(), access(), any_link(1_000..12_000), any_link(3_000..20_000));

@@ -12,9 +12,9 @@ use packtrain_sim::spec::Scenario;
 pub(crate) struct Cell {
     /// As in `cells.csv` and `ns2.csv`.
     pub(crate) key: String,
-    /// It takes a second at most.
+    /// It takes at most a second.
     pub(crate) quick: bool,
-    /// By which share the throughput may differ.
+    /// Maximum relative difference of the throughput.
     pub(crate) tolerance: f64,
     pub(crate) scenario: Scenario,
 }
@@ -29,7 +29,7 @@ pub(crate) fn rows(file: &str) -> Vec<Vec<String>> {
     text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
-/// All cells: line by line what `cells.csv` has, as `scenario.toml` runs it.
+/// All cells: the lines of `cells.csv`, as `scenario.toml` runs them.
 pub(crate) fn cells() -> Vec<Cell> {
     let file = ScenarioFile::load(&folder().join("scenario.toml"), &[]).unwrap();
     let rows = rows("cells.csv");

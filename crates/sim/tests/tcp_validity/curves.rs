@@ -5,27 +5,27 @@ use packtrain_units::Duration;
 
 use crate::cells::{cells, folder, play};
 
-/// Places along a tooth where its shape is compared.
-const PLACES: usize = 16;
-/// They may differ by this share, as throughput may.
+/// Points along a tooth where its shape is compared.
+const POINTS: usize = 16;
+/// Maximum relative difference, as for throughput.
 const TOLERANCE: f64 = 0.05;
 /// A fall by this share between two samples ends a tooth.
 const FALL: f64 = 0.05;
-/// Falls closer than this, in samples, are one: some cut by degrees.
+/// Falls closer than this, in samples, are one: some controllers cut gradually.
 const ONE_FALL: usize = 10;
 /// Bytes of a segment.
 const SEGMENT: u64 = 1_000;
 
-/// The mean of some teeth of a saw.
+/// The mean tooth of a sawtooth curve.
 #[derive(Debug)]
 struct Tooth {
     /// In samples.
     length: f64,
     /// In packets, from the bottom to the top.
-    shape: [f64; PLACES],
+    shape: [f64; POINTS],
 }
 
-/// The mean tooth, those of the start left out.
+/// The mean tooth, without those of the start.
 fn tooth(curve: &[f64]) -> Tooth {
     // First and last sample of each fall.
     let mut falls: Vec<(usize, usize)> = Vec::new();
@@ -36,13 +36,13 @@ fn tooth(curve: &[f64]) -> Tooth {
         }
     }
     falls.retain(|(first, _)| *first > curve.len() / 8);
-    // With fast convergence long and short teeth take turns: an even number of them.
+    // With fast convergence long and short teeth alternate: use an even number of them.
     let skip = usize::from(falls.len().is_multiple_of(2));
     let ends = falls.get(skip..).unwrap_or_default();
     let teeth: Vec<&[f64]> = ends.windows(2).map(|ends| &curve[ends[0].1..ends[1].0]).collect();
     assert!(teeth.len() >= 2, "{falls:?}");
     let many = teeth.len() as f64;
-    let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (PLACES - 1)];
+    let at = |tooth: &[f64], place: usize| tooth[place * (tooth.len() - 1) / (POINTS - 1)];
     Tooth {
         length: teeth.iter().map(|t| t.len() as f64).sum::<f64>() / many,
         shape: std::array::from_fn(|place| {

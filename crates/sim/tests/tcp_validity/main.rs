@@ -1,5 +1,5 @@
-//! TCP here against TCP in ns-2, over the cells of `experiments/tcp-validity`. The numbers of ns-2
-//! are kept in git, so that nothing but this crate is needed.
+//! Simulated TCP compared with TCP in ns-2, over the cells of `experiments/tcp-validity`. The
+//! numbers of ns-2 are kept in git, so that only this crate is needed.
 #![allow(clippy::print_stdout)]
 
 mod cells;
@@ -8,7 +8,7 @@ mod curves;
 use cells::{Cell, cells, folder, play, rows};
 use packtrain_sim::spec::Scenario;
 
-/// Our goodput, the mean over some seeds, that of ns-2, and a line for people.
+/// Our goodput, averaged over some seeds, that of ns-2, and a line of output.
 fn compare(cell: &Cell, theirs: &[String]) -> (f64, f64, String) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = number("PACKTRAIN_SEEDS").unwrap_or(if cell.quick { 1 } else { 3 }).max(1);
@@ -27,7 +27,7 @@ fn compare(cell: &Cell, theirs: &[String]) -> (f64, f64, String) {
     (ours, ns2, line)
 }
 
-/// Lines for people, and what is beyond its tolerance.
+/// Lines of output, and those beyond their tolerance.
 fn compare_all(wanted: impl Fn(&Cell) -> bool) -> (Vec<String>, Vec<String>) {
     let theirs = rows("ns2.csv");
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
@@ -50,8 +50,8 @@ fn throughput_is_that_of_ns2_where_it_is_quick() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Writes `ours.csv`. `PACKTRAIN_CELLS` picks the cells whose key contains it, `PACKTRAIN_SEEDS` says
-/// over how many seeds to take the mean.
+/// Writes `ours.csv`. `PACKTRAIN_CELLS` selects the cells whose key contains it, `PACKTRAIN_SEEDS`
+/// sets the number of seeds to average.
 #[test]
 #[ignore = "takes minutes; `cargo xtask nightly` runs it"]
 fn throughput_is_that_of_ns2_everywhere() {

@@ -1,4 +1,4 @@
-//! What the validity tests share: cells of one path and one flow, and a peer's numbers in git.
+//! Shared parts of the validity tests: cells of one path and one flow, and a peer's numbers in git.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use packtrain_link::{LinkConfig, LossConfig};
 use packtrain_sim::spec::{FlowKind, FlowSpec, LinkSpec, NodeSpec, Scenario};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-/// Goodput may differ by this share.
+/// Maximum relative difference of the goodput.
 const TOLERANCE: f64 = 0.05;
 
 /// One line of `cells.csv`.
@@ -29,7 +29,7 @@ pub(crate) struct Experiment {
     pub(crate) name: &'static str,
     /// The file with the peer's numbers.
     pub(crate) peer: &'static str,
-    /// The heading of our own.
+    /// The heading of our own file.
     pub(crate) heading: &'static str,
 }
 
@@ -59,8 +59,8 @@ impl Experiment {
         self.rows("cells.csv").into_iter().map(cell).collect()
     }
 
-    /// The same two links as in the emulator: packets of at most 1,500 bytes, a queue that never
-    /// fills on the way back.
+    /// The same two links as in the emulator: packets of at most 1,500 bytes, and a reverse queue
+    /// that never fills.
     pub(crate) fn scenario(&self, cell: &Cell, seed: u64, kind: FlowKind) -> Scenario {
         let node = |name: &str| NodeSpec { name: name.to_owned(), host: None };
         let mut there = LinkConfig::new(cell.rate, cell.rtt / 2, cell.queue);
@@ -95,8 +95,8 @@ impl Experiment {
         }
     }
 
-    /// Compares every cell that is `wanted` with the peer's row: `compare` gives our goodput over
-    /// the peer's and our line, which goes to the file named in `PACKTRAIN_OURS`.
+    /// Compares every cell that is `wanted` with the peer's row: `compare` returns our goodput
+    /// divided by the peer's and our line, which goes to the file named in `PACKTRAIN_OURS`.
     pub(crate) fn compare_all(
         &self,
         wanted: impl Fn(&Cell) -> bool,
@@ -121,7 +121,7 @@ impl Experiment {
     }
 }
 
-/// Whether `PACKTRAIN_CELLS` picks a cell: those whose key contains it.
+/// Whether `PACKTRAIN_CELLS` selects a cell: those whose key contains it.
 pub(crate) fn picked(cell: &Cell) -> bool {
     cell.key.contains(&std::env::var("PACKTRAIN_CELLS").unwrap_or_default())
 }

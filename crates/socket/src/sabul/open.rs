@@ -1,13 +1,13 @@
-//! Open: the two ends meet over TCP and agree.
+//! Open: the two ends connect over TCP and agree on values.
 //!
-//! Each says, in 68 bytes and big-endian: `PTSB`, version 1, whether it sends (1 or 0), its UDP port,
-//! its buffer, first rate in bit/s and size of datagrams (8 bytes each); the sender then the flow's
-//! number (4 bytes) and secret (32 bytes), the receiver zeros.
+//! Each end sends 68 bytes, big-endian: `PTSB`, version 1, whether it sends (1 or 0), its UDP port;
+//! buffer, first rate in bit/s and datagram size (8 bytes each); the sender then the number (4
+//! bytes) and secret (32 bytes) of the flow, the receiver zeros.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use packtrain_net::flow::Beside;
+use packtrain_net::flow::FeedbackChannel;
 use packtrain_net::tcp::tls::{any_name, client_config, server_config};
 use packtrain_net::tcp::{ConnectOptions, connect_any, listen, tune};
 use packtrain_net::udp::UdpSocket;
@@ -24,7 +24,7 @@ use super::{Agreed, Error, MAX_BUFFER, MIN_BUFFER, MTUS, Options};
 const HELLO: usize = 68;
 const MAGIC: [u8; 5] = *b"PTSB\x01";
 
-/// What one end says.
+/// The message of one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hello {
     sends: bool,
@@ -71,10 +71,10 @@ impl Hello {
     }
 }
 
-/// For fuzzers: reads an Open, and what was read is written the same.
+/// For fuzzers: parses an Open and checks that it is encoded to the same bytes.
 ///
 /// # Panics
-/// If not.
+/// If it is not.
 #[doc(hidden)]
 pub fn fuzz_open(bytes: &[u8]) {
     let Some(hello) = bytes.first_chunk().and_then(Hello::decode) else { return };
@@ -82,7 +82,7 @@ pub fn fuzz_open(bytes: &[u8]) {
     assert_eq!(Hello::decode(&hello.encode()), Some(hello));
 }
 
-/// For fuzzers: an Open that is understood.
+/// For fuzzers: a valid Open.
 #[doc(hidden)]
 pub fn a_good_open() -> Vec<u8> {
     let hello = Hello {
@@ -97,7 +97,7 @@ pub fn a_good_open() -> Vec<u8> {
     hello.encode().to_vec()
 }
 
-/// What Open comes to.
+/// The result of Open.
 pub(super) struct Opened {
     pub(super) agreed: Agreed,
     pub(super) config: FlowConfig,
@@ -105,16 +105,16 @@ pub(super) struct Opened {
     pub(super) channel: Channel,
 }
 
-/// The TCP connection, whose bytes the flow is still to be given.
+/// The TCP connection, for the flow's feedback channel.
 pub(super) struct Channel {
     runtime: Runtime,
     stream: TlsStream<TcpStream>,
 }
 
 impl Channel {
-    /// Carries what the flow says and hears on a thread of its own, the paper's TCP thread; it ends
-    /// with the flow.
-    pub(super) fn carry(self, beside: Option<Beside>) -> Result<(), Error> {
+    /// Moves the bytes of the feedback channel on a thread of its own, like the paper's TCP thread.
+    /// The thread ends with the flow.
+    pub(super) fn carry(self, beside: Option<FeedbackChannel>) -> Result<(), Error> {
         let Some(beside) = beside else { return Ok(()) };
         let Self { runtime, stream } = self;
         let work = move || runtime.block_on(beside.carry(stream));
@@ -127,13 +127,13 @@ fn runtime() -> Result<Runtime, Error> {
     Builder::new_current_thread().enable_all().build().map_err(Error::Open)
 }
 
-/// Runs one side of Open within its patience.
+/// Runs one side of Open with its timeout.
 fn within<T>(
     options: &Options,
     runtime: &Runtime,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let limit = options.patience.to_std();
+    let limit = options.open_timeout.to_std();
     runtime
         .block_on(async { tokio::time::timeout(limit, work).await.unwrap_or(Err(Error::Silent)) })
 }
@@ -145,17 +145,17 @@ pub(super) fn call(to: SocketAddr, options: &Options) -> Result<Opened, Error> {
     let config = client_config(&options.identity, Arc::clone(&options.trust))
         .map_err(|e| Error::Open(std::io::Error::other(e)))?;
     let met = within(options, &runtime, async {
-        let connect = ConnectOptions { timeout: options.patience, ..ConnectOptions::default() };
+        let connect = ConnectOptions { timeout: options.open_timeout, ..ConnectOptions::default() };
         let socket = connect_any(&[to], &connect)
             .await
             .map_err(|e| Error::Open(std::io::Error::other(e)))?;
         let stream = TlsConnector::from(config).connect(any_name(), socket).await;
-        meet(options, TlsStream::Client(stream.map_err(Error::Open)?), Role::Sender).await
+        handshake(options, TlsStream::Client(stream.map_err(Error::Open)?), Role::Sender).await
     })?;
     Ok(met.on(runtime))
 }
 
-/// Where a receiver waits for its sender.
+/// Accepts senders for a receiver.
 #[derive(Debug)]
 pub struct Listener {
     runtime: Runtime,
@@ -164,10 +164,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// Options that cannot be had, and what the system says.
+    /// Invalid options, or an error of the system.
     pub fn bind(at: SocketAddr, options: &Options) -> Result<Self, Error> {
         options.check()?;
         let runtime = runtime()?;
@@ -178,52 +178,52 @@ impl Listener {
         Ok(Self { runtime, tcp, options: options.clone() })
     }
 
-    /// Where it listens.
+    /// The bound address.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         self.tcp.local_addr().map_err(Error::Open)
     }
 
-    /// The receiver's side: waits for a connection for as long as it takes, then for its Open.
+    /// The receiver's side: waits for a connection without limit, then for its Open.
     pub(super) fn answer(&self) -> Result<Opened, Error> {
         let config = server_config(&self.options.identity, Arc::clone(&self.options.trust))
             .map_err(|e| Error::Open(std::io::Error::other(e)))?;
         let (socket, _) = self.runtime.block_on(self.tcp.accept()).map_err(Error::Open)?;
-        // A connection outlives its listener: it gets a runtime of its own.
+        // A connection may outlive its listener, so it gets a runtime of its own.
         let socket = socket.into_std().map_err(Error::Open)?;
         let runtime = runtime()?;
         let met = within(&self.options, &runtime, async {
             let socket = TcpStream::from_std(socket).map_err(Error::Open)?;
             let stream = TlsAcceptor::from(config).accept(socket).await.map_err(Error::Open)?;
-            meet(&self.options, TlsStream::Server(stream), Role::Receiver).await
+            handshake(&self.options, TlsStream::Server(stream), Role::Receiver).await
         })?;
         Ok(met.on(runtime))
     }
 }
 
-struct Met {
+struct Handshake {
     agreed: Agreed,
     config: FlowConfig,
     socket: UdpSocket,
     stream: TlsStream<TcpStream>,
 }
 
-impl Met {
+impl Handshake {
     fn on(self, runtime: Runtime) -> Opened {
         let Self { agreed, config, socket, stream } = self;
         Opened { agreed, config, socket, channel: Channel { runtime, stream } }
     }
 }
 
-async fn meet(
+async fn handshake(
     options: &Options,
     mut stream: TlsStream<TcpStream>,
     role: Role,
-) -> Result<Met, Error> {
+) -> Result<Handshake, Error> {
     let tcp = stream.get_ref().0;
-    // What a system lacks of it, it does without.
+    // The option is not required.
     let _ = tune::set_nodelay(tcp);
     let local = tcp.local_addr().map_err(Error::Open)?.ip();
     let peer = tcp.peer_addr().map_err(Error::Open)?.ip();
@@ -243,14 +243,14 @@ async fn meet(
     let mut bytes = [0; HELLO];
     stream.read_exact(&mut bytes).await.map_err(Error::Open)?;
     let other = Hello::decode(&bytes).filter(|other| other.sends != sends);
-    let other = other.ok_or(Error::Senseless)?;
+    let other = other.ok_or(Error::Malformed)?;
     let agreed = Agreed {
         buffer: own.buffer.min(other.buffer),
         rate: own.rate.min(other.rate),
         mtu: own.mtu.min(other.mtu),
     };
     let config = config(role, &agreed, if sends { &own } else { &other }, (peer, other.port));
-    Ok(Met { agreed, config, socket, stream })
+    Ok(Handshake { agreed, config, socket, stream })
 }
 
 fn config(role: Role, agreed: &Agreed, sender: &Hello, (ip, port): (IpAddr, u16)) -> FlowConfig {
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let bytes = hello().encode();
-        // Magic, version, role, port, buffer, rate, size of datagrams.
+        // Magic, version, role, port, buffer, rate, datagram size.
         for (at, len, with) in
             [(0, 1, 0), (4, 1, 2), (5, 1, 2), (6, 2, 0), (8, 8, 0xff), (16, 8, 0), (24, 8, 0xff)]
         {
@@ -299,7 +299,7 @@ mod tests {
             bytes[at..at + len].fill(with);
             assert_eq!(Hello::decode(&bytes), None, "{at}");
         }
-        // Any single byte changed: read or refused.
+        // Any single byte changed: parsed or refused.
         for at in 0..HELLO {
             let mut bytes = bytes;
             bytes[at] ^= 0x81;

@@ -13,7 +13,7 @@ use super::span::Span;
 use super::{Agreed, Error};
 
 struct State {
-    /// Bytes by their offset, modulo its length: those from `taken` on.
+    /// The bytes from `taken` on, at their offset modulo the length of the buffer.
     ring: Vec<u8>,
     taken: u64,
     came: Span,
@@ -21,7 +21,8 @@ struct State {
 }
 
 impl State {
-    /// Where in the ring `len` bytes at this offset are: two pieces, the second may be empty.
+    /// The position of `len` bytes at this offset in the ring: two parts, of which the second may
+    /// be empty.
     fn pieces(&self, at: u64, len: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let from = (at % self.ring.len() as u64) as usize;
         let first = len.min(self.ring.len() - from);
@@ -51,11 +52,12 @@ impl Receiver {
     /// Open: waits for a sender.
     ///
     /// # Errors
-    /// Who came is not trusted, says nothing sensible, or gave up. Call again for the next.
+    /// The sender is not trusted, sent a malformed Open, or closed. Call it again for the next
+    /// sender.
     pub fn open(at: &Listener) -> Result<Self, Error> {
         let Opened { agreed, config, socket, channel } = at.answer()?;
         let flow = Flow::new(config, None, clock::now())?;
-        // No more than this end offered, whatever the other did.
+        // At most the offered size, whatever the other end offered.
         let ring = vec![0; agreed.buffer.get() as usize];
         let state = State { ring, taken: 0, came: Span::default(), closed: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -69,20 +71,20 @@ impl Receiver {
             told.state().closed.get_or_insert(reason);
             told.changed.notify_all();
         })?;
-        channel.carry(flow.beside())?;
+        channel.carry(flow.channel())?;
         Ok(Self { shared, flow, agreed })
     }
 
-    /// What the two ends agreed on.
+    /// The values that both ends use.
     pub fn agreed(&self) -> Agreed {
         self.agreed
     }
 
-    /// Recv: waits for bytes and takes as many as there are and fit. 0: the sender has closed and
-    /// everything was taken.
+    /// Recv: waits for bytes, and returns as many as are available and fit. 0: the sender has
+    /// closed and everything was read.
     ///
     /// # Errors
-    /// The connection ended otherwise; what came before is given first.
+    /// The connection ended otherwise. Data that arrived before is returned first.
     pub fn recv(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let mut state = self.shared.state();
         loop {
@@ -95,7 +97,7 @@ impl Receiver {
                 back.copy_from_slice(&state.ring[second]);
                 state.taken += count as u64;
                 drop(state);
-                // There is room again.
+                // The buffer has free space again.
                 self.flow.wake();
                 return Ok(count);
             }
@@ -107,7 +109,7 @@ impl Receiver {
         }
     }
 
-    /// Close: takes no more. A sender that is not done is told.
+    /// Close: receives no more. An unfinished sender is informed.
     pub fn close(self) {
         self.flow.close(CloseReason::Done);
         self.flow.join();
@@ -120,7 +122,7 @@ impl std::fmt::Debug for Receiver {
     }
 }
 
-/// The buffer as the network thread sees it.
+/// The buffer as the placement of the network thread.
 struct Sink(Arc<Shared>);
 
 impl Placement for Sink {
@@ -134,7 +136,7 @@ impl Placement for Sink {
         if !state.came.insert(start..end) {
             return Placed::Duplicate;
         }
-        // What was taken has no place any more.
+        // Bytes that were read already are skipped.
         let bytes = &bytes[(state.taken.saturating_sub(start) as usize).min(bytes.len())..];
         let (first, second) = state.pieces(start.max(state.taken), bytes.len());
         let (front, back) = bytes.split_at(first.len());

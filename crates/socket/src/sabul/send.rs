@@ -19,11 +19,11 @@ use super::{Agreed, Error, Options};
 
 #[derive(Default)]
 struct State {
-    /// What the receiver has, from the beginning of the stream on.
+    /// The ranges of the stream that the receiver has.
     done: Span,
-    /// What follows, as far as `send` gave it.
+    /// The bytes after them that `send` has accepted.
     bytes: VecDeque<u8>,
-    /// Datagrams have passed both ways.
+    /// Datagrams have passed in both directions.
     established: bool,
     closed: Option<CloseReason>,
 }
@@ -45,15 +45,15 @@ pub struct Sender {
     shared: Arc<Shared>,
     flow: FlowHandle,
     agreed: Agreed,
-    /// Behind the last byte given.
+    /// The end of the accepted bytes.
     end: u64,
 }
 
 impl Sender {
-    /// Open: meets the receiver that listens at `to`.
+    /// Open: connects to the receiver that listens at `to`.
     ///
     /// # Errors
-    /// The two ends did not meet, do not trust each other or cannot agree.
+    /// The two ends cannot connect, do not trust each other, or cannot agree on values.
     pub fn open(to: SocketAddr, options: &Options) -> Result<Self, Error> {
         let Opened { agreed, config, socket, channel } = open::call(to, options)?;
         let now = clock::now();
@@ -79,17 +79,17 @@ impl Sender {
             drop(state);
             told.changed.notify_all();
         })?;
-        channel.carry(flow.beside())?;
+        channel.carry(flow.channel())?;
         let sender = Self { shared, flow, agreed, end: 0 };
-        sender.meet(options)?;
+        sender.wait_established(options)?;
         Ok(sender)
     }
 
-    /// Waits until datagrams get through, the receiver's with them.
-    fn meet(&self, options: &Options) -> Result<(), Error> {
+    /// Waits until datagrams pass in both directions.
+    fn wait_established(&self, options: &Options) -> Result<(), Error> {
         let waits = |state: &mut State| !state.established && state.closed.is_none();
         let mut state = self.shared.state();
-        self.shared.changed.wait_while_for(&mut state, waits, options.patience.to_std());
+        self.shared.changed.wait_while_for(&mut state, waits, options.open_timeout.to_std());
         match &state.closed {
             Some(reason) => Err(Error::Broken(reason.clone())),
             None if !state.established => Err(Error::Datagrams),
@@ -97,16 +97,16 @@ impl Sender {
         }
     }
 
-    /// What the two ends agreed on.
+    /// The values that both ends use.
     pub fn agreed(&self) -> Agreed {
         self.agreed
     }
 
-    /// Send: gives all of these, waiting while the buffer is full of what the receiver has not
-    /// acknowledged. They are on their way when it returns, not there: `close` waits for that.
+    /// Send: accepts all bytes, and waits while the buffer is full of unacknowledged data. The
+    /// bytes may still be in flight when it returns; `close` waits for their arrival.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         let buffer = self.agreed.buffer.get() as usize;
         while !bytes.is_empty() {
@@ -128,7 +128,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Close: waits until the receiver has everything, then says goodbye.
+    /// Close: waits until the receiver has everything, then closes the flow.
     ///
     /// # Errors
     /// The connection ended before that.
@@ -152,7 +152,7 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// The buffer as the network thread sees it.
+/// The buffer as the payload of the network thread.
 struct Source(Arc<Shared>);
 
 impl Payload for Source {

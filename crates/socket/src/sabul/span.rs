@@ -1,13 +1,13 @@
-//! What came, or was acknowledged, of a stream whose first part is contiguous.
+//! The received or acknowledged ranges of a stream whose first part is contiguous.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Everything below an edge, and pieces beyond it.
+/// An edge below which everything is present, and ranges beyond it.
 #[derive(Debug, Default)]
 pub(super) struct Span {
     edge: u64,
-    /// Ends by their starts, apart from each other and from the edge.
+    /// Ends by starts; ranges touch neither each other nor the edge.
     beyond: BTreeMap<u64, u64>,
 }
 
@@ -16,12 +16,12 @@ impl Span {
         self.edge
     }
 
-    /// Bytes that lie beyond the edge.
+    /// Number of bytes beyond the edge.
     pub(super) fn beyond(&self) -> u64 {
         self.beyond.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Adds these; whether any of them was new.
+    /// Adds a range; returns whether any of its bytes was new.
     pub(super) fn insert(&mut self, range: Range<u64>) -> bool {
         let (mut start, mut end) = (range.start.max(self.edge), range.end);
         if start >= end {

@@ -1,4 +1,4 @@
-//! The two hosts: one starts what it is told, the other goes through the connections.
+//! The two hosts: the remote one starts commands, the local one runs the connections.
 
 use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,16 +15,16 @@ use crate::ours::{UNTOLD, expected};
 const PORT: u16 = 4_000;
 const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
-/// Connections tried at a time.
+/// Number of concurrent connections.
 const ABREAST: usize = 6;
-/// No end of a connection takes longer unless it hangs, looks `POLL_INTERVAL` apart. A stock receiver that
-/// was not told of the end takes 47 s: that is to count as a failure.
+/// Maximum number of polls, `POLL_INTERVAL` apart; a connection takes longer only if it hangs. A
+/// stock receiver that was not informed of the end takes 47 s, which counts as a failure.
 const MAX_POLLS: u32 = 400;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// So that who is called is there before it is called; who calls tries again, but late.
+/// Delay before the caller starts, so that the called end runs. A caller tries again, but late.
 const START: Duration = Duration::from_millis(60);
 
-/// Starts what callers say, one line each: words of a command in this folder. Tells what it wrote.
+/// Starts the commands that clients send, one per line, in this folder. Returns their output.
 pub(crate) fn listen() {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
     for caller in listener.incoming() {
@@ -47,7 +47,7 @@ fn start(line: &str) -> Child {
     command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
-/// Waits for its end; gives what it said.
+/// Waits for its end; returns its output.
 fn finish(mut child: Child) -> String {
     for _ in 0..MAX_POLLS {
         if child.try_wait().expect("a child").is_some() {
@@ -63,7 +63,7 @@ fn finish(mut child: Child) -> String {
     format!("hung, and was killed after {} s", (POLL_INTERVAL * MAX_POLLS).as_secs())
 }
 
-/// Goes through the connections of a path; writes a line for each.
+/// Runs the connections of a path; writes one line for each.
 pub(crate) fn near(road: &str, dir: &Path) {
     let road = Road::named(road).expect("a path of this name");
     let cells = Cell::chosen(road);
@@ -75,7 +75,7 @@ pub(crate) fn near(road: &str, dir: &Path) {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(number) else { return };
-                    let result = meet(*cell, number, dir);
+                    let result = run_connection(*cell, number, dir);
                     let line = result.map_or_else(|why| why, |()| "pass".to_owned());
                     lines.lock()[number] = line;
                 }
@@ -87,8 +87,9 @@ pub(crate) fn near(road: &str, dir: &Path) {
     std::fs::write(file, lines.join("\n") + "\n").expect("a file for the results");
 }
 
-/// One connection: ours is near, the stock library's end far.
-fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
+/// One connection between this crate's end on the local host and the stock library's end on the
+/// remote host.
+fn run_connection(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
     let role = |sends: bool| if sends { "source" } else { "sink" };
     let words = cell.words();
     let ours = format!(
@@ -103,7 +104,7 @@ fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
         role(!cell.ours_sends),
         cell.meeting(!cell.ours_sends, NEAR, number)
     );
-    // Who is called is started first.
+    // The called end starts first.
     let near_first =
         cell.how == How::IsCalled && cell.ours_sends || cell.how == How::Calls && !cell.ours_sends;
     let early = near_first.then(|| {
@@ -112,7 +113,7 @@ fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
         child
     });
     let mut agent = TcpStream::connect((FAR, PORT)).map_err(|e| format!("no agent: {e}"))?;
-    // The agent ends what hangs, and says so: this is for an agent that does not.
+    // The agent kills and reports ends that hang; this timeout is for an agent that hangs.
     agent
         .set_read_timeout(Some(POLL_INTERVAL * MAX_POLLS * 3))
         .map_err(|e| format!("no agent: {e}"))?;
@@ -128,8 +129,8 @@ fn meet(cell: Cell, number: usize, dir: &Path) -> Result<(), String> {
     far.read_to_string(&mut stock).map_err(|e| format!("no agent: {e}"))?;
     let (sent, got) = if cell.ours_sends { (&ours, stock.trim()) } else { (&stock, ours.as_str()) };
     let want = expected(cell.message, cell.bytes(), cell.largest());
-    // The stock library says farewell once, and that may be lost: everything has arrived all the
-    // same, and there is nothing by which ours could know what became of it.
+    // The stock library sends its close message once, and it may be lost. All data has arrived
+    // then, and this end cannot detect what happened.
     let lost = cell.road == Road::Lossy && !cell.ours_sends;
     let got = if lost { got.strip_suffix(UNTOLD).unwrap_or(got) } else { got };
     if got != want || !sent.trim().starts_with("ok ") {

@@ -1,6 +1,6 @@
-//! The connections to be tried.
+//! The connections of the test.
 
-/// What the path does to packets.
+/// The impairments of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Road {
     Clean,
@@ -32,7 +32,7 @@ impl Road {
     }
 }
 
-/// How the sender comes to its connection.
+/// How the sender connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Calls,
@@ -61,7 +61,7 @@ impl Windows {
         }
     }
 
-    /// The words that both ends understand.
+    /// The arguments for both ends.
     fn words(self) -> &'static str {
         match self {
             Self::Stock => "",
@@ -77,13 +77,13 @@ pub(crate) struct Cell {
     pub(crate) road: Road,
     pub(crate) message: bool,
     pub(crate) windows: Windows,
-    /// Ours sends, the stock library receives; else the other way round.
+    /// This crate's end sends and the stock library's receives; otherwise the reverse.
     pub(crate) ours_sends: bool,
     pub(crate) how: How,
 }
 
-/// What somebody who looks for a rare failure asks for, by the environment: only connections
-/// whose names contain a text, each so many times.
+/// A search for a rare failure, set by environment variables: only connections whose names contain
+/// a text, each repeated this many times.
 pub(crate) struct Hunt {
     only: String,
     times: usize,
@@ -96,7 +96,7 @@ impl Hunt {
         Some(Self { only, times: times.expect("a number of times") })
     }
 
-    /// Percent of the packets that the lossy path loses.
+    /// Loss of the lossy path, in percent.
     pub(crate) fn loss() -> f64 {
         let loss = std::env::var("PACKTRAIN_INTEROP_LOSS").map_or(Ok(1.0), |text| text.parse());
         loss.expect("a percentage")
@@ -104,7 +104,7 @@ impl Hunt {
 }
 
 impl Cell {
-    /// Those of one path that are to be tried.
+    /// The connections of one path to run.
     pub(crate) fn chosen(road: Road) -> Vec<Self> {
         let all = Self::all(road);
         let Some(hunt) = Hunt::wanted() else { return all.collect() };
@@ -112,7 +112,7 @@ impl Cell {
         found.flat_map(|cell| std::iter::repeat_n(cell, hunt.times)).collect()
     }
 
-    /// All of one path, row by row of the table.
+    /// All connections of one path, row by row of the table.
     fn all(road: Road) -> impl Iterator<Item = Self> {
         let windows = match road {
             Road::Clean | Road::Lossy => &[Windows::Stock, Windows::Small, Windows::Large][..],
@@ -127,7 +127,7 @@ impl Cell {
         })
     }
 
-    /// Bytes to be moved.
+    /// Number of bytes to move.
     pub(crate) fn bytes(self) -> u64 {
         match (self.road, self.windows) {
             (Road::Clean, Windows::Large) => 6_000_000,
@@ -136,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// The largest message; small buffers hold no large ones.
+    /// Size of the largest message; small buffers cannot hold large ones.
     pub(crate) fn largest(self) -> usize {
         if self.windows == Windows::Small { 8_000 } else { 40_000 }
     }
@@ -148,7 +148,7 @@ impl Cell {
         format!("{road}, {kind}, windows {windows}, {way}, sender {how:?}")
     }
 
-    /// What both ends are told, the role and the address aside.
+    /// The arguments for both ends, without role and address.
     pub(crate) fn words(self) -> String {
         let mode = if self.message { "message" } else { "stream" };
         let (bytes, largest) = (self.bytes(), self.largest());
@@ -156,7 +156,7 @@ impl Cell {
         format!("mode={mode} bytes={bytes} message={largest}{windows}")
     }
 
-    /// How an end comes to its connection, with ports that no other connection uses.
+    /// The arguments of an end for connecting, with ports that no other connection uses.
     pub(crate) fn meeting(self, sends: bool, peer: &str, number: usize) -> String {
         let port = 20_000 + 2 * number;
         let (own, other) = if sends { (port, port + 1) } else { (port + 1, port) };

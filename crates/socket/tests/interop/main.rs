@@ -1,15 +1,15 @@
-//! Our sockets and those of the stock library speak with each other, both ways, in every role,
-//! over an emulated path. What came of it is the table in `docs/udt4.md`: this test fails when the
-//! table does not say what it saw (`PACKTRAIN_BLESS=1` writes it).
+//! Interoperability of this crate's sockets with those of the stock library: both directions, every
+//! role, over an emulated path. The results are the table in `docs/udt4.md`; the test fails if the
+//! table differs from the results (`PACKTRAIN_BLESS=1` writes it).
 //!
-//! This program is also the programs in the emulation: an agent at the far host that starts what
-//! it is told, the near host's runs, and our end of each connection. The stock library's end is
-//! `stock.cpp`, built here. What this machine does not allow is reported as skipped, or fails with
-//! `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
+//! This program also contains the programs inside the emulation: an agent on the remote host that
+//! starts commands, the runs on the local host, and this crate's end of each connection. The stock
+//! library's end is `stock.cpp`, which the test builds. If the machine does not support the test,
+//! it is reported as skipped, or fails with `PACKTRAIN_TEST_STRICT=1` or `CI=true`.
 //!
-//! For rare failures: with `PACKTRAIN_INTEROP_ONLY` only the connections whose names contain that
-//! text are tried, each `PACKTRAIN_INTEROP_TIMES` times, with `PACKTRAIN_INTEROP_LOSS` percent of
-//! loss in place of 1; the table is left alone then.
+//! For rare failures: with `PACKTRAIN_INTEROP_ONLY` only connections whose names contain that text
+//! run, each `PACKTRAIN_INTEROP_TIMES` times, with `PACKTRAIN_INTEROP_LOSS` percent of loss instead
+//! of 1. The table is ignored then.
 #![allow(clippy::print_stdout, reason = "it has no harness to print for it")]
 
 mod agent;
@@ -34,7 +34,7 @@ fn main() {
         "agent" => agent::listen(),
         "near" => agent::near(&rest[0], Path::new(&rest[1])),
         "ours" => ours::run(&rest),
-        // What test runners ask for.
+        // Test runners pass this option.
         "--list" => {}
         _ => tests(),
     }
@@ -68,7 +68,7 @@ fn tests() {
     println!("test {} connections with the stock library ... ok", results.len());
 }
 
-/// Builds the stock library's end.
+/// Builds the stock library's program.
 fn build(dir: &Path) -> Result<(), String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/stock.cpp");
     let mut command = Command::new("g++");
@@ -83,7 +83,7 @@ fn build(dir: &Path) -> Result<(), String> {
     Err("the stock library is not here (Debian's libudt-dev)".to_owned())
 }
 
-/// A connection and why it failed, if it did.
+/// A connection, and the reason if it failed.
 pub(crate) type Tried = (Cell, Result<(), String>);
 
 /// Runs all connections of one kind of path.

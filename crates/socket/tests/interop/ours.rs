@@ -1,4 +1,5 @@
-//! Our end of a connection, told in the same words as `stock.cpp`, and the pattern both know.
+//! This crate's end of a connection, with the same arguments as `stock.cpp`, and the common test
+//! pattern.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,12 +21,12 @@ fn fill(at: u64, out: &mut [u8]) {
     }
 }
 
-/// FNV-1a, 64 bits, of bytes after others.
+/// Continues a 64-bit FNV-1a digest with further bytes.
 fn digest(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// What a receiver says more that was not told of the end, and waited until it gave the peer up.
+/// Output of a receiver that got no close message and waited for its timeout.
 pub(crate) const UNTOLD: &str = " untold";
 
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
@@ -34,7 +35,7 @@ fn size_of_message(n: u64, largest: usize) -> usize {
     1 + (mixed(!n) % largest as u64) as usize
 }
 
-/// The messages of a test, or the stream in pieces.
+/// The messages of a test, or the pieces of the stream.
 fn pieces(message: bool, bytes: u64, largest: usize) -> impl Iterator<Item = Vec<u8>> {
     let (mut at, mut n) = (0, 0);
     std::iter::from_fn(move || {
@@ -50,7 +51,7 @@ fn told(bytes: u64, messages: u64, digest: u64) -> String {
     format!("ok bytes={bytes} messages={messages} digest={digest:016x}")
 }
 
-/// What a receiver must tell.
+/// The expected output of a receiver.
 pub(crate) fn expected(message: bool, bytes: u64, largest: usize) -> String {
     let mut sum = if message { 0 } else { EMPTY };
     let mut count = 0;
@@ -121,7 +122,7 @@ impl Words {
             };
             tries += 1;
             match called {
-                // The other end may not be up yet.
+                // The other end may not listen yet.
                 Err(Error::Connect(_)) if tries < 5 => {}
                 done => return done,
             }
@@ -129,7 +130,7 @@ impl Words {
     }
 }
 
-/// Plays a role; prints one line about what came of it.
+/// Runs a role; prints one line with the result.
 pub(crate) fn run(line: &[String]) {
     let words = line.iter().skip(1).filter_map(|word| word.split_once('='));
     let words = Words(words.map(|(k, v)| (k.to_owned(), v.to_owned())).collect());

@@ -1,4 +1,4 @@
-//! The table of what works, in `docs/udt4.md`.
+//! The table of results in `docs/udt4.md`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const BEGIN: &str =
     "<!-- interop: this table is written by the test `interop` of crates/socket -->";
 const END: &str = "<!-- interop: end -->";
 
-/// Compares the table with what was seen, or writes it if asked to.
+/// Compares the table with the results, or writes it if requested.
 pub(crate) fn check(results: &[Tried]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/udt4.md");
     let text = std::fs::read_to_string(&path).expect("docs/udt4.md");

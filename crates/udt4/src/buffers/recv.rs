@@ -1,4 +1,4 @@
-//! What arrived and was not read yet.
+//! Data that has arrived and is not read yet.
 
 mod assembly;
 
@@ -9,17 +9,17 @@ use super::units::Units;
 use crate::options::Kind;
 use crate::wire::Message;
 
-/// The receive buffer: slots for the units from the oldest unread one up to the window's end.
+/// The receive buffer: slots for the units from the oldest unread one to the end of the window.
 #[derive(Debug)]
 pub(crate) struct RecvBuffer {
     units: Units,
     payload: usize,
     window: u64,
-    /// The oldest unit that was not read.
+    /// The oldest unread unit.
     base: u64,
-    /// Bytes of it that were.
+    /// Bytes of it that were read.
     offset: usize,
-    /// Of messages: which are whole.
+    /// Messages: which of them are complete.
     assembly: Option<Assembly>,
     bytes: u64,
 }
@@ -37,28 +37,28 @@ impl RecvBuffer {
         }
     }
 
-    /// Whether a unit lies in the window.
+    /// Whether a unit is in the window.
     #[inline]
     pub(crate) fn admits(&self, unit: u64) -> bool {
         unit.wrapping_sub(self.base) < self.window
     }
 
-    /// Units it has room for from `next` on.
+    /// Number of units from `next` on that it has room for.
     pub(crate) fn room(&self, next: u64) -> u64 {
         (self.base + self.window).saturating_sub(next.max(self.base))
     }
 
-    /// Room in bytes, whole packets, counted from `next` on.
+    /// Room in bytes, in whole packets, from `next` on.
     pub(crate) fn room_bytes(&self, next: u64) -> ByteCount {
         ByteCount(self.room(next) * self.payload as u64)
     }
 
-    /// Bytes that are here.
+    /// Bytes in the buffer.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount(self.bytes)
     }
 
-    /// Puts a unit that the window admits and that is not here.
+    /// Stores a unit that the window admits and that is not there yet.
     #[inline]
     pub(crate) fn put(&mut self, unit: u64, message: Message, bytes: &[u8]) {
         self.units.put(unit, message, bytes);
@@ -68,14 +68,14 @@ impl RecvBuffer {
         }
     }
 
-    /// The sender gave up this message, of which not all units came.
+    /// The sender dropped this message, of which some units are missing.
     pub(crate) fn give_up(&mut self, message: u32) {
         if let Some(assembly) = &mut self.assembly {
             assembly.give_up(message);
         }
     }
 
-    /// Whether there is something to read, all before `next` having arrived.
+    /// Whether there is data to read, when all units before `next` have arrived.
     pub(crate) fn readable(&self, next: u64) -> bool {
         match &self.assembly {
             None => self.base < next,
@@ -83,7 +83,7 @@ impl RecvBuffer {
         }
     }
 
-    /// Stream: copies what is next into `out`.
+    /// Stream: copies the next bytes into `out`.
     pub(crate) fn read(&mut self, next: u64, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while self.base < next && filled < out.len() {
@@ -104,7 +104,7 @@ impl RecvBuffer {
         filled
     }
 
-    /// Messages: copies the next whole one into `out` and returns its length, even if only a
+    /// Messages: copies the next complete one into `out` and returns its length, even if only a
     /// part of it fits.
     pub(crate) fn read_message(&mut self, next: u64, out: &mut [u8]) -> Option<usize> {
         let ready = self.assembly.as_ref()?.ready(next)?;
@@ -126,7 +126,7 @@ impl RecvBuffer {
         Some(len)
     }
 
-    /// Messages: moves the window over what was read, given up, or never can be read.
+    /// Messages: moves the window past units that were read, dropped, or can never be read.
     pub(crate) fn advance(&mut self, next: u64) {
         if self.assembly.is_none() {
             return;
@@ -134,7 +134,7 @@ impl RecvBuffer {
         while self.base < next {
             if let Some((message, _)) = self.units.get(self.base) {
                 let Some(assembly) = &mut self.assembly else { break };
-                if assembly.hopeful(self.base, message, next) {
+                if assembly.can_become_readable(self.base, message, next) {
                     break;
                 }
                 assembly.give_up(message.number());

@@ -1,4 +1,4 @@
-//! What was given to be sent and is not acknowledged.
+//! Data to send that is not acknowledged yet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,14 +13,14 @@ use crate::wire::Message;
 pub(crate) struct SendBuffer {
     units: Units,
     payload: usize,
-    /// Units it may hold.
+    /// Maximum number of units.
     capacity: u64,
-    /// The oldest that is not acknowledged.
+    /// The oldest unacknowledged unit.
     base: u64,
-    /// Behind the newest.
+    /// One past the newest.
     end: u64,
     message: u32,
-    /// Messages with a time to live: when it ends, first unit, behind the last.
+    /// Messages with a time to live: its end, first unit, one past the last.
     deadlines: BinaryHeap<Reverse<(Time, u64, u64)>>,
     bytes: u64,
 }
@@ -39,12 +39,12 @@ impl SendBuffer {
         }
     }
 
-    /// Units from `next` on that wait for being sent the first time.
+    /// Number of units from `next` on that wait for their first transmission.
     pub(crate) fn fresh(&self, next: u64) -> u64 {
         self.end.saturating_sub(next)
     }
 
-    /// Behind the newest unit.
+    /// One past the newest unit.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -64,8 +64,8 @@ impl SendBuffer {
         len.div_ceil(self.payload) as u64 <= self.capacity
     }
 
-    /// Takes bytes of a stream; returns how many. `next` is the first unit that was never sent:
-    /// a short newest one before it grows no more.
+    /// Takes bytes of a stream; returns how many. `next` is the first unit that was never sent: a
+    /// short unit before it no longer grows.
     pub(crate) fn write(&mut self, next: u64, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if self.end > next.max(self.base) {
@@ -73,7 +73,7 @@ impl SendBuffer {
         }
         while taken < bytes.len() && self.end - self.base < self.capacity {
             let part = &bytes[taken..bytes.len().min(taken + self.payload)];
-            // The stock library reads neither flags nor number of a stream's packets.
+            // The stock library ignores flags and number of a stream's packets.
             self.units.put(self.end, Message::new(1).with(true, true, false), part);
             self.end += 1;
             taken += part.len();
@@ -103,7 +103,8 @@ impl SendBuffer {
         self.bytes += bytes.len() as u64;
         if let Some(at) = expires {
             self.deadlines.push(Reverse((at, first, end)));
-            // Those of messages that arrived long before their time are not collected for ever.
+            // Entries of messages that arrived long before their expiry are removed, so that they
+            // do not accumulate.
             if self.deadlines.len() as u64 > 2 * self.capacity {
                 let base = self.base;
                 self.deadlines.retain(|Reverse((_, _, end))| *end > base);
@@ -118,8 +119,8 @@ impl SendBuffer {
         self.units.get(unit)
     }
 
-    /// The next message that has expired and is not acknowledged whole: its first unit and the
-    /// one behind its last.
+    /// The next message that has expired and is not completely acknowledged: its first unit and one
+    /// past its last.
     pub(crate) fn expired(&mut self, now: Time) -> Option<(u64, u64)> {
         while self.expires()? <= now {
             let Reverse((_, first, end)) = self.deadlines.pop()?;
@@ -130,12 +131,12 @@ impl SendBuffer {
         None
     }
 
-    /// When to ask for expired messages again.
+    /// When to check for expired messages again.
     pub(crate) fn expires(&self) -> Option<Time> {
         self.deadlines.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Everything below `unit` was acknowledged or given up; returns whether that made room.
+    /// All units below `unit` were acknowledged or dropped; returns whether that made room.
     pub(crate) fn release(&mut self, unit: u64) -> bool {
         let unit = unit.min(self.end);
         if unit <= self.base {
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(buffer.fresh(5), 2);
         assert_eq!(buffer.get(5).unwrap().1, [[1; 7].as_slice(), &[2; 3]].concat());
         assert_eq!(buffer.get(6).unwrap().1, [2; 4]);
-        // Unit 6 was sent: it keeps its bytes.
+        // Unit 6 was sent, so it keeps its bytes.
         assert_eq!(buffer.write(7, &[3; 30]), 20, "four packets are all");
         assert_eq!(buffer.get(6).unwrap().1.len(), 4);
         assert_eq!(buffer.room(), ByteCount(0));

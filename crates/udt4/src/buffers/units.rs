@@ -1,6 +1,6 @@
-//! A window of fixed slots, one a unit, in blocks of one train each. Memory is taken when the
-//! first unit of a block comes and used again when its last one has gone, so it follows what is
-//! there, not what somebody announced.
+//! A window of fixed slots, one per unit, in blocks of one train each. Memory is allocated when the
+//! first unit of a block arrives and reused when its last one is gone, so it follows the stored
+//! data and not announced sizes.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,10 @@ use crate::wire::Message;
 /// Units of a block: one offload batch.
 pub(crate) const BLOCK: u64 = TRAIN_PACKETS as u64;
 
-/// Free blocks kept for use again: so many,
+/// Minimum number of free blocks kept for reuse.
 const SPARE: usize = 8;
-/// or this share of those in use. New ones cost 6 % of the time at 10 Gbit/s, by being zeroed.
+/// Free blocks are kept up to this share of those in use. New ones cost 6 % of the time at 10
+/// Gbit/s, because they are zeroed.
 const SPARE_SHARE: usize = 4;
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) struct Units {
     payload: usize,
     first_block: u64,
     blocks: VecDeque<Option<Box<Block>>>,
-    /// Boxed as they come from `blocks` and go back there.
+    /// Boxed, because they move between here and `blocks`.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Block>>,
 }
@@ -51,8 +52,8 @@ impl Units {
         self.blocks.get_mut(usize::try_from(index).ok()?)?.as_deref_mut()
     }
 
-    /// Puts a unit's bytes into its slot, at most the slot's size. The caller has checked that
-    /// `unit` lies in its window, which bounds the blocks.
+    /// Stores a unit's bytes in its slot, at most the slot's size. The caller has checked that
+    /// `unit` is in its window, which bounds the blocks.
     #[inline]
     pub(super) fn put(&mut self, unit: u64, message: Message, bytes: &[u8]) {
         let Some(slot) = self.open(unit, message) else { return };
@@ -61,7 +62,7 @@ impl Units {
         self.set_len(unit, len);
     }
 
-    /// The slot of a unit, present from now on and empty.
+    /// The slot of a unit, marked present and empty.
     #[inline]
     pub(super) fn open(&mut self, unit: u64, message: Message) -> Option<&mut [u8]> {
         let index = usize::try_from((unit / BLOCK).checked_sub(self.first_block)?).ok()?;
@@ -80,7 +81,7 @@ impl Units {
         block.bytes.get_mut(slot * payload..(slot + 1) * payload)
     }
 
-    /// Adds bytes to a unit that is there; returns how many fitted.
+    /// Appends bytes to a stored unit; returns how many fitted.
     pub(super) fn append(&mut self, unit: u64, bytes: &[u8]) -> usize {
         let payload = self.payload;
         let Some(block) = self.block_mut(unit) else { return 0 };
@@ -100,7 +101,7 @@ impl Units {
         }
     }
 
-    /// A unit that is there.
+    /// A stored unit.
     #[inline]
     pub(super) fn get(&self, unit: u64) -> Option<(Message, &[u8])> {
         let block = self.block(unit)?;
@@ -112,25 +113,25 @@ impl Units {
         Some((block.messages[slot], &block.bytes[at..at + usize::from(block.lens[slot])]))
     }
 
-    /// Whether a unit is there.
+    /// Whether a unit is stored.
     #[cfg(test)]
     pub(super) fn has(&self, unit: u64) -> bool {
         self.block(unit).is_some_and(|block| block.present & 1 << (unit % BLOCK) != 0)
     }
 
-    /// Forgets one unit.
+    /// Removes one unit.
     pub(super) fn remove(&mut self, unit: u64) {
         if let Some(block) = self.block_mut(unit) {
             block.present &= !(1 << (unit % BLOCK));
         }
     }
 
-    /// Forgets everything below `unit`, which becomes the oldest.
+    /// Removes all units below `unit`, which becomes the oldest.
     pub(super) fn release(&mut self, unit: u64) {
         while self.first_block < unit / BLOCK {
             self.first_block += 1;
             match self.blocks.pop_front() {
-                Some(Some(mut block)) if self.spare.len() < self.most_spare() => {
+                Some(Some(mut block)) if self.spare.len() < self.max_spare() => {
                     block.present = 0;
                     self.spare.push(block);
                 }
@@ -141,14 +142,14 @@ impl Units {
                 }
             }
         }
-        self.spare.truncate(self.most_spare());
+        self.spare.truncate(self.max_spare());
     }
 
-    fn most_spare(&self) -> usize {
+    fn max_spare(&self) -> usize {
         SPARE.max(self.blocks.len() / SPARE_SHARE)
     }
 
-    /// Bytes of memory taken.
+    /// Allocated bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.iter().flatten().count() + self.spare.len();

@@ -1,32 +1,32 @@
-//! What comes in for an open connection.
+//! Received packets of an open connection.
 
-use packtrain_proto::udt::{Ack, Message, PacketRate, Seen};
+use packtrain_proto::udt::{Ack, Message, PacketRate, UnitStatus};
 use packtrain_units::{Duration, Time};
 
 use super::link::{Batch, Link};
 use crate::options::Kind;
 use crate::wire::{self, AckDetail, Control, Packet};
 
-/// A stock receiver takes the median of 64 packet pairs, at first of guesses (1000 packets/s):
-/// until more than half are measured it tells those.
+/// A stock receiver reports the median of 64 packet pairs, initially guesses (1000 packets/s):
+/// until more than half are measured, it reports the guess.
 const GUESSED_PAIRS: u64 = 40;
 
-/// The second packet of a pair leaves so much behind the first at most, in microseconds.
+/// Maximum gap between the packets of a pair at the sender, in microseconds.
 const PAIR_GAP_US: u32 = 50;
 
-/// What a control packet says about the connection's life.
+/// The effect of a control packet on the life of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// Nothing of that.
+pub(super) enum ControlEffect {
+    /// None.
     Nothing,
-    /// The peer has closed.
+    /// The peer closed the connection.
     Shutdown,
-    /// The peer failed.
+    /// The peer reported an error.
     Error(u32),
 }
 
 impl Link {
-    /// A data packet of the peer; handed on by [`Link::finish_batch`].
+    /// Handles a data packet; [`Link::finish_batch`] passes it on.
     #[inline]
     pub(super) fn on_data(&mut self, now: Time, packet: &Packet<&[u8]>) {
         let body = packet.body();
@@ -39,7 +39,7 @@ impl Link {
             return;
         }
         let seen = self.receiver.check(unit);
-        if seen == Seen::Outside || seen == Seen::New && !self.incoming.admits(unit) {
+        if seen == UnitStatus::Outside || seen == UnitStatus::New && !self.incoming.admits(unit) {
             self.counts.refused += 1;
             return;
         }
@@ -51,20 +51,20 @@ impl Link {
         self.batch.stamps.1 = stamp;
         let span = self.batch.span.get_or_insert((unit, unit, 0));
         *span = (span.0, unit, span.2 + 1);
-        if seen == Seen::Again {
+        if seen == UnitStatus::Duplicate {
             self.counts.duplicates += 1;
             return;
         }
         match &mut self.batch.run {
             Some((first, count)) if *first + u64::from(*count) == unit => *count += 1,
-            // The receiver does not know yet of the run before: it may hold this very unit.
+            // The receiver does not know the previous run yet, which may contain this unit.
             Some((first, count)) if (*first..*first + u64::from(*count)).contains(&unit) => {
                 self.counts.duplicates += 1;
                 return;
             }
             Some(_) => {
-                self.hand_on(now);
-                if self.receiver.check(unit) != Seen::New {
+                self.deliver_batch(now);
+                if self.receiver.check(unit) != UnitStatus::New {
                     self.counts.duplicates += 1;
                     return;
                 }
@@ -76,19 +76,19 @@ impl Link {
         self.counts.received_bytes += body.len() as u64;
     }
 
-    /// Tells the receiver of the units that were placed.
-    fn hand_on(&mut self, now: Time) {
+    /// Passes the stored units to the receiver.
+    fn deliver_batch(&mut self, now: Time) {
         let Some((first, count)) = self.batch.run.take() else { return };
-        // What it skips over is what it will ask for.
+        // Units that it skips will be reported missing.
         let highest = self.counts.highest.max(self.receiver.next());
         self.counts.receiver_lost += first.saturating_sub(highest);
         self.counts.highest = highest.max(first + u64::from(count));
         self.receiver.take(now, first, count);
     }
 
-    /// The batch that came in at `at` is at its end.
+    /// Ends the batch that arrived at `at`.
     pub(super) fn finish_batch(&mut self, now: Time, at: Time) {
-        self.hand_on(now);
+        self.deliver_batch(now);
         let Batch { span, stamps, .. } = std::mem::take(&mut self.batch);
         let Some((first, last, packets)) = span else { return };
         let joined = self.is_joined(first, stamps.0);
@@ -99,9 +99,9 @@ impl Link {
         self.make_room(now);
     }
 
-    /// Whether this unit left right behind the one that arrived before it. UDT's senders let each
-    /// unit whose number is a multiple of 16 be followed at once; ours also give packets that
-    /// leave without a pause the same time.
+    /// Whether this unit was sent right behind the previous one. UDT's senders send the unit after
+    /// each multiple of 16 at once; ours also give packets that are sent without a pause the same
+    /// time stamp.
     fn is_joined(&self, unit: u64, stamp: u32) -> bool {
         self.before.is_some_and(|(last, before)| {
             let gap = stamp.wrapping_sub(before);
@@ -109,18 +109,18 @@ impl Link {
         })
     }
 
-    /// Moves the window on and tells the receiver.
+    /// Moves the window and updates the receiver.
     fn make_room(&mut self, now: Time) {
         let next = self.receiver.next();
         self.incoming.advance(next);
         self.receiver.set_room(now, self.incoming.room(next));
     }
 
-    /// A control packet of the peer, handshakes excepted.
-    pub(super) fn on_control(&mut self, now: Time, packet: &Packet<&[u8]>) -> Said {
+    /// Handles a control packet other than a handshake.
+    pub(super) fn on_control(&mut self, now: Time, packet: &Packet<&[u8]>) -> ControlEffect {
         let Ok(control) = Control::parse(packet) else {
             self.counts.bad += 1;
-            return Said::Nothing;
+            return ControlEffect::Nothing;
         };
         let sane = match control {
             Control::Ack(ack) => self.on_ack(now, ack),
@@ -130,21 +130,21 @@ impl Link {
                 self.receiver.on_message(now, &Message::Ack2 { number }).is_ok()
             }
             Control::Drop { message, first, last } => self.on_drop(now, message, first, last),
-            Control::Shutdown => return Said::Shutdown,
-            Control::Error { code } => return Said::Error(code),
-            // A user's own packets have no user here.
+            Control::Shutdown => return ControlEffect::Shutdown,
+            Control::Error { code } => return ControlEffect::Error(code),
+            // User-defined packets have no user here.
             Control::KeepAlive | Control::User { .. } | Control::Handshake(_) => true,
         };
         self.counts.bad += u64::from(!sane);
-        Said::Nothing
+        ControlEffect::Nothing
     }
 
     fn on_ack(&mut self, now: Time, ack: wire::Ack) -> bool {
         let Some(next) = Self::expand(self.sender.acked(), ack.next) else { return false };
         let detail = ack.detail.unwrap_or(AckDetail::NONE);
         let rates = detail.rates.unwrap_or(AckDetail::NO_RATES);
-        let (rtt, rtt_var) = self.believed_rtt(now, next, &detail);
-        // A stock receiver counts its own first guesses among the samples.
+        let (rtt, rtt_var) = self.validated_rtt(now, next, &detail);
+        // A stock receiver counts its initial guesses among the samples.
         let guess = next < self.first + GUESSED_PAIRS * 16;
         let capacity = Some(rates.capacity).filter(|_| !guess).unwrap_or(0);
         let message = Message::Ack(Ack {
@@ -163,18 +163,19 @@ impl Link {
         self.counts.received_acks += 1;
         if ack.detail.is_some() {
             self.peer_room = u64::from(detail.room);
-            self.told = self.told.max(next);
+            self.acked_to = self.acked_to.max(next);
         }
         self.outgoing.release(self.sender.acked());
-        self.stuck.on_ack(now, self.sender.acked());
+        self.stall_repair.on_ack(now, self.sender.acked());
         self.note_busy(now);
         true
     }
 
-    /// The round trip: a stock receiver averages its samples with a first guess of 100 ms, so
-    /// ours are believed as long as they are less. They contain its waiting, up to 10 ms.
-    fn believed_rtt(&mut self, now: Time, next: u64, detail: &AckDetail) -> (Duration, Duration) {
-        let newest = next.checked_sub(1).filter(|unit| self.stuck.left_once(*unit));
+    /// The round trip. A stock receiver averages its samples with an initial guess of 100 ms, so
+    /// our own samples are used as long as they are less. They include its waiting time, up to 10
+    /// ms.
+    fn validated_rtt(&mut self, now: Time, next: u64, detail: &AckDetail) -> (Duration, Duration) {
+        let newest = next.checked_sub(1).filter(|unit| self.stall_repair.sent_once(*unit));
         if let Some(sent_at) = newest.and_then(|unit| self.sender.sent_at(unit)) {
             let sample = now.since(sent_at);
             self.own_rtt = Some(self.own_rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
@@ -199,13 +200,13 @@ impl Link {
             if first > last || last >= next {
                 return false;
             }
-            // What was acknowledged since the report left is no longer missing.
+            // Units that were acknowledged since the report was sent are not missing.
             if last >= acked {
                 ranges.push((first.max(acked), last + 1));
                 lost += last + 1 - first.max(acked);
             }
         }
-        // The stock library lists its losses in order, but nothing says that everybody must.
+        // The stock library lists its losses in order, but other peers may not.
         if !ranges.is_sorted_by(|a, b| a.1 <= b.0) {
             ranges = merged(ranges);
         }
@@ -230,8 +231,9 @@ impl Link {
         else {
             return false;
         };
-        // The stock library names the number behind the last, which may be another message's:
-        // of a range, its last is not dropped (an own peer names it once more, alone).
+        // The stock library sends the number after the last, which may belong to another message.
+        // Of a range, the last unit is therefore not dropped (our own implementation sends the last
+        // unit once more, alone).
         let end = if first == last { first + 1 } else { last };
         if end <= first || end > expected.saturating_add(self.incoming.room(expected)) {
             return false;
@@ -245,7 +247,7 @@ impl Link {
     }
 }
 
-/// Ranges in order and apart.
+/// Sorted, disjoint ranges.
 fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     let mut out: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());

@@ -1,27 +1,27 @@
-//! What an open connection sends.
+//! Packets that an open connection sends.
 
 use packtrain_proto::TRAIN_PACKETS;
-use packtrain_proto::udt::{self, Leave, Message};
+use packtrain_proto::udt::{self, Message, Permit};
 use packtrain_units::{ByteCount, SeqNo, Time};
 
 use super::link::Link;
 use crate::wire::{Ack, AckDetail, Control, HEADER_BYTES, Packet, Rates};
 
-/// A message that is to be told next.
+/// A message to send next.
 pub(super) type Waiting = Message;
 
-/// The largest batch of several datagrams: what an IP packet holds beside its headers and UDP's.
+/// Maximum size of a batch of several datagrams: an IP packet less its headers and UDP's.
 const MAX_BATCH_BYTES: usize = 65_535 - 48;
 
-/// The least room that is ever told. The stock library says no less either, since a sender that
-/// was told 0 would wait for a word that only its data can bring about.
-const LEAST_ROOM: u64 = 2;
+/// Minimum advertised room. The stock library also advertises at least this: a sender that was told
+/// 0 would wait for an update that only its data can cause.
+const MIN_ROOM: u64 = 2;
 
-/// The highest rate that is told, in packets a second: the stock library's clock counts whole
+/// Maximum reported rate, in packets per second: the stock library's clock counts whole
 /// microseconds.
-const MAX_TOLD_PACKETS_PER_SECOND: f64 = 1e6;
+const MAX_REPORTED_PACKETS_PER_SECOND: f64 = 1e6;
 
-/// Datagrams of one size written into a buffer, the last perhaps shorter.
+/// Datagrams of one size in a buffer, the last perhaps shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) len: usize,
@@ -58,31 +58,32 @@ impl Link {
         self.write_train(now, out)
     }
 
-    /// When something happens by itself.
+    /// When the next timer is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let feedback = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
-        // Once it has greeted the peer, other things hold it.
+        // After the keepalive to the peer, other timers apply.
         let held = (self.greets && self.is_held()).then_some(self.hold);
-        let own = [self.outgoing.expires(), self.stuck_at(), held];
+        let own = [self.outgoing.expires(), self.stall_repair_at(), held];
         feedback.into_iter().chain(own).flatten().min()
     }
 
     /// When the acknowledgement has stood still for too long.
-    fn stuck_at(&self) -> Option<Time> {
-        let open = self.sender.next() > self.sender.acked() && self.sender.owed() == 0;
-        open.then(|| self.stuck.due(self.sender.turnaround()))
+    fn stall_repair_at(&self) -> Option<Time> {
+        let open =
+            self.sender.next() > self.sender.acked() && self.sender.pending_retransmissions() == 0;
+        open.then(|| self.stall_repair.due(self.sender.turnaround()))
     }
 
-    /// Whether there is data that must wait for the connection to stand at the other end.
+    /// Whether data waits for the connection to be established at the other end.
     fn is_held(&self) -> bool {
         self.sender.next() == self.first && self.outgoing.end() > self.first
     }
 
     /// Runs the timers that are due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        if self.stuck_at().is_some_and(|at| at <= now) {
+        if self.stall_repair_at().is_some_and(|at| at <= now) {
             let (turnaround, next) = (self.sender.turnaround(), self.sender.next());
-            for (first, end) in self.stuck.fire(now, turnaround, next) {
+            for (first, end) in self.stall_repair.fire(now, turnaround, next) {
                 self.sender.repeat(first, end);
             }
         }
@@ -90,8 +91,8 @@ impl Link {
         self.receiver.handle_timeout(now);
     }
 
-    /// Gives up the messages whose time has passed: what was sent of them is not sent again, and
-    /// the rest not at all.
+    /// Drops the messages that have expired: units already sent are not sent again, others not at
+    /// all.
     fn expire(&mut self, now: Time) {
         while let Some((first, end)) = self.outgoing.expired(now) {
             self.counts.expired += 1;
@@ -113,8 +114,8 @@ impl Link {
             let message = message.or_else(|| self.receiver.poll_message(now));
             let Some(message) = message.or_else(|| self.sender.poll_message(now)) else { break };
             let mut scratch = [0; 1536];
-            let most = scratch.len().min(self.payload + HEADER_BYTES);
-            let Some((len, rest)) = self.encode(&message, &mut scratch[..most]) else { continue };
+            let max = scratch.len().min(self.payload + HEADER_BYTES);
+            let Some((len, rest)) = self.encode(&message, &mut scratch[..max]) else { continue };
             if !written.takes(len) || written.len + len > out.len() {
                 self.waiting = Some(message);
                 break;
@@ -140,7 +141,7 @@ impl Link {
         }
     }
 
-    /// Writes one message; returns its length and what of it is left for another datagram.
+    /// Writes one message; returns its length and the rest for another datagram.
     fn encode(&self, message: &Message, out: &mut [u8]) -> Option<(usize, Option<Message>)> {
         let peer = self.peer_id;
         match message {
@@ -166,8 +167,8 @@ impl Link {
         }
     }
 
-    /// A drop request for what lies in one message; its last unit alone follows, since a peer may
-    /// take the end of a range for the number behind it.
+    /// A drop request for units of one message. Its last unit follows alone, because a peer may
+    /// take the end of a range for the number after it.
     fn encode_drop(
         &self,
         first: u64,
@@ -193,16 +194,16 @@ impl Link {
             let next = self.sender.next();
             let leave = self.sender.poll(now, self.outgoing.fresh(next))?;
             let (first, count, again) = match leave {
-                Leave::Again { first, count } => (first, count, true),
-                Leave::Fresh { count, .. } => (next, count, false),
+                Permit::Retransmit { first, count } => (first, count, true),
+                Permit::Fresh { count, .. } => (next, count, false),
             };
             if !again && let Some(end) = self.dead.remove(&first) {
-                // Never to be sent: its numbers are used up, and the receiver is told.
-                let gone = (end - first).min(u64::from(count)).max(1);
-                self.sender.on_sent(now, first, gone as u32, ByteCount(0), false);
-                self.sender.drop_units(first, first + gone);
-                if first + gone < end {
-                    self.dead.insert(first + gone, end);
+                // Never sent: its numbers are used up, and the receiver is notified.
+                let dropped = (end - first).min(u64::from(count)).max(1);
+                self.sender.on_sent(now, first, dropped as u32, ByteCount(0), false);
+                self.sender.drop_units(first, first + dropped);
+                if first + dropped < end {
+                    self.dead.insert(first + dropped, end);
                 }
                 if let Some(written) = self.write_messages(now, out) {
                     return Some(written);
@@ -210,17 +211,17 @@ impl Link {
                 continue;
             }
             let stop = self.dead.range(first..).next().map_or(u64::MAX, |(dead, _)| *dead);
-            let most = u64::from(count.min(TRAIN_PACKETS)).min(stop - first);
+            let max = u64::from(count.min(TRAIN_PACKETS)).min(stop - first);
             let stamp = self.stamp_of(now, &leave);
-            let written = self.write_units(stamp, first, most, out);
+            let written = self.write_units(stamp, first, max, out);
             let units = written.len.div_ceil(written.segment.max(1)) as u32;
             if units == 0 {
-                // A number that is no longer held: the receiver will not get it.
+                // A unit that is no longer stored: the receiver will not get it.
                 self.sender.drop_units(first, first + 1);
                 return self.write_messages(now, out);
             }
             self.sender.on_sent(now, first, units, ByteCount(written.len as u64), again);
-            self.stuck.on_sent(now, first, first + u64::from(units), again);
+            self.stall_repair.on_sent(now, first, first + u64::from(units), again);
             self.counts.sent_packets += u64::from(units);
             self.counts.sent_bytes += written.len as u64 - u64::from(units) * 16;
             self.counts.retransmitted += u64::from(units) * u64::from(again);
@@ -229,24 +230,25 @@ impl Link {
         }
     }
 
-    /// The time that packets carry: microseconds that wrap after 71 minutes, as the stock
-    /// library's, which nobody reads there. New packets that leave right behind those before
-    /// them carry the same, and others another: so our receivers see what was sent at once.
-    fn stamp_of(&mut self, now: Time, leave: &Leave) -> u32 {
+    /// The time stamp of packets: microseconds that wrap after 71 minutes, as in the stock library,
+    /// which does not read them. New packets that are sent right behind the previous ones have the
+    /// same stamp, and others a different one, so that our receivers can identify packets sent back
+    /// to back.
+    fn stamp_of(&mut self, now: Time, leave: &Permit) -> u32 {
         let time = now.since(self.start).as_micros() as u32;
         match leave {
-            Leave::Again { .. } => time,
-            Leave::Fresh { joined: true, .. } => self.stamp,
-            Leave::Fresh { joined: false, .. } => {
+            Permit::Retransmit { .. } => time,
+            Permit::Fresh { joined: true, .. } => self.stamp,
+            Permit::Fresh { joined: false, .. } => {
                 self.stamp = if time == self.stamp { time.wrapping_add(1) } else { time };
                 self.stamp
             }
         }
     }
 
-    fn write_units(&self, time: u32, first: u64, most: u64, out: &mut [u8]) -> Written {
+    fn write_units(&self, time: u32, first: u64, max: u64, out: &mut [u8]) -> Written {
         let mut written = Written::default();
-        for unit in first..first + most {
+        for unit in first..first + max {
             let Some((message, bytes)) = self.outgoing.get(unit) else { break };
             let size = HEADER_BYTES + bytes.len();
             if !written.takes(size) {
@@ -266,7 +268,7 @@ impl Link {
 
 fn ack_on_wire(ack: &udt::Ack) -> Ack {
     let rate = |rate: Option<udt::PacketRate>| {
-        rate.map_or(0, |rate| rate.get().min(MAX_TOLD_PACKETS_PER_SECOND) as u32)
+        rate.map_or(0, |rate| rate.get().min(MAX_REPORTED_PACKETS_PER_SECOND) as u32)
     };
     let rates = Rates { arrival: rate(ack.arrival), capacity: rate(ack.capacity) };
     let micros = |span: packtrain_units::Duration| {
@@ -275,8 +277,8 @@ fn ack_on_wire(ack: &udt::Ack) -> Ack {
     let detail = AckDetail {
         rtt_us: micros(ack.rtt),
         rtt_var_us: micros(ack.rtt_var),
-        room: ack.room.clamp(LEAST_ROOM, i32::MAX as u64) as u32,
-        // Without any it is one of those that come before their time.
+        room: ack.room.clamp(MIN_ROOM, i32::MAX as u64) as u32,
+        // Without rates it is an acknowledgement sent before its time.
         rates: (ack.arrival.is_some() || ack.capacity.is_some()).then_some(rates),
     };
     Ack {

@@ -1,17 +1,17 @@
-//! The timers of a connection's life. All of them:
+//! The timers of a connection:
 //! - handshake: every 250 ms while calling, until the connect timeout;
 //! - keepalive: when nothing was sent for 500 ms;
-//! - silence: 10 s without a word from the peer, after at least 16 datagrams to it, is the end;
-//! - linger: how long a closed connection goes on delivering;
-//! - farewell: its shutdown is said four times within 70 ms, or until the peer says one: nobody
-//!   acknowledges a shutdown, and a stock receiver that missed it waits for three quarters of a
-//!   minute.
+//! - silence: the connection ends after 10 s without a packet from the peer and at least 16
+//!   datagrams to it;
+//! - linger: how long a closed connection continues to deliver;
+//! - shutdown: sent four times within 70 ms, or until the peer sends one. A shutdown is not
+//!   acknowledged, and a stock receiver that misses it waits for three quarters of a minute.
 //!
-//! Those of the feedback (ACK, NAK, EXP) are its own.
+//! The feedback has timers of its own (ACK, NAK, EXP).
 
 use packtrain_units::{Duration, Time};
 
-use super::arrive::Said;
+use super::arrive::ControlEffect;
 use super::leave::Written;
 use super::link::Link;
 use super::{Connection, Stage};
@@ -19,19 +19,19 @@ use crate::error::EndReason;
 use crate::options::limits;
 use crate::wire::{Control, Packet};
 
-/// The pauses behind each farewell but the last. One in a hundred of single ones is lost where
-/// one packet in a hundred is; the pauses are to outlast a burst of losses.
+/// The pauses after each shutdown except the last. With a packet loss of one in a hundred, one in a
+/// hundred single shutdowns is lost; the pauses should outlast a burst of losses.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
 impl Connection {
-    /// Closes it: nothing more is taken, and what was is delivered within the linger time.
+    /// Closes it: no more data is taken, and buffered data is delivered within the linger time.
     pub(crate) fn close(&mut self, now: Time) {
         match self.stage {
             Stage::Calling(_) => self.end(EndReason::Closed),
             Stage::Open => {
-                let heard = self.link.as_ref().map_or(0, |link| link.receiver.next());
-                self.stage = Stage::Closing { until: now + self.options.linger, heard };
+                let received_to = self.link.as_ref().map_or(0, |link| link.receiver.next());
+                self.stage = Stage::Closing { until: now + self.options.linger, received_to };
                 self.tick_life(now);
             }
             Stage::Closing { .. } | Stage::Parting { .. } | Stage::Ended => {}
@@ -46,7 +46,7 @@ impl Connection {
         self.discarded = true;
     }
 
-    /// A datagram of the peer, not a handshake.
+    /// Handles a datagram of the peer other than a handshake.
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet<&[u8]>) {
         let Some(link) = &mut self.link else { return };
@@ -59,14 +59,14 @@ impl Connection {
                 return;
             }
             Stage::Ended => {
-                // It does not know yet.
+                // The peer does not know of the end yet.
                 let ours = matches!(self.reason, Some(EndReason::Closed | EndReason::Unfinished));
-                self.farewell |= ours && now >= link.last_sent + limits::HANDSHAKE_RETRY;
+                self.shutdown_due |= ours && now >= link.last_sent + limits::HANDSHAKE_RETRY;
                 return;
             }
             _ => {}
         }
-        link.last_heard = now;
+        link.last_received = now;
         link.calls = 0;
         self.answers.0 = 0;
         if !packet.is_control() {
@@ -74,8 +74,8 @@ impl Connection {
             return;
         }
         match link.on_control(now, packet) {
-            Said::Nothing => {}
-            Said::Shutdown => {
+            ControlEffect::Nothing => {}
+            ControlEffect::Shutdown => {
                 link.finish_batch(now, now);
                 let drained = link.is_drained();
                 let reason = match self.stage {
@@ -84,15 +84,15 @@ impl Connection {
                     _ => EndReason::ByPeer,
                 };
                 self.end(reason);
-                // It need not say so again. This is never answered: neither who says farewell
-                // nor who has ended does that.
-                self.farewell = true;
+                // The peer need not repeat it. This is never answered: no end answers while it
+                // sends shutdowns or after it has ended.
+                self.shutdown_due = true;
             }
-            Said::Error(code) => self.end(EndReason::PeerError(code)),
+            ControlEffect::Error(code) => self.end(EndReason::PeerError(code)),
         }
     }
 
-    /// All datagrams of a batch that came at `at` were given to it.
+    /// All datagrams of a batch that arrived at `at` were handled.
     pub(crate) fn finish_batch(&mut self, now: Time, at: Time) {
         if let Some(link) = &mut self.link
             && matches!(self.stage, Stage::Open | Stage::Closing { .. })
@@ -100,21 +100,21 @@ impl Connection {
             link.finish_batch(now, at);
         }
         self.tick_life(now);
-        self.tell_readiness();
+        self.update_readiness();
     }
 
-    /// Raises what became readable or writable.
-    fn tell_readiness(&mut self) {
+    /// Reports new readiness to read or write.
+    fn update_readiness(&mut self) {
         let Some(link) = &self.link else { return };
-        if !self.told_readable && link.readable() {
-            self.told_readable = true;
-            self.news.readable = true;
+        if !self.reported_readable && link.readable() {
+            self.reported_readable = true;
+            self.pending_events.readable = true;
         }
-        // A little room is not worth waking anybody for.
+        // A small amount of room does not justify waking a writer.
         let enough = self.options.send_buffer.get() / 4;
         if self.wants_room && link.outgoing.room().get() >= enough {
             self.wants_room = false;
-            self.news.writable = true;
+            self.pending_events.writable = true;
         }
     }
 
@@ -155,14 +155,16 @@ impl Connection {
             link.handle_timeout(now);
         }
         self.tick_life(now);
-        self.tell_readiness();
+        self.update_readiness();
     }
 
     fn tick_life(&mut self, now: Time) {
         let (link, finished) = (self.link.as_deref(), self.is_finished());
         let end = match &self.stage {
             Stage::Calling(caller) => caller.expired(now).map(EndReason::NotMade),
-            Stage::Parting { reason, told, .. } if *told > PAUSES.len() => Some(reason.clone()),
+            Stage::Parting { reason, shutdowns_sent, .. } if *shutdowns_sent > PAUSES.len() => {
+                Some(reason.clone())
+            }
             Stage::Parting { .. } | Stage::Ended => None,
             Stage::Closing { .. } if finished => return self.part(now, EndReason::Closed),
             Stage::Closing { until, .. } if now >= *until => {
@@ -171,30 +173,30 @@ impl Connection {
                 return self.part(now, reason);
             }
             Stage::Open | Stage::Closing { .. } => link
-                .filter(|link| now >= link.last_heard + limits::SILENCE)
+                .filter(|link| now >= link.last_received + limits::SILENCE)
                 .filter(|link| link.calls >= limits::SILENT_CALLS)
-                .map(|link| EndReason::Broken(now.since(link.last_heard))),
+                .map(|link| EndReason::Broken(now.since(link.last_received))),
         };
         if let Some(reason) = end {
             self.end(reason);
         }
     }
 
-    /// Whether the next of the farewells is due; it counts as said.
-    pub(super) fn repeats_farewell(&mut self, now: Time) -> bool {
-        let Stage::Parting { told, next, .. } = &mut self.stage else { return false };
-        if now < *next || *told > PAUSES.len() {
+    /// Whether the next shutdown is due; if so, it counts as sent.
+    pub(super) fn repeats_shutdown(&mut self, now: Time) -> bool {
+        let Stage::Parting { shutdowns_sent, next, .. } = &mut self.stage else { return false };
+        if now < *next || *shutdowns_sent > PAUSES.len() {
             return false;
         }
-        *next = now + PAUSES.get(*told).copied().unwrap_or(Duration::ZERO);
-        *told += 1;
+        *next = now + PAUSES.get(*shutdowns_sent).copied().unwrap_or(Duration::ZERO);
+        *shutdowns_sent += 1;
         true
     }
 
-    /// Whether a closed connection has nothing left to say or to hear.
+    /// Whether a closed connection has nothing left to send or to acknowledge.
     fn is_finished(&self) -> bool {
-        let Stage::Closing { heard, .. } = self.stage else { return false };
-        let finished = |link: &Link| link.is_drained() && link.receiver.told() >= heard;
+        let Stage::Closing { received_to, .. } = self.stage else { return false };
+        let finished = |link: &Link| link.is_drained() && link.receiver.acked_to() >= received_to;
         self.link.as_ref().is_none_or(|link| finished(link))
     }
 
@@ -210,7 +212,7 @@ impl Connection {
         };
         let answer = (self.answers.0 > 0).then_some(self.answers.1);
         let link = self.link.as_ref()?;
-        let silence = link.last_heard + limits::SILENCE;
+        let silence = link.last_received + limits::SILENCE;
         let silence = (link.calls >= limits::SILENT_CALLS).then_some(silence);
         let keepalive = Some(link.last_sent + limits::KEEPALIVE);
         [own, answer, silence, keepalive, link.poll_timeout()].into_iter().flatten().min()

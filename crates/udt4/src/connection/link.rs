@@ -1,4 +1,4 @@
-//! What an open connection consists of.
+//! The parts of an open connection.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use packtrain_proto::{FlowStats, TRAIN_PACKETS};
 use packtrain_units::{ByteCount, DataRate, Duration, SeqNo, Time};
 
 use super::leave::Waiting;
-use super::stuck::Stuck;
+use super::stall_repair::StallRepair;
 use crate::buffers::{RecvBuffer, SendBuffer};
 use crate::handshake::Terms;
 use crate::options::Options;
 use crate::perf::Perf;
 use crate::wire::HEADER_BYTES;
 
-/// The round trip that UDT supposes before it has measured one.
+/// The round trip that UDT assumes before a measurement.
 const FIRST_RTT: Duration = Duration::from_millis(100);
 
-/// A stock client does not find its connection yet when the first packet behind the answer to its
-/// call comes, and loses it; lost data would end slow start at once. So the answering side waits
-/// for so long with data and sends a keepalive before it.
+/// How long the answering side holds data back, after which it sends a keepalive first. A stock
+/// client cannot yet assign the first packet after the answer to its call, and drops it; a loss of
+/// data would end slow start at once.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// Counters that the feedback does not keep.
+/// Counters beyond those of the feedback.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) sent_packets: u64,
@@ -41,19 +41,19 @@ pub(super) struct Counts {
     pub(super) received_naks: u64,
     pub(super) sender_lost: u64,
     pub(super) receiver_lost: u64,
-    /// Behind the highest unit that arrived.
+    /// One past the highest unit that arrived.
     pub(super) highest: u64,
     pub(super) expired: u64,
 }
 
-/// What arrived of one batch and was not handed on yet.
+/// The part of a batch that was not passed on yet.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Units in a row that were placed: the first, and how many.
+    /// Consecutive units that were stored: the first, and their number.
     pub(super) run: Option<(u64, u32)>,
-    /// First and last unit, placed or not, and how many.
+    /// First and last unit, stored or not, and their number.
     pub(super) span: Option<(u64, u64, u32)>,
-    /// The sender's times of the first and the last.
+    /// The sender's time stamps of the first and the last.
     pub(super) stamps: (u32, u32),
 }
 
@@ -67,42 +67,43 @@ pub(super) struct Link {
     pub(super) receiver: Receiver,
     pub(super) outgoing: SendBuffer,
     pub(super) incoming: RecvBuffer,
-    pub(super) stuck: Stuck,
-    /// No data before this time, and then not as the first packet.
+    pub(super) stall_repair: StallRepair,
+    /// No data is sent before this time, and then not as the first packet.
     pub(super) hold: Time,
     pub(super) greets: bool,
     /// Our first unit.
     pub(super) first: u64,
     pub(super) counts: Counts,
     pub(super) batch: Batch,
-    /// Packets since the last full acknowledgement: when the first and the last came, how many.
+    /// Packets since the last full acknowledgement: arrival of the first and the last, and their
+    /// number.
     pub(super) since_ack: Option<(Time, Time, u64)>,
-    /// The last packet of the batch before: its unit and the sender's time.
+    /// The last packet of the previous batch: its unit and the sender's time stamp.
     pub(super) before: Option<(u64, u32)>,
-    /// The time in the last new packet that we sent.
+    /// The time stamp of the last new packet sent.
     pub(super) stamp: u32,
     pub(super) start: Time,
     /// A message that did not fit into the last datagram.
     pub(super) waiting: Option<Waiting>,
-    /// Expired messages of which units were never sent: first such unit, behind the last.
+    /// Expired messages of which units were never sent: first such unit, one past the last.
     pub(super) dead: BTreeMap<u64, u64>,
-    /// Packets that the peer had room for when it last said so.
+    /// Room in packets that the peer last advertised.
     pub(super) peer_room: u64,
     /// The round trip by our own clock.
     pub(super) own_rtt: Option<Duration>,
-    /// All below was acknowledged by full acknowledgements.
-    pub(super) told: u64,
-    pub(super) last_heard: Time,
+    /// All units below were acknowledged by full acknowledgements.
+    pub(super) acked_to: u64,
+    pub(super) last_received: Time,
     pub(super) last_sent: Time,
-    /// Datagrams sent since something was heard.
+    /// Datagrams sent since the last packet from the peer.
     pub(super) calls: u32,
-    /// Since when there is something to send or acknowledge, and how long there was before.
+    /// Since when there is data to send or acknowledge, and the total time before.
     pub(super) busy_since: Option<Time>,
     pub(super) busy: Duration,
 }
 
 impl Link {
-    /// None if the controller cannot be built, which `connect` and `listen` have tried before.
+    /// `None` if the controller cannot be built, which `connect` and `listen` have checked.
     pub(super) fn new(now: Time, seed: u64, options: &Options, terms: Terms) -> Option<Self> {
         let variant = Variant::of_controller(&options.cc);
         let mtu = ByteCount((terms.payload + HEADER_BYTES) as u64);
@@ -122,7 +123,7 @@ impl Link {
         sender.set_ceiling(options.max_rate);
         let peer_first = u64::from(terms.peer_isn.get());
         let config = ReceiverConfig {
-            // What the sender's algorithm is, the receiver need not know; it does as a stock one.
+            // The receiver is independent of the sender's algorithm and behaves like a stock one.
             variant: Variant::Udt4,
             first: peer_first,
             window: u64::from(terms.recv_window),
@@ -139,7 +140,7 @@ impl Link {
             receiver,
             outgoing: SendBuffer::new(first, terms.payload, options.send_buffer),
             incoming,
-            stuck: Stuck::new(now, first),
+            stall_repair: StallRepair::new(now, first),
             hold: now,
             greets: false,
             first,
@@ -153,8 +154,8 @@ impl Link {
             dead: BTreeMap::new(),
             peer_room: window,
             own_rtt: terms.rtt,
-            told: first,
-            last_heard: now,
+            acked_to: first,
+            last_received: now,
             last_sent: now,
             calls: 0,
             busy_since: None,
@@ -162,18 +163,18 @@ impl Link {
         })
     }
 
-    /// Data waits until the peer is ready for it: of the side that answers.
+    /// Holds data until the peer is ready for it, on the answering side.
     pub(super) fn wait_for_peer(&mut self, now: Time) {
         self.hold = now + HOLD;
         self.greets = true;
     }
 
-    /// Whether there is something to read.
+    /// Whether there is data to read.
     pub(super) fn readable(&self) -> bool {
         self.incoming.readable(self.receiver.next())
     }
 
-    /// Reads with `take`, and tells the receiver of the room that this makes.
+    /// Reads with `take`, and reports the new room to the receiver.
     pub(super) fn read<T>(&mut self, now: Time, take: impl FnOnce(&mut RecvBuffer, u64) -> T) -> T {
         let next = self.receiver.next();
         let before = self.incoming.room(next);
@@ -185,35 +186,34 @@ impl Link {
         got
     }
 
-    /// The 31 bits of a unit's number that the wire carries.
+    /// The 31 bits of a unit's number that are sent.
     #[inline]
     pub(super) fn wire_number(unit: u64) -> SeqNo {
         SeqNo::new((unit & 0x7fff_ffff) as u32)
     }
 
-    /// The unit that a number on the wire means, near `expected`; none below zero.
+    /// The unit nearest to `expected` with this number; `None` below zero.
     #[inline]
     pub(super) fn expand(expected: u64, number: SeqNo) -> Option<u64> {
         let step = number.distance_from(Self::wire_number(expected));
         expected.checked_add_signed(i64::from(step))
     }
 
-    /// How fast the packets since the last full acknowledgement came, if there are enough of them:
-    /// told while the estimator knows nothing, since a stock sender that leaves slow start without
-    /// a rate goes on at next to none.
+    /// The arrival rate of the packets since the last full acknowledgement, if there are enough. It
+    /// is reported while the estimator has no value, because a stock sender that leaves slow start
+    /// without a rate continues at almost none.
     pub(super) fn first_rate(&self) -> Option<PacketRate> {
         let (first, last, packets) = self.since_ack.filter(|(.., packets)| *packets >= 8)?;
         PacketRate::of_packets(packets - 1, last.since(first))
     }
 
-    /// Whether everything given to be sent was acknowledged or given up. A stock receiver gives
-    /// its reader what a full acknowledgement told, not what a light one did, and a farewell
-    /// behind that would cost it the rest.
+    /// Whether all data to send was acknowledged or dropped. A stock receiver passes to its reader
+    /// only what a full acknowledgement covers; a shutdown after a light one would lose the rest.
     pub(super) fn is_drained(&self) -> bool {
-        self.told >= self.outgoing.end()
+        self.acked_to >= self.outgoing.end()
     }
 
-    /// Starts or stops the clock of busy time.
+    /// Updates the busy time.
     pub(super) fn note_busy(&mut self, now: Time) {
         match (self.busy_since, self.is_drained()) {
             (None, false) => self.busy_since = Some(now),
@@ -225,8 +225,8 @@ impl Link {
         }
     }
 
-    /// The round trip as the busier direction knows it: a peer that was sent little has measured
-    /// none and tells what UDT begins with.
+    /// The round trip of the busier direction: a peer that received little has no sample and
+    /// reports UDT's initial value.
     fn rtt(&self) -> Option<Duration> {
         let (sent, got) = (self.sender.rtt(), self.receiver.rtt());
         let receives = self.counts.received_packets > self.counts.sent_packets;

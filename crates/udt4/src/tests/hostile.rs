@@ -1,4 +1,4 @@
-//! What strangers and a lying peer may send.
+//! Hostile packets of unknown senders and of a peer.
 
 use packtrain_proto::{BATCH_BYTES, Datagrams};
 use packtrain_units::{ByteCount, Duration, SeqNo, Time};
@@ -114,7 +114,7 @@ fn data_beyond_the_window_takes_no_memory() {
     assert!(refused >= 1960 && perf.refused_packets > 900, "{perf:?}");
 }
 
-/// A packet that might be for a connection: near its numbers, of any type.
+/// A packet that may belong to a connection: near its numbers, of any type.
 fn packet() -> impl Strategy<Value = (bool, u16, u32, i32, Vec<u32>, usize)> {
     let words = prop::collection::vec(prop_oneof![any::<u32>(), 0u32..100], 0..16);
     (any::<bool>(), 0u16..10, any::<u32>(), -70i32..70, words, 0usize..5)
@@ -123,7 +123,7 @@ fn packet() -> impl Strategy<Value = (bool, u16, u32, i32, Vec<u32>, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A peer may send anything: it is taken or counted, and the endpoint goes on.
+    /// Packets of the peer are handled or counted, and the endpoint continues.
     #[test]
     fn any_packets_of_the_peer(
         packets in prop::collection::vec(packet(), 1..60), datagram: bool, seed: u64,
@@ -165,7 +165,7 @@ proptest! {
         pair.run(Duration::from_secs(3), |_| false);
     }
 
-    /// So may anybody else.
+    /// The same for any other sender.
     #[test]
     fn any_bytes_of_anybody(
         packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..20),

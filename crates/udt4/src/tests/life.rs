@@ -1,4 +1,4 @@
-//! How connections end, and what keeps them alive.
+//! How connections end, and how they are kept alive.
 
 use packtrain_units::{ByteCount, Duration};
 
@@ -92,8 +92,8 @@ fn a_lost_farewell_is_said_again() {
     assert_eq!(ended(&pair, 1, server), Some(EndReason::ByPeer));
 }
 
-/// Sends a little over a path that loses packets, closes, and is gone as soon as the close is
-/// over; whether the other end was told.
+/// Sends a little data over a lossy path, closes, and exits as soon as the close is complete;
+/// returns whether the other end was notified.
 fn tells_and_goes(loss: f64, seed: u64) -> bool {
     let net = Net { loss, ..Net::clean() };
     let (mut pair, client, server) = Pair::connected(net, seed, &Options::default());
@@ -207,7 +207,7 @@ fn readiness_is_told_when_it_changes() {
     };
     assert_eq!(told(&pair, 0, &Event::Writable), 1);
     assert_eq!(told(&pair, 1, &Event::Readable), 1, "not again while unread");
-    // Exactly all of it is read, and then more comes.
+    // Exactly all of it is read, and then more arrives.
     let (now, mut out) = (pair.now, vec![0; taken]);
     assert_eq!(pair.at(1, server).recv(now, &mut out).unwrap(), taken);
     pair.at(0, client).send(&[2; 10]).unwrap();

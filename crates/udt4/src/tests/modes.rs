@@ -114,7 +114,7 @@ fn a_rendezvous_is_made_through_losses() {
     assert!(made >= 17, "{made} of 20");
 }
 
-/// Message `index` of a run: its length and its bytes follow from the number.
+/// Message `index` of a run; its length and bytes derive from the index.
 fn message(index: u32, longest: usize) -> Vec<u8> {
     let len = 4 + (index as usize * 7919) % longest;
     let mut bytes = vec![index as u8; len];
@@ -128,7 +128,7 @@ fn check(bytes: &[u8], longest: usize) -> u32 {
     index
 }
 
-/// Sends `count` messages and returns the numbers of those that came.
+/// Sends `count` messages and returns the numbers of those that arrived.
 fn messages(
     (net, seed): (Net, u64),
     count: u32,
@@ -136,7 +136,8 @@ fn messages(
     ttl: Option<Duration>,
     in_order: impl Fn(u32) -> bool,
 ) -> Vec<u32> {
-    // Under heavy loss UDT's rate leaves no message alive: those that expire go at a fixed one.
+    // Under heavy loss UDT's rate lets every message expire, so expiring messages are sent at a
+    // fixed rate.
     let cc = if ttl.is_some() { "fixed:20mbit" } else { "udt:udt4" }.to_owned();
     let options = Options { kind: Kind::Datagram, cc, ..Options::default() };
     let (mut pair, client, server) = Pair::connected(net, seed, &options);
@@ -144,7 +145,8 @@ fn messages(
     pair.run(LONG, |pair| {
         let now = pair.now;
         while given < count {
-            // What waits long expires before it leaves; here it is to expire for losses.
+            // Messages that wait long expire before they are sent; here they are to expire because
+            // of losses.
             let connection = pair.at(0, client);
             if ttl.is_some() && connection.unacknowledged().get() > 20_000 {
                 break;

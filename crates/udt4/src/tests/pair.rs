@@ -9,21 +9,21 @@ use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
 use crate::*;
 
-/// What the network does to a datagram.
+/// Impairments of the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Net {
     pub(super) delay: Duration,
     pub(super) rate: DataRate,
     pub(super) loss: f64,
-    /// Share of datagrams that come 3 ms late, behind others.
+    /// Share of datagrams that arrive 3 ms late, behind others.
     pub(super) late: f64,
     pub(super) twice: f64,
-    /// Bytes that may wait for the line.
+    /// Capacity of the queue.
     pub(super) queue: ByteCount,
 }
 
 impl Net {
-    /// 100 Mbit/s, 20 ms there and back, without faults.
+    /// 100 Mbit/s, a round trip of 20 ms, no impairments.
     pub(super) fn clean() -> Self {
         Self {
             delay: Duration::from_millis(10),
@@ -50,9 +50,9 @@ pub(super) struct Pair {
     pub(super) events: [VecDeque<(SocketId, Event)>; 2],
     pub(super) net: Net,
     pub(super) rng: Rng,
-    /// Nothing arrives at this end.
+    /// Whether nothing arrives at this end.
     pub(super) deaf: [bool; 2],
-    /// The process at this end is gone, and its socket with it.
+    /// Whether the process at this end has exited, and its socket with it.
     pub(super) gone: [bool; 2],
     free: [Time; 2],
     flights: BinaryHeap<Flight>,
@@ -97,7 +97,8 @@ impl Pair {
         self.ends[end].get_mut(id).expect("a connection")
     }
 
-    /// Goes on until `done`, which is asked after every step, or the time is over; says which.
+    /// Runs until `done` returns true, which is called after every step, or until `limit` has
+    /// passed; returns which.
     pub(super) fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {
@@ -176,7 +177,7 @@ impl Pair {
         }
     }
 
-    /// Datagrams under way.
+    /// Datagrams in flight.
     pub(super) fn flying(&self) -> usize {
         self.flights.len()
     }
@@ -200,7 +201,8 @@ impl Stream {
         Self { total, ..Self::default() }
     }
 
-    /// Gives what the sender takes and takes what the receiver gives; whether all arrived.
+    /// Sends what the sender takes and reads what the receiver has; returns whether all data
+    /// arrived.
     pub(super) fn step(
         &mut self,
         pair: &mut Pair,

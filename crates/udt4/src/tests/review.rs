@@ -1,4 +1,4 @@
-//! Liars that speak in whole batches, ends that are gone, numbers at their end.
+//! Invalid batches of a peer, ends that have exited, and wrapping numbers.
 
 use packtrain_proto::{BATCH_BYTES, Datagrams};
 use packtrain_units::{ByteCount, Duration, SeqNo};
@@ -20,8 +20,8 @@ fn control(control: Control<'_>, to: SocketId) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// Polls as a driver does, with nothing delivered; the engine must then have something to wait
-/// for, or nothing.
+/// Polls as a driver does, without delivering anything; the engine must then wait for a time in the
+/// future, or for nothing.
 fn idles(pair: &mut Pair, end: usize) {
     let (now, mut out) = (pair.now, vec![0; BATCH_BYTES]);
     for _ in 0..3 {
@@ -62,7 +62,7 @@ fn two_ends_that_are_gone_do_not_talk_for_ever() {
     pair.run(Duration::from_secs(20), |_| false);
     assert_eq!((pair.ends[0].ids().count(), pair.ends[1].ids().count()), (0, 0));
     assert_eq!(pair.flying(), 0);
-    // One of them was not told: it is, once, and that is the end of it.
+    // One of them was not notified: it is, once, and no more packets follow.
     let mut word = control(Control::KeepAlive, server);
     let stride = word.len();
     feed(&mut pair, 1, &mut word, stride);
@@ -97,12 +97,12 @@ fn a_transfer_passes_the_end_of_the_numbers() {
 fn a_writer_that_waits_is_told_though_another_sends_what_fits() {
     let options = Options { send_buffer: ByteCount(64 * 1456), ..Options::default() };
     let (mut pair, client, _) = Pair::connected(Net::clean(), 6, &options);
-    // Exactly full: whoever waits for room must hear of it.
+    // Exactly full: a writer that waits for room must be notified.
     assert_eq!(pair.at(0, client).send(&[1; 64 * 1456]).unwrap(), 64 * 1456);
     let told = |pair: &mut Pair| pair.events[0].iter().any(|e| *e == (client, Event::Writable));
     assert!(pair.run(Duration::from_secs(2), told));
     pair.events[0].clear();
-    // One waits; another sends a little as soon as a little fits.
+    // One waits; another sends a little as soon as it fits.
     let big = vec![1; 100 * 1456];
     let taken = pair.at(0, client).send(&big).unwrap();
     assert!(taken < big.len());
@@ -152,7 +152,7 @@ fn packet() -> impl Strategy<Value = (u8, i32, i32, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// What the host joined into one batch may be anything of one size.
+    /// A host may coalesce any packets of one size into one batch.
     #[test]
     fn any_batches_of_the_peer(
         batches in prop::collection::vec(prop::collection::vec(packet(), 1..44), 1..12),

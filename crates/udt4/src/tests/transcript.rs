@@ -1,4 +1,4 @@
-//! What the stock library said in its handshakes, answered by ours.
+//! Handshakes of the stock library, answered by ours.
 
 use packtrain_proto::{BATCH_BYTES, Datagrams};
 use packtrain_units::{Duration, SeqNo, Time};
@@ -44,7 +44,7 @@ fn our_client_says_what_a_stock_client_says() {
     assert_eq!(poll(&mut caller, now), ask);
     assert_eq!(caller.handle(now, &options, &handshake(&cookie)), Outcome::Wait);
     assert_eq!(poll(&mut caller, now), call);
-    let Outcome::Done { terms, tell: None } = caller.handle(now, &options, &handshake(&answer))
+    let Outcome::Done { terms, reply: None } = caller.handle(now, &options, &handshake(&answer))
     else {
         panic!("not connected")
     };
@@ -78,7 +78,7 @@ fn our_server_answers_as_a_stock_server_does() {
     assert_eq!(got, expected);
     assert!(server.accept().is_none());
 
-    // The answer was lost, so it calls again; a stock client may leave fields empty then.
+    // The answer was lost, so it calls again; a stock client may then leave fields empty.
     assert_eq!(exchange(&mut server, now, call.clone()), Some(expected.clone()));
     call[16..24].fill(0);
     call[44..48].fill(0);
@@ -139,15 +139,15 @@ fn a_stock_rendezvous_is_met() {
     let [zero, first, second] = RENDEZVOUS.map(bytes);
     let options = Options { rendezvous: true, ..Options::default() };
     let (to, now) = ("127.0.0.1:7201".parse().unwrap(), Time::ZERO);
-    // In place of the end that came last: it called, was answered, and answered.
+    // In place of the end that arrived last: it called, was answered, and answered.
     let mut late = Caller::new(now, to, &options, SeqNo::new(0x6489_9894), 0x3da0_71fb);
     assert_eq!(poll(&mut late, now), zero);
-    let Outcome::Done { terms, tell } = late.handle(now, &options, &handshake(&first)) else {
+    let Outcome::Done { terms, reply: tell } = late.handle(now, &options, &handshake(&first)) else {
         panic!("not connected")
     };
     assert_eq!((terms.peer_id, terms.peer_isn.get()), (0x370a_2477, 0x7a72_59d7));
-    assert_eq!(late.saying(tell.unwrap()), handshake(&second));
-    // In place of the other.
+    assert_eq!(late.with_request(tell.unwrap()), handshake(&second));
+    // In place of the other end.
     let mut early = Caller::new(now, to, &options, SeqNo::new(0x7a72_59d7), 0x370a_2477);
     let _ = poll(&mut early, now);
     assert_eq!(early.handle(now, &options, &handshake(&zero)), Outcome::Wait);

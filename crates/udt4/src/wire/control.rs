@@ -15,12 +15,12 @@ const DROP: u16 = 7;
 const ERROR: u16 = 8;
 const USER: u16 = 0x7fff;
 
-/// The body of packets that have none: the stock library cannot send an empty one.
+/// The body of packets without one: the stock library cannot send an empty body.
 const PAD: [u8; 4] = [0; 4];
 
 const RANGE_BIT: u32 = 1 << 31;
 
-/// A control packet's meaning.
+/// A decoded control packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
     /// Type 0.
@@ -29,7 +29,7 @@ pub enum Control<'a> {
     KeepAlive,
     /// Type 2.
     Ack(Ack),
-    /// Type 3: what is missing.
+    /// Type 3: missing packets.
     Nak(NakRanges<'a>),
     /// Type 4: the delay rises.
     Warning,
@@ -40,13 +40,13 @@ pub enum Control<'a> {
         /// The acknowledgement's number.
         number: u32,
     },
-    /// Type 7: these will not be sent again.
+    /// Type 7: these packets will not be sent again.
     Drop {
         /// The message they belong to.
         message: u32,
         /// The first of them.
         first: SeqNo,
-        /// The last; the stock library names the one behind it.
+        /// The last of them; the stock library sends the number after it.
         last: SeqNo,
     },
     /// Type 8: the peer's application failed.
@@ -54,7 +54,7 @@ pub enum Control<'a> {
         /// Its code.
         code: u32,
     },
-    /// Type 0x7fff: a user's own.
+    /// Type 0x7fff: user-defined.
     User {
         /// The user's type.
         kind: u16,
@@ -65,14 +65,14 @@ pub enum Control<'a> {
     },
 }
 
-/// An acknowledgement: everything before `next` arrived.
+/// An acknowledgement: all packets before `next` arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Its number, repeated by the answer; a light one (a body of 4 bytes) has 0 and no answer.
+    /// Its number, which the ACK2 repeats; a light one (a body of 4 bytes) has 0 and no ACK2.
     pub number: u32,
     /// The first sequence number that has not arrived.
     pub next: SeqNo,
-    /// What a full one says besides.
+    /// The additional fields of a full acknowledgement.
     pub detail: Option<AckDetail>,
 }
 
@@ -83,25 +83,25 @@ pub struct AckDetail {
     pub rtt_us: u32,
     /// Its mean deviation in microseconds.
     pub rtt_var_us: u32,
-    /// Packets that fit into the receive buffer.
+    /// Packets that fit in the receive buffer.
     pub room: u32,
-    /// In at most one acknowledgement of 10 ms (24 bytes).
+    /// In at most one acknowledgement per 10 ms (24 bytes).
     pub rates: Option<Rates>,
 }
 
 impl AckDetail {
-    /// What a light one says.
+    /// The detail of a light acknowledgement.
     pub(crate) const NONE: Self = Self { rtt_us: 0, rtt_var_us: 0, room: 0, rates: None };
-    /// What one without rates says of them.
+    /// The rates of an acknowledgement without rates.
     pub(crate) const NO_RATES: Rates = Rates { arrival: 0, capacity: 0 };
 }
 
-/// What the receiver estimates, zero where it cannot yet.
+/// The receiver's estimates, zero while unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Packets a second that arrive.
+    /// Arrival rate in packets per second.
     pub arrival: u32,
-    /// Packets a second that the path could carry.
+    /// Capacity of the path in packets per second.
     pub capacity: u32,
 }
 
@@ -110,7 +110,7 @@ pub struct Rates {
 pub struct NakRanges<'a>(&'a [u8]);
 
 impl<'a> NakRanges<'a> {
-    /// Checks that each range has an end, not before its start.
+    /// Checks that each range has an end that is not before its start.
     fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let (words, []) = body.as_chunks::<4>() else { return Err(WireError::Length) };
         let mut words = words.iter().map(|word| u32::from_be_bytes(*word));
@@ -173,10 +173,10 @@ pub fn write_ranges(ranges: &[(SeqNo, SeqNo)], out: &mut [u8]) -> (usize, usize)
 }
 
 impl<'a> Control<'a> {
-    /// Reads a control packet.
+    /// Parses a control packet.
     ///
     /// # Errors
-    /// An unknown type, a body of a wrong length, a value out of range.
+    /// An unknown type, a body of invalid length, or a value out of range.
     pub fn parse<T: AsRef<[u8]>>(packet: &'a Packet<T>) -> Result<Self, WireError> {
         let (kind, extension) = packet.kind();
         let (info, body) = (packet.info(), packet.body());
@@ -198,8 +198,7 @@ impl<'a> Control<'a> {
         })
     }
 
-    /// Writes it for the socket `destination`; returns its length, or none if `out` is too
-    /// small for it.
+    /// Writes it for the socket `destination`; returns its length, or `None` if `out` is too small.
     pub fn write(&self, destination: u32, out: &mut [u8]) -> Option<usize> {
         let len = HEADER_BYTES + self.write_body(out.get_mut(HEADER_BYTES..)?)?;
         let (kind, info) = match *self {
@@ -214,7 +213,7 @@ impl<'a> Control<'a> {
             Self::Error { code } => ((ERROR, 0), code),
             Self::User { kind, info, .. } => ((USER, kind), info),
         };
-        // The stock library's control packets carry no time either.
+        // The stock library's control packets carry no time stamp either.
         Packet::new_checked(&mut out[..len]).ok()?.set_control(kind, info, 0, destination);
         Some(len)
     }
@@ -235,7 +234,7 @@ impl<'a> Control<'a> {
     }
 
     /// Writes a loss report of as many `ranges` (first and last) as fit into `out`; returns its
-    /// length and how many ranges it holds.
+    /// length and the number of ranges.
     pub fn write_nak(
         ranges: &[(SeqNo, SeqNo)],
         destination: u32,

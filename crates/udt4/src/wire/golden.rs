@@ -1,17 +1,17 @@
-//! Packets that the stock library (4.11) sent over loopback, as they were captured.
+//! Packets of the stock library (4.11), captured on loopback.
 
 use packtrain_units::SeqNo;
 
 use super::*;
 
-/// The bytes that a line of hexadecimal digits stands for.
+/// Decodes hexadecimal digits.
 pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let digit = |c: u8| char::from(c).to_digit(16).expect("a digit") as u8;
     let hex: Vec<u8> = hex.bytes().filter(|c| !c.is_ascii_whitespace()).collect();
     hex.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
-/// A client's four steps: question, cookie, call, answer.
+/// A client's four steps: request, cookie, call, answer.
 pub(crate) const CLIENT: [&str; 4] = [
     "80000000 00000000 00000000 00000000 00000004 00000001 1eac4940 000005dc 00002000 00000001
      1a45e955 00000000 0100007f 00000000 00000000 00000000",
@@ -44,7 +44,7 @@ const NAK_RANGE: &str = "80030000 00000000 00000000 20b8833d b7aac364 37aac365";
 const DROP: &str = "80070000 00000002 00000000 2ea945e4 37aac365 37aac367";
 const DATA: &str = "3de916f7 c0000001 00000ad9 39576277 b09bd0e5 b2";
 
-/// Reads a captured packet, and writes it again to the same bytes.
+/// Parses a captured packet, and writes it again to the same bytes.
 fn control<T>(hex: &str, check: impl FnOnce(u32, Control<'_>) -> T) -> T {
     let bytes = bytes(hex);
     let packet = Packet::new_checked(&bytes[..]).unwrap();

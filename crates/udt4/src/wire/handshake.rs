@@ -7,19 +7,19 @@ use packtrain_units::SeqNo;
 use super::WireError;
 use crate::options::Kind;
 
-/// Bytes of its body; the stock library takes no other size.
+/// Bytes of its body; the stock library accepts no other size.
 pub const HANDSHAKE_BYTES: usize = 48;
 
 /// The version of the stock protocol.
 pub(crate) const VERSION: u32 = 4;
 
-/// What a handshake asks or answers.
+/// The request or answer of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// 1: a client asks for, or a server gives, a cookie.
+    /// 1: a client requests, or a server sends, a cookie.
     Induction,
-    /// -1: a client calls with its cookie, or a server has accepted; in a rendezvous: I know your
-    /// socket.
+    /// -1: a client calls with its cookie, or a server has accepted; in a rendezvous: the sender
+    /// knows the peer's socket.
     Conclusion,
     /// 0: a rendezvous call.
     Rendezvous,
@@ -62,7 +62,7 @@ pub(crate) const REJECT_MISMATCH: i32 = 1002;
 /// A handshake's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
-    /// Protocol version, 4; repeated handshakes may say 0.
+    /// Protocol version, 4; repeated handshakes may have 0.
     pub version: u32,
     /// 1 is a stream, 2 messages; see [`Handshake::kind`].
     pub kind_code: u32,
@@ -70,15 +70,15 @@ pub struct Handshake {
     pub isn: SeqNo,
     /// Largest IP packet.
     pub mss: u32,
-    /// Packets that its sender takes unacknowledged.
+    /// Maximum unacknowledged packets that its sender accepts.
     pub flow_window: u32,
-    /// What is asked or answered.
+    /// The request or answer.
     pub request: Request,
-    /// The socket id of the sender, in an answer to an induction that of the client.
+    /// The socket id of the sender; in an answer to an induction that of the client.
     pub socket: u32,
     /// Proof that the client receives at its address.
     pub cookie: u32,
-    /// The address of the one it is sent to.
+    /// The address of its destination.
     pub peer: IpAddr,
 }
 
@@ -100,10 +100,10 @@ impl Handshake {
         }
     }
 
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// One that is not of 48 bytes, or a sequence number of more than 31 bits.
+    /// The body does not have 48 bytes, or a sequence number has more than 31 bits.
     pub fn parse(body: &[u8]) -> Result<Self, WireError> {
         let (words, []) = body.as_chunks::<4>() else { return Err(WireError::Length) };
         let words: [[u8; 4]; 12] = words.try_into().map_err(|_| WireError::Length)?;
@@ -148,9 +148,8 @@ impl Handshake {
     }
 }
 
-// The stock library keeps an address as it stands in memory, in network order, and then swaps
-// each word as if it were a number: on the little-endian machines that it runs on the four
-// bytes come out reversed.
+// The stock library stores an address in memory in network order, and then swaps each word like a
+// number: on little-endian machines the four bytes are reversed.
 
 fn read_address(mut words: [[u8; 4]; 4]) -> IpAddr {
     words.iter_mut().for_each(|word| word.reverse());

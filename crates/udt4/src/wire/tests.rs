@@ -105,7 +105,7 @@ proptest! {
         prop_assert_eq!(read.iter().collect::<Vec<_>>(), &ranges[..taken]);
     }
 
-    /// Any bytes give a packet or an error, and what was read is written to the same meaning.
+    /// Any bytes give a packet or an error, and a parsed packet is written with the same meaning.
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0u8..10) {
         let mut bytes = bytes;

@@ -90,7 +90,7 @@ proptest! {
         if let Ok(duration) = parse_duration(&printed) {
             prop_assert!(close(duration.as_nanos(), 1e-15), "{}", printed);
         } else {
-            // Printing rounds to 53 bits: only the very last spans round up beyond 64.
+            // Printing rounds to 53 bits: only the longest spans round up beyond 64 bits.
             prop_assert!(n > u64::MAX - 2048);
         }
     }

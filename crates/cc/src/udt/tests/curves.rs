@@ -1,4 +1,4 @@
-//! On the test link: curves as snapshots, use of a clean link, and the throughput under loss.
+//! On the test link: curves as snapshots, utilisation of a clean link, and throughput under loss.
 
 use packtrain_units::{DataRate, Duration};
 

@@ -1,5 +1,5 @@
-//! What the printed law allows under random loss: the formula of
-//! `docs/guide/background/udt-under-random-loss.md` beside the controller itself on the test link.
+//! The rate that the printed law allows under random loss: the formula of
+//! `docs/guide/background/udt-under-random-loss.md` compared with the controller on the test link.
 
 use packtrain_units::{DataRate, Duration};
 
@@ -8,14 +8,14 @@ use crate::bottleneck::{MSS, config};
 use crate::udt::rate::Increase;
 use crate::udt::{HEADERS, SYN_SECONDS, Udt, Variant};
 
-/// Packets a second on a link of `capacity` with the round trip `rtt`, at the random loss `loss`,
+/// Packets per second on a link of `capacity` with the round trip `rtt`, at the random loss `loss`,
 /// if the gate of 1 % were always open.
 fn law(variant: Variant, capacity: f64, rtt: f64, loss: f64) -> f64 {
     let increase = Increase { variant, mtu: MSS as f64 + HEADERS };
-    // Losses until a cut: one in the paper, two where the first is let pass.
+    // Losses per cut: one in the paper, two where the first is ignored.
     let losses = if variant == Variant::Grid { 2.0 } else { 1.0 };
     let cycle = |rate: f64| SYN_SECONDS + rtt + losses / (loss * rate);
-    // What a cycle gains less what its cut takes; it falls as the rate grows.
+    // The gain of a cycle less its cut; it falls as the rate grows.
     let balance = |rate: f64| {
         let slope = increase.packets(capacity, rate, 0.0) / SYN_SECONDS.powi(2);
         slope * cycle(rate) - rate * 2.0 / 17.0

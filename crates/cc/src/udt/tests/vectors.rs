@@ -1,4 +1,4 @@
-//! Numbers that the paper, or the checklist made from it and the published programs, gives.
+//! Numbers given by the paper, or by the checklist made from it and the published programs.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -8,7 +8,7 @@ use crate::interface::{CongestionController, Feedback, LossRange, RttSample, Sen
 use crate::udt::rate::Increase;
 use crate::udt::{SYN, Udt, Variant};
 
-/// A rate of bits a second, headers included, in packets of 1500 bytes.
+/// A rate in bits per second, headers included, as packets of 1500 bytes.
 fn packets(bits: f64) -> f64 {
     bits / 12_000.0
 }
@@ -114,7 +114,7 @@ fn after_a_cut_a_ninth_of_the_capacity_is_free_where_formula_3_stands() {
     // Above the capacity, (2) comes first in the paper, (3) in the agent of 2003.
     assert!(close(increase(Variant::Paper, 8e8, 9e8, 1e9), 1.0 / 1_500.0));
     assert!(close(increase(Variant::Ns2, 8e8, 9e8, 1e9), 0.1));
-    // Near the capacity, UDT4 takes what is left where that is less than the ninth.
+    // Near the capacity, UDT4 uses the headroom where that is less than the ninth.
     assert!(close(increase(Variant::Udt4, 1e9, 9.95e8, 1.1e9), 0.01));
     assert!(close(increase(Variant::Paper, 1e9, 9.95e8, 1.1e9), 1.0));
     // And ten times the beta where (4) holds.

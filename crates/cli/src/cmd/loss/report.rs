@@ -1,4 +1,4 @@
-//! How a model does: tables for people, and the plot of its reliability.
+//! The evaluation of a model: tables, and the plot of its reliability.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use packtrain_loss::train::{BANDS, FamilyTally, Judgement, Kind, Tally};
 use packtrain_loss::{Cause, Model};
 use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 
-/// Verdicts in the order of the tables' columns.
+/// The verdicts, in the order of the tables' columns.
 const VERDICTS: [Cause; 5] =
     [Cause::Network, Cause::Cpu, Cause::Hybrid, Cause::Link, Cause::Inconclusive];
-/// A bin with fewer windows is not plotted.
-const LEAST_WINDOWS: u64 = 5;
+/// Minimum windows of a bin in the plot.
+const MIN_WINDOWS: u64 = 5;
 
-/// What each kind of classifier is, for people.
+/// The name of a kind of classifier in the tables.
 fn shown(kind: Kind) -> &'static str {
     match kind {
         Kind::Paper => "the paper's classifier",
@@ -59,7 +59,8 @@ pub(super) fn text(model: &Model, judgements: &BTreeMap<usize, Judgement>) -> St
     out
 }
 
-/// One line a kind: how often right, wrong and inconclusive, and the dangerous error.
+/// One line per kind: the shares of right, wrong and inconclusive verdicts, and the dangerous
+/// error.
 fn summary(out: &mut String, judgement: &Judgement) {
     out.push_str(
         "\n### In short\n\n| | network right | cpu right | network inconclusive \
@@ -155,7 +156,7 @@ fn percent(of: u64, all: u64) -> String {
     format!("{:.1} %", 100.0 * of as f64 / all as f64)
 }
 
-/// Probability given against how often it was so, one panel a window length.
+/// Stated probability against observed frequency, one panel per window length.
 pub(super) fn plot(judgements: &BTreeMap<usize, Judgement>) -> Figure {
     let axis = |label: &str| Axis { label: label.to_owned(), log: false, zero: true };
     let panels = judgements.iter().map(|(size, judgement)| {
@@ -167,7 +168,7 @@ pub(super) fn plot(judgements: &BTreeMap<usize, Judgement>) -> Figure {
             colour: 7,
         }];
         for (colour, (kind, bins)) in judgement.reliability.iter().enumerate() {
-            let many = bins.iter().filter(|bin| bin.windows >= LEAST_WINDOWS);
+            let many = bins.iter().filter(|bin| bin.windows >= MIN_WINDOWS);
             series.push(Series {
                 name: shown(*kind).to_owned(),
                 style: Style::Marked,

@@ -13,7 +13,7 @@ use packtrain_service::FailureKind;
 use super::report;
 use crate::args::LossTrainArgs;
 use crate::cmd::input::Input;
-use crate::exit::{Code, Exit, say};
+use crate::exit::{Code, Exit, print_stderr};
 
 /// `packtrain loss train`.
 pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
@@ -30,13 +30,13 @@ pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
         provenance.data.insert(name(path), digest);
     }
     let (used, passed) = trainer.counts();
-    say(&format!("{used} windows to train with, {passed} for testing or without loss"));
+    print_stderr(&format!("{used} windows to train with, {passed} for testing or without loss"));
     let model = trainer.finish(provenance).map_err(|error| Exit::usage(error.to_string()))?;
     write(&args.out, model.to_json().as_bytes())?;
     for size in &model.sizes {
-        say(&format!("windows of {} packets:", size.packets));
+        print_stderr(&format!("windows of {} packets:", size.packets));
         for (what, value) in &size.fit {
-            say(&format!("  {what}: {value:.5}"));
+            print_stderr(&format!("  {what}: {value:.5}"));
         }
     }
     if let Some(folder) = &args.report {
@@ -45,7 +45,7 @@ pub(super) fn run(args: &LossTrainArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
-/// Judges the model by the windows for testing.
+/// Evaluates the model with the test records.
 fn judge(args: &LossTrainArgs, model: &Model, folder: &Path) -> Result<(), Exit> {
     let mut judges = BTreeMap::new();
     for path in &args.data {
@@ -68,7 +68,7 @@ fn judge(args: &LossTrainArgs, model: &Model, folder: &Path) -> Result<(), Exit>
     write(&folder.join("reliability.svg"), report::plot(&judgements).svg().as_bytes())
 }
 
-/// Hands on every record of a file; the BLAKE3 of the file.
+/// Passes every record of a file to `take`; returns the BLAKE3 digest of the file.
 fn each(path: &Path, mut take: impl FnMut(&Labelled)) -> Result<String, Exit> {
     let input = Input(path);
     let mut file = Hashing { inner: input.open()?, hasher: blake3::Hasher::new() };

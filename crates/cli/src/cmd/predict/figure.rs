@@ -1,4 +1,4 @@
-//! What `predict --plot` draws.
+//! The plot of `predict --plot`.
 
 use std::num::NonZeroU32;
 
@@ -6,22 +6,22 @@ use packtrain_plan::streams::{Prediction, Sample};
 use packtrain_reproduce::plot::{Axis, Figure, Panel, Series, Style};
 use packtrain_units::DataRate;
 
-/// The models that are drawn if they are valid: each of another kind.
-const DRAWN: [&str; 5] = ["dinda", "break", "logarithmic", "newton", "full-second-order"];
+/// The models to draw if they are valid. Each is of a different kind.
+const DRAWN_MODELS: [&str; 5] = ["dinda", "break", "logarithmic", "newton", "full-second-order"];
 
-/// Curves end at this many times the largest number that was measured or is answered.
-const BEYOND: u32 = 2;
+/// Curves end at this multiple of the largest number of streams that was measured or recommended.
+const CURVE_END_FACTOR: u32 = 2;
 
 /// Measurements, models, and the answer with its interval, over the number of streams.
 pub(super) fn figure(prediction: &Prediction, samples: &[Sample], max: NonZeroU32) -> Figure {
     let measured = samples.iter().map(|s| s.streams.get()).max().unwrap_or(1);
-    let end = measured.max(prediction.streams.get()).saturating_mul(BEYOND);
+    let end = measured.max(prediction.streams.get()).saturating_mul(CURVE_END_FACTOR);
     let shown = grid(end.min(max.get().max(measured)));
     let most = samples.iter().map(|s| s.throughput).chain([prediction.throughput]).max();
     let unit = Unit::of(most.unwrap_or(DataRate::ZERO));
     let curve = |at: &dyn Fn(NonZeroU32) -> Option<DataRate>| -> Vec<(f64, f64)> {
         let point = |n: &NonZeroU32| Some((f64::from(n.get()), unit.value(at(*n)?)));
-        // A curve far above all that was measured would press the others flat.
+        // A curve far above all measurements would compress the others, so it is cut.
         let high = unit.value(most.unwrap_or(DataRate::ZERO)) * 1.5;
         shown.iter().filter_map(point).filter(|(_, y)| *y <= high).collect()
     };
@@ -40,7 +40,7 @@ pub(super) fn figure(prediction: &Prediction, samples: &[Sample], max: NonZeroU3
         series("four in five", Style::Dashes, 1, curve(&|n| Some(answer(n)?.interval.0))),
         series("", Style::Dashes, 1, curve(&|n| Some(answer(n)?.interval.1))),
     ];
-    for (index, name) in DRAWN.iter().enumerate() {
+    for (index, name) in DRAWN_MODELS.iter().enumerate() {
         let model = prediction.models.iter().find(|m| m.name == *name && m.invalid.is_none());
         if let Some(model) = model {
             all.push(series(name, Style::Line, 2 + index, curve(&|n| model.at(n))));
@@ -58,7 +58,7 @@ pub(super) fn figure(prediction: &Prediction, samples: &[Sample], max: NonZeroU3
     }
 }
 
-/// All numbers of streams up to 64, then steps of a tenth.
+/// All numbers of streams up to 64, then in steps of a tenth.
 fn grid(end: u32) -> Vec<NonZeroU32> {
     let next = |n: &u32| Some((n + (n / 10).max(1)).min(u32::MAX / 2));
     let mut all: Vec<u32> = (1..=end.min(64)).collect();
@@ -69,7 +69,7 @@ fn grid(end: u32) -> Vec<NonZeroU32> {
     all.into_iter().filter_map(NonZeroU32::new).collect()
 }
 
-/// What the axis counts in.
+/// The unit of the throughput axis.
 struct Unit {
     name: &'static str,
     bps: f64,

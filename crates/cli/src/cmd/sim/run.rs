@@ -18,10 +18,10 @@ use crate::args::SimRunArgs;
 use crate::exit::{Code, Exit};
 use crate::out::sim;
 
-/// Points of a curve that a plot asked for, where the scenario asks for none.
-const POINTS: u64 = 400;
+/// Number of points of a curve for a plot, if the scenario sets none.
+const DEFAULT_CURVE_POINTS: u64 = 400;
 
-/// More rows than this do not stand in the last line of a sweep.
+/// Maximum number of rows in the last line of a sweep.
 const MAX_ROWS: usize = 10_000;
 
 /// `packtrain sim run`.
@@ -36,7 +36,7 @@ pub(super) fn run(args: &SimRunArgs) -> Result<Code, Exit> {
     }
     plot_name(args.plot.as_deref())?;
     if file.scenario(0).map_err(usage)?.flows.is_empty() {
-        return Err(usage(format!("{}: nobody sends: write a [[flow]]", file.name())));
+        return Err(usage(format!("{}: there is no sender: write a [[flow]]", file.name())));
     }
     let range = range(args, file.runs())?;
     let columns = args.columns.as_deref().map(|path| Columns::create(path, &file)).transpose()?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &SimRunArgs) -> Result<Code, Exit> {
     }
 }
 
-/// The runs that `--task` asks for.
+/// The runs of `--task`.
 fn range(args: &SimRunArgs, runs: u64) -> Result<Range<u64>, Exit> {
     let Some(task) = args.task else { return Ok(0..runs) };
     let tasks = args.tasks.unwrap_or(runs);
@@ -63,7 +63,7 @@ fn range(args: &SimRunArgs, runs: u64) -> Result<Range<u64>, Exit> {
 fn single(args: &SimRunArgs, file: &ScenarioFile, columns: Option<Columns>) -> Result<Code, Exit> {
     let mut scenario = file.scenario(0).map_err(usage)?;
     if scenario.sample.is_none() && (args.plot.is_some() || args.curves.is_some()) {
-        let step = (scenario.duration.as_nanos() / POINTS).max(1);
+        let step = (scenario.duration.as_nanos() / DEFAULT_CURVE_POINTS).max(1);
         scenario.sample = Some(Duration::from_nanos(step));
     }
     let bar = sim::bar(scenario.duration.as_millis(), &scenario.name);
@@ -95,7 +95,7 @@ fn single(args: &SimRunArgs, file: &ScenarioFile, columns: Option<Columns>) -> R
     Ok(Code::DONE)
 }
 
-/// What stands above a plot or a table.
+/// The title of a plot or a table.
 fn title(scenario: &Scenario) -> &str {
     if scenario.title.is_empty() { &scenario.name } else { &scenario.title }
 }
@@ -114,7 +114,7 @@ fn many(
     if !args.json {
         sim::sweep_heading(file);
     }
-    let mut told = |run: u64, outcome: Outcome| {
+    let mut finished = |run: u64, outcome: Outcome| {
         let row = RunRow::new(&outcome, run, file.settings(run));
         if args.json {
             sim::row(&row);
@@ -133,9 +133,9 @@ fn many(
         }
         failed.is_none()
     };
-    // Curves of many runs are of no use here, and of much memory.
+    // The output of a sweep has no curves, and they would need much memory.
     let adapt = |scenario: &mut Scenario| (scenario.sample, scenario.record) = (None, None);
-    let result = sweep::sweep(file, range, jobs(args.jobs), &adapt, &mut told);
+    let result = sweep::sweep(file, range, jobs(args.jobs), &adapt, &mut finished);
     bar.finish_and_clear();
     result.map_err(usage)?;
     failed.map_or(Ok(()), Err)?;
@@ -151,7 +151,7 @@ fn many(
     Ok(Code::DONE)
 }
 
-/// A CSV file that grows by a run at a time, so that what is there survives an interruption.
+/// A CSV file to which each run appends a line, so that an interruption keeps the finished runs.
 struct Columns {
     out: BufWriter<File>,
     name: String,

@@ -7,8 +7,8 @@ use crate::args::SimRunArgs;
 use crate::exit::Exit;
 use crate::out::{self, quote};
 
-/// Prints a script for `sbatch`. A sweep of more runs than an array may have tasks is dealt out:
-/// every task plays a share of the runs.
+/// Prints a script for `sbatch`. If a sweep has more runs than an array may have tasks, each task
+/// plays several runs.
 pub(super) fn print(args: &SimRunArgs, runs: u64) -> Result<(), Exit> {
     let file = std::path::absolute(&args.file)
         .map_err(|error| unwritable(format!("{}: {error}", args.file.display())))?;

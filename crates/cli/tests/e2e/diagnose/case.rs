@@ -1,8 +1,8 @@
-//! A transfer that is to be slow: its hosts, its path, and what is said of it.
+//! A deliberately slow transfer: its hosts, its path, and its diagnosis.
 //!
-//! Networks are `packtrain emulate`'s; what is slow in a system (disks, file servers) is made slow
-//! by strace, which lets a process's system calls wait; processors are taken away by others that
-//! spin beside, or by a cgroup. One case at a time, so that they do not measure each other.
+//! `packtrain emulate` provides the networks. strace slows disks and file servers by delaying the
+//! system calls of a process. Other processes that spin, or a cgroup, take processor time. Only one
+//! case runs at a time, so that they do not disturb each other.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::{self, File};
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::rig::{Rig, skipped};
 
-/// Runs a command before all others: in a session of its own, since systems share processors
-/// among sessions first (`autogroup`).
+/// Runs a command with priority over others: in a session of its own, because the kernel shares
+/// processors among sessions first (`autogroup`).
 const FIRST: &[&str] = &[
     "setsid",
     "sh",
@@ -26,12 +26,12 @@ const FIRST: &[&str] = &[
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// No other case runs meanwhile.
+/// Held while a case runs.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// Whether a program is there.
+/// Whether a program is installed.
 pub(super) fn has(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let there = there.is_ok_and(|out| out.status.success());
@@ -41,33 +41,33 @@ pub(super) fn has(program: &str) -> bool {
     there
 }
 
-/// A transfer that is to be slow.
+/// A deliberately slow transfer.
 pub(super) struct Case {
     pub(super) rig: Rig,
     /// Options of `emulate`.
     path: &'static str,
-    /// Shell commands on the far host before its server, such as `sysctl`; a wrapper comes before
+    /// Shell commands on the remote host before its server, such as `sysctl`. A wrapper precedes
     /// the server's own command.
     pub(super) far: String,
     pub(super) far_wrap: String,
     /// Options of the server.
     pub(super) serve: &'static str,
-    /// The same on the near host.
+    /// The same on the local host.
     pub(super) near: String,
     pub(super) near_wrap: String,
     /// Arguments of `cp`.
     cp: &'static str,
-    /// Mebibytes of the one file.
+    /// Size of the one file, in MiB.
     size: u64,
-    /// How many small files, of 2000 bytes.
+    /// Number of small files of 2000 bytes.
     pub(super) files: u64,
 }
 
-/// What was said of a transfer.
+/// The diagnosis of a transfer.
 pub(super) struct Said {
     /// The object of `diagnose last --json`.
     pub(super) json: Value,
-    /// What `cp --json` and all that ran wrote before.
+    /// The output of `cp --json` and of all other programs before it.
     pub(super) before: String,
 }
 
@@ -98,7 +98,7 @@ impl Case {
         source
     }
 
-    /// Runs it; none where there are no namespaces.
+    /// Runs the case; `None` if this machine has no namespaces.
     pub(super) fn run(&self) -> Option<Said> {
         let source = self.fill();
         let program = env!("CARGO_BIN_EXE_packtrain");
@@ -106,7 +106,8 @@ impl Case {
         fs::create_dir(&out).expect("a folder");
         let (ticket, out) = (ticket.display(), out.display());
         let Self { far, far_wrap, serve, near, near_wrap, cp, .. } = self;
-        // Its own history too: one whose disk is slow would keep the other from writing.
+        // Each end has its own history, because a slow disk at one end would delay the rows of the
+        // other.
         let state = self.rig.path("far-state");
         let state = state.display();
         let far = format!(
@@ -119,8 +120,8 @@ impl Case {
              diagnose last --json",
             source.display()
         );
-        // Hosts and network come before whatever else this machine does, where that is allowed: it
-        // is to be slow for one reason only.
+        // Hosts and network get priority over other processes, where that is allowed, so that only
+        // one cause slows the transfer.
         let mut command = self.rig.packtrain_by(FIRST);
         command.arg("emulate").args(self.path.split_whitespace()).arg("--best-effort");
         let ended = self.rig.run(command.args(["--far", &far, "--", "sh", "-c", &near]));
@@ -145,7 +146,7 @@ impl Case {
 }
 
 impl Said {
-    /// The first finding is `cause`, and likely, with evidence, a remedy and ceilings.
+    /// Asserts that the first finding is `cause`, and likely, with evidence, a remedy and ceilings.
     #[track_caller]
     pub(super) fn check(&self, cause: &str) {
         let Self { json, before } = self;
@@ -155,7 +156,7 @@ impl Said {
             .iter()
             .map(|f| format!("{} {}", f["cause"].as_str().unwrap_or("?"), f["sure"]))
             .collect();
-        // What a table of causes and verdicts is made of.
+        // A row of the table of causes and verdicts.
         eprintln!("provoked {cause}: {}", list.join(", "));
         keep(cause, json);
         let pretty = serde_json::to_string_pretty(&json["findings"]).unwrap_or_default();
@@ -169,7 +170,8 @@ impl Said {
     }
 }
 
-/// Keeps the evidence in the folder `PACKTRAIN_E2E_KEEP`, as the judge's recorded runs are.
+/// Writes the evidence to the folder `PACKTRAIN_E2E_KEEP`, in the format of the recorded runs of
+/// `diagnose`.
 fn keep(cause: &str, json: &Value) {
     let Some(dir) = std::env::var_os("PACKTRAIN_E2E_KEEP") else { return };
     let mut evidence = json["evidence"].clone();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::case::{Case, alone, has};
 use crate::rig::{is_root, skipped};
 
-/// A process whose system calls of this kind take so much longer.
+/// A process whose system calls of this kind are delayed by this time.
 fn slowed(calls: &str, micros: u64) -> String {
     format!(
         "strace -f --seccomp-bpf -o /dev/null -e trace={calls} -e \
@@ -14,8 +14,8 @@ fn slowed(calls: &str, micros: u64) -> String {
     )
 }
 
-/// Processes that spin on core 0 as long as this shell, or what it becomes, runs; ahead of others
-/// where that is allowed. They begin when the server has.
+/// Processes that spin on core 0 while this shell, or the program that it executes, runs. They have
+/// a higher priority where that is allowed. They begin after the server.
 fn spinning(case: &Case, count: u32) -> String {
     format!(
         "me=$$; (while [ ! -s {} ]; do sleep 0.05; done; for n in $(seq {count}); do nice -n -5 \
@@ -48,7 +48,7 @@ fn a_slow_disk_to_write_to() {
     target.is("target-disk");
 }
 
-/// The data is there in a second; that it is on stable storage takes three times that.
+/// The data arrives in one second; the sync takes three times as long.
 #[test]
 #[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn syncs_that_take_long_at_the_end() {
@@ -61,7 +61,7 @@ fn syncs_that_take_long_at_the_end() {
     target.is("target-disk");
 }
 
-/// The same syncs beside a path that is slow itself.
+/// The same syncs, with a path that is slow itself.
 #[test]
 #[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn syncs_that_go_on_beside_a_full_path() {
@@ -116,7 +116,7 @@ fn many_small_files() {
 fn others_use_the_receivers_processor() {
     let _alone = alone();
     let mut receiver = Case::new("--rate 400mbit --rtt 10ms", "", 60);
-    // So many that what the network thread needs for this path is more than its share.
+    // So many processes that the network thread needs more than its share for this path.
     receiver.far = spinning(&receiver, 24);
     receiver.far_wrap = "taskset -c 0".to_owned();
     receiver.near_wrap = "taskset -c 1".to_owned();
@@ -134,7 +134,7 @@ fn others_use_the_senders_processor() {
     sender.is("sender-cpu");
 }
 
-/// A cgroup with a quota of processor time, of either version; removed at the end.
+/// A cgroup of either version with a quota of processor time. It is removed at the end.
 struct Group(PathBuf);
 
 impl Group {
@@ -163,7 +163,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is empty when the last process in it has gone.
+        // The cgroup is empty when its last process has ended.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -201,15 +201,15 @@ fn a_processor_quota_of_the_sender() {
 #[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_processor_that_encrypts_slowly() {
     let _alone = alone();
-    // The library is told not to use the processor's instructions for AES.
+    // The library is told not to use the AES instructions of the processor.
     let slow = "env OPENSSL_ia32cap=~0xffffffff00000000:~0xffffffffffffffff";
     let mut case = Case::new("--rate 2gbit --rtt 1ms", "", 300);
     (case.near_wrap, case.far_wrap) = (slow.to_owned(), slow.to_owned());
     case.is("encryption");
 }
 
-/// A filter, as containers have them, that takes the request for a larger receive buffer and does
-/// nothing: `prctl(PR_SET_SECCOMP)` with a program that answers `setsockopt(SO_RCVBUF)` with 0.
+/// A seccomp filter, as containers have one, that makes `setsockopt(SO_RCVBUF)` return 0 without
+/// effect (`prctl(PR_SET_SECCOMP)`).
 const SMALL_BUFFERS: &str = r#"
 import ctypes, os, struct, sys
 def bpf(code, jt, jf, k): return struct.pack("HBBI", code, jt, jf, k)
@@ -239,7 +239,7 @@ fn buffers_that_do_not_last_a_pause() {
     let mut case = Case::new("--rate 300mbit --rtt 10ms", "--transport native", 60);
     let script = case.rig.path("small-buffers.py");
     fs::write(&script, SMALL_BUFFERS).expect("a file");
-    // One port open, so one socket; and a system that lets it stand for 30 ms now and then.
+    // One open port means one socket, and strace stops it for 30 ms now and then.
     case.serve = "--ports 7880-7880";
     case.far = "me=$$; (while kill -STOP $me; do sleep 0.03; kill -CONT $me; sleep 0.2; done) \
                 2>/dev/null &"

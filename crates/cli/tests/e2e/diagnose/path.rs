@@ -3,7 +3,7 @@
 use super::case::{Case, alone, has};
 use crate::rig::Rig;
 
-/// A table of firewall rules with one rule in it.
+/// A table of firewall rules with one rule.
 fn firewall(rule: &str) -> String {
     format!(
         "nft add table inet t; nft add chain inet t in '{{ type filter hook input priority 0; \
@@ -16,7 +16,7 @@ fn firewall(rule: &str) -> String {
 fn a_full_path() {
     let _alone = alone();
     if let Some(said) = Case::new("--rate 50mbit --rtt 40ms", "", 20).is("path-rate") {
-        // Nothing is wrong: the last line has no verdict.
+        // The transfer has no problem, so the last line has no verdict.
         assert!(said.before.contains("\"verdict\":null"), "{}", said.before);
     }
 }
@@ -52,7 +52,7 @@ fn others_fill_the_path() {
 fn a_link_with_errors_and_tcp() {
     let _alone = alone();
     let mut case = Case::new("--rate 100mbit --rtt 60ms --loss 1e-2", "--transport tcp", 12);
-    // A control that takes losses for congestion.
+    // A congestion control that reacts to losses.
     case.near = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control;".to_owned();
     case.is("link-errors");
 }
@@ -92,8 +92,7 @@ fn udp_is_policed() {
     policed.is("udp-policed");
 }
 
-/// The hosts believe in 1500 bytes; the link in the middle drops what is larger than 1300 and
-/// sends no word of it.
+/// The hosts use an MTU of 1500 bytes. The middle link silently drops packets above 1300 bytes.
 #[test]
 #[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn large_packets_vanish() {
@@ -107,7 +106,7 @@ fn large_packets_vanish() {
     case.is("mtu-black-hole");
 }
 
-/// The same path whose hosts know: there is no black hole.
+/// The same path with hosts that use the right MTU: there is no black hole.
 #[test]
 #[ignore = "namespaces and a quiet machine; `cargo xtask nightly` runs it"]
 fn a_small_mtu_that_is_known() {

@@ -1,5 +1,5 @@
-//! The connection of a hostile peer: it speaks the control protocol by itself, over whatever carries
-//! it, and says what it likes.
+//! The connection of a hostile peer. It implements the control protocol itself, over any stream,
+//! and sends arbitrary messages.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use packtrain_transfer::message::{Decoder, Hello, Message, Open, Opened, encode};
 
 use super::script::{self, Choices};
-use crate::rig::PATIENCE;
+use crate::rig::TIMEOUT;
 
-/// How long a peer waits for a word before it says the next.
+/// How long a peer waits for a message before it sends the next.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// A connection that bytes go over.
+/// A byte stream.
 pub(super) trait Stream: Read + Write + Send {
-    /// How long a read or a write waits.
+    /// Timeout of a read or a write.
     fn set_patience(&self, limit: Duration) -> io::Result<()>;
 }
 
 impl Stream for UnixStream {
     fn set_patience(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(PATIENCE))?;
+        self.set_write_timeout(Some(TIMEOUT))?;
         self.set_read_timeout(Some(limit))
     }
 }
 
 impl Stream for TcpStream {
     fn set_patience(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(PATIENCE))?;
+        self.set_write_timeout(Some(TIMEOUT))?;
         self.set_read_timeout(Some(limit))
     }
 }
@@ -46,7 +46,7 @@ impl Stream for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
     }
 }
 
-/// What came, or why nothing did.
+/// A received message, or the reason why none came.
 #[derive(Debug)]
 pub(super) enum Heard {
     Message(Message),
@@ -54,11 +54,11 @@ pub(super) enum Heard {
     Closed,
 }
 
-/// A peer that says what it likes.
+/// A peer that sends arbitrary messages.
 pub(super) struct Peer {
     stream: Box<dyn Stream>,
     decoder: Decoder,
-    /// Entries announced.
+    /// Number of announced entries.
     pub(super) announced: u32,
 }
 
@@ -67,27 +67,27 @@ impl Peer {
         Self { stream: Box::new(stream), decoder: Decoder::new(), announced: 0 }
     }
 
-    /// The next byte of what comes before any message.
+    /// The next byte of the preamble before the first message.
     pub(super) fn read_byte(&mut self) -> Option<u8> {
         let mut byte = [0];
-        self.stream.set_patience(PATIENCE).ok()?;
+        self.stream.set_patience(TIMEOUT).ok()?;
         self.stream.read_exact(&mut byte).ok()?;
         Some(byte[0])
     }
 
-    /// Sends bytes; false once the other end is gone.
+    /// Sends bytes; false if the other end has closed.
     pub(super) fn raw(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).and_then(|()| self.stream.flush()).is_ok()
     }
 
-    /// Sends a message; false once the other end is gone.
+    /// Sends a message; false if the other end has closed.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         let mut frame = Vec::new();
         encode(message, &mut frame);
         self.raw(&frame)
     }
 
-    /// The next message that comes within `limit`.
+    /// The next message within `limit`.
     pub(super) fn hear(&mut self, limit: Duration) -> Heard {
         let start = Instant::now();
         let mut buffer = vec![0; 64 << 10];
@@ -115,16 +115,16 @@ impl Peer {
         }
     }
 
-    /// Waits for a message that `wanted` takes; none once the other end gave up or is gone.
+    /// Waits for a message that `wanted` accepts; `None` if the other end failed or has closed.
     pub(super) fn wait_for<T>(&mut self, wanted: impl Fn(&Message) -> Option<T>) -> Option<T> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             match self.hear(Duration::from_millis(200)) {
                 Heard::Message(message) => {
                     if let Some(found) = wanted(&message) {
                         return Some(found);
                     }
-                    // What carries a connection may outlive who gave up at its other end.
+                    // A connection may stay open after the program at its other end has ended.
                     if matches!(message, Message::Cancel(_) | Message::Refused(_)) {
                         return None;
                     }
@@ -136,7 +136,7 @@ impl Peer {
         None
     }
 
-    /// Reads on until the other end gives up or is gone, or has been silent for a while.
+    /// Reads until the other end fails, closes, or is silent for a while.
     pub(super) fn drain(&mut self) {
         let end = |message: &Message| {
             let over = matches!(message, Message::Cancel(_) | Message::Refused(_) | Message::Bye);
@@ -154,7 +154,7 @@ impl Peer {
         Message::Hello(Hello { magic: *b"PKTR", lowest: 1, highest: 1, agent: "evil".to_owned() })
     }
 
-    /// The called end's first words; what the caller asks, and as what it asks it.
+    /// Sends the first messages of a called end; returns the caller's `Open`.
     pub(super) fn be_called(&mut self) -> Option<Open> {
         self.say(&Self::hello());
         let open = self.wait_for(|message| match message {
@@ -165,7 +165,7 @@ impl Peer {
         open
     }
 
-    /// The caller's first words.
+    /// Sends the first messages of a caller, and waits for `Opened`.
     pub(super) fn call(&mut self, open: Open) -> Option<()> {
         self.say(&Self::hello());
         self.say(&Message::Open(open));
@@ -175,7 +175,7 @@ impl Peer {
         })
     }
 
-    /// Says what the choices say, until they are used up or nobody listens.
+    /// Sends messages by the choices, until they are used up or the other end has closed.
     pub(super) fn play(&mut self, choices: &mut Choices<'_>) {
         while !choices.is_empty() {
             let (message, announced) = script::message(choices, self.announced);

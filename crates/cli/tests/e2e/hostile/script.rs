@@ -1,5 +1,5 @@
-//! What a hostile peer says: messages chosen by bytes, so that a seed or a fuzzer decides. The end to
-//! end tests and the fuzz targets share this file.
+//! The messages of a hostile peer, chosen by bytes from a seed or a fuzzer. The end-to-end tests
+//! and the fuzz targets share this file.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use packtrain_transfer::message::{Message, PieceDigest, Progress, Summary};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Offset;
 
-/// What the victim asked for: this name, and what is below it.
+/// The name that the victim requested; entries below it are requested too.
 pub(crate) const ASKED: &str = "asked";
 
 /// Names that a hostile source tries.
@@ -33,19 +33,19 @@ const NAMES: [&str; 16] = [
     "asked/l/bystander",
 ];
 
-/// Bytes that decide.
+/// Bytes that determine the choices.
 #[derive(Debug)]
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Choices<'a> {
-    /// Decisions by these bytes; when they are used up, all are 0.
+    /// Choices from these bytes; after their end all choices are 0.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// Whether nothing is left to decide by.
+    /// Whether no byte is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -61,7 +61,7 @@ impl<'a> Choices<'a> {
         usize::from(*first)
     }
 
-    /// A number that is often at a limit of something.
+    /// A number that is often at the limit of a type or a protocol field.
     fn number(&mut self) -> u64 {
         match self.below(8) {
             0 => 0,
@@ -95,7 +95,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// An entry with a name that was asked for or not.
+/// An entry with a requested or another name.
 pub(crate) fn entry(choices: &mut Choices<'_>) -> Entry {
     let name = NAMES[choices.below(NAMES.len())];
     let path = RelPath::try_from(name.as_bytes().to_vec()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The real program as a victim: a home with things in it that must stay as they are, how much memory
-//! the program took, and how it ended.
+//! The real program as a victim: a home with files that must not change, the memory that the
+//! program used, and its end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,14 +17,14 @@ use packtrain_net::tcp::{Identity, tls};
 
 use super::peer::Peer;
 use super::script::ASKED;
-use crate::rig::{Ended, PATIENCE, Rig, Running};
+use crate::rig::{Ended, Rig, Running, TIMEOUT};
 use crate::server::{serve, ticket};
 
-/// The most memory that any peer may make the program take: its buffers (about 140 MiB), what waits to be
-/// looked at (4 MiB of frames, up to 20 times that decoded), and the program itself, without optimisation.
+/// Maximum memory that a peer may make the program use: its buffers (about 140 MiB), queued frames
+/// (4 MiB, up to 20 times as much decoded), and the program itself without optimisation.
 pub(super) const PEAK: u64 = 400 << 20;
 
-/// A home directory and what was in it.
+/// A home directory and its original content.
 pub(super) struct Victim {
     pub(super) rig: Rig,
     before: BTreeMap<PathBuf, Kept>,
@@ -48,7 +48,7 @@ impl Victim {
         self.rig.path("home")
     }
 
-    /// Nothing is there but what was, unchanged, and what was asked for.
+    /// Asserts that only the original files, unchanged, and the requested files exist.
     pub(super) fn check(&self, what: &str) {
         let now = look(&self.home());
         for (path, kept) in &self.before {
@@ -56,13 +56,13 @@ impl Victim {
         }
         for path in now.keys().filter(|path| !self.before.contains_key(*path)) {
             let top = path.iter().next().unwrap_or_default().as_bytes();
-            // Our own journal, lock and temporaries.
+            // The program's own journal, lock and temporary files.
             let ours = top.starts_with(b".") && top.windows(10).any(|part| part == b"packtrain-");
             assert!(top == ASKED.as_bytes() || ours, "{what}: {path:?} was not asked for");
         }
     }
 
-    /// Removes what was asked for, for the next run.
+    /// Removes the requested files, for the next run.
     pub(super) fn clean(&self) {
         for path in look(&self.home()).keys().rev().filter(|p| !self.before.contains_key(*p)) {
             let path = self.home().join(path);
@@ -71,7 +71,7 @@ impl Victim {
         }
     }
 
-    /// `packtrain cp` that reaches `user@evil` as this peer.
+    /// `packtrain cp` whose `user@evil` is this peer.
     pub(super) fn over_ssh(&self, args: &[&str], act: impl FnOnce(&mut Peer) + Send) -> Fallen {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -92,7 +92,7 @@ impl Victim {
         })
     }
 
-    /// `packtrain cp` that reaches `pt://HOST` as this peer; `HOST` in the arguments is replaced.
+    /// `packtrain cp` whose `pt://HOST` is this peer; `HOST` in the arguments is replaced.
     pub(super) fn over_tls(&self, args: &[&str], act: impl FnOnce(&mut Peer) + Send) -> Fallen {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let host = format!("127.0.0.1:{}", listener.local_addr().expect("an address").port());
@@ -119,7 +119,7 @@ impl Victim {
             let pid = running.pid();
             let acting = scope.spawn(move || {
                 let start = Instant::now();
-                while start.elapsed() < PATIENCE {
+                while start.elapsed() < TIMEOUT {
                     if let Ok((socket, _)) = listener.accept() {
                         socket.set_nonblocking(false).expect("a socket");
                         return act(socket);
@@ -129,7 +129,7 @@ impl Victim {
             });
             let mut peak = 0;
             let start = Instant::now();
-            while !running.ended() && start.elapsed() < PATIENCE {
+            while !running.ended() && start.elapsed() < TIMEOUT {
                 peak = peak.max(peak_of(pid));
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -161,7 +161,7 @@ impl Victim {
             if let Some(status) = child.0.try_wait().expect("a child") {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "serve --stdio hangs");
+            assert!(start.elapsed() < TIMEOUT, "serve --stdio hangs");
             std::thread::sleep(Duration::from_millis(2));
         };
         let stderr = fs::read_to_string(&log).unwrap_or_default();
@@ -173,7 +173,7 @@ impl Victim {
     }
 }
 
-/// A server on the home, and how to reach it as a client of this kind.
+/// A server of this home, and how a client of this kind reaches it.
 pub(super) struct Served {
     running: Running,
     port: u16,
@@ -190,17 +190,17 @@ impl Served {
         Self { running, port, token }
     }
 
-    /// What a caller with the ticket says of itself in Open.
+    /// The field `channel` of `Open`, which contains the ticket.
     pub(super) fn channel(&self) -> Vec<u8> {
         packtrain_runtime::sample_request(Some(self.token))
     }
 
-    /// It as a destination.
+    /// The server as a destination.
     pub(super) fn place(&self) -> String {
         format!("pt://127.0.0.1:{}/", self.port)
     }
 
-    /// A connection to it.
+    /// A connection to the server.
     pub(super) fn connect(&self) -> Peer {
         let socket = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
         let identity = Identity::generate([9; 32]);
@@ -210,7 +210,7 @@ impl Served {
         Peer::new(rustls::StreamOwned::new(connection, socket))
     }
 
-    /// It is still there, and took no more memory than it may.
+    /// Asserts that the server still runs and used no more memory than allowed.
     pub(super) fn check(&mut self, what: &str) {
         assert!(!self.running.ended(), "{what}: the server ended: {}", self.running.stderr());
         let peak = peak_of(self.running.pid());
@@ -219,7 +219,7 @@ impl Served {
     }
 }
 
-/// How a victim ended and the most memory it took.
+/// The end of a victim, and the most memory it used.
 #[derive(Debug)]
 pub(super) struct Fallen {
     pub(super) ended: Ended,
@@ -227,14 +227,15 @@ pub(super) struct Fallen {
 }
 
 impl Fallen {
-    /// It ended by itself, with a reason unless it was content, and took no more memory than it may.
+    /// Asserts that the program ended by itself, with a reason unless it succeeded, within its
+    /// memory limit.
     pub(super) fn check(&self, what: &str) {
         let Ended { code, stderr, .. } = &self.ended;
         assert!((0..101).contains(code), "{what}: ended with {code}: {stderr}");
         assert!(self.peak < PEAK, "{what}: {} MiB", self.peak >> 20);
     }
 
-    /// It refused to go on, and named this.
+    /// Asserts that the program failed and named this.
     pub(super) fn check_refused(&self, what: &str, named: &str) {
         self.check(what);
         let Ended { code, stderr, .. } = &self.ended;
@@ -243,7 +244,7 @@ impl Fallen {
     }
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed with its test.
 struct Reaped(std::process::Child);
 
 impl Drop for Reaped {
@@ -253,7 +254,7 @@ impl Drop for Reaped {
     }
 }
 
-/// The most memory that a process had so far, in bytes; 0 once it is gone.
+/// The peak memory of a process so far, in bytes; 0 after its end.
 fn peak_of(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -261,7 +262,7 @@ fn peak_of(pid: u32) -> u64 {
     kib.unwrap_or_default() << 10
 }
 
-/// Everything below a folder; times of folders change with what is in them and are left out.
+/// Everything below a folder. Times of folders change with their entries and are left out.
 fn look(folder: &Path) -> BTreeMap<PathBuf, Kept> {
     fn add(root: &Path, at: &Path, found: &mut BTreeMap<PathBuf, Kept>) {
         for item in fs::read_dir(at).into_iter().flatten().flatten() {
@@ -274,7 +275,7 @@ fn look(folder: &Path) -> BTreeMap<PathBuf, Kept> {
                 let target = fs::read_link(&path).unwrap_or_default();
                 (target.as_os_str().as_bytes().to_vec(), (0, 0))
             } else {
-                // No file that must stay is large; one that came may be.
+                // No file that must stay is large; a copied file may be.
                 let small = meta.len() < 1 << 20;
                 let content = if small { fs::read(&path).unwrap_or_default() } else { vec![] };
                 (content, (meta.mtime(), meta.mtime_nsec()))
@@ -289,7 +290,7 @@ fn look(folder: &Path) -> BTreeMap<PathBuf, Kept> {
 }
 
 impl Peer {
-    /// Reads what a called end says before its first message.
+    /// Reads the preamble of a called end before its first message.
     fn skip_marker(&mut self) {
         let marker = b"\nPACKTRAIN-STDIO-1\n";
         let mut seen = Vec::new();

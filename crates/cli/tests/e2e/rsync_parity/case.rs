@@ -1,5 +1,5 @@
-//! Random cases: source trees, a destination, filter rules and options, described so that a case
-//! can be built twice, printed and made smaller.
+//! Random cases: source trees, a destination, filter rules and options. A case is a description, so
+//! that it can be built twice, printed and reduced.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, UTIME_OMIT}
 
 use crate::rig::Dice;
 
-/// Names that collide between trees, match the rules below or are hard to pass on.
+/// Names that collide between trees, match the rules below, or are hard to pass on.
 const NAMES: [&[u8]; 16] = [
     b"a",
     b"b",
@@ -89,7 +89,7 @@ pub(super) enum Kind {
     Fifo,
 }
 
-/// Something in a tree; parents come before what is in them. An empty path is the tree itself.
+/// An entry of a tree. Parents precede their entries. An empty path is the tree itself.
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) path: Vec<u8>,
@@ -108,11 +108,11 @@ pub(super) struct Source {
     pub(super) tree: Tree,
 }
 
-/// All that one comparison needs.
+/// The input of one comparison.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) sources: Vec<Source>,
-    /// What is at the destination before.
+    /// The content of the destination before the run.
     pub(super) target: Tree,
     pub(super) target_slash: bool,
     pub(super) delete: bool,
@@ -133,7 +133,8 @@ impl Case {
         }];
         if matches!(sources[0].tree[0].kind, Kind::Dir) {
             if dice.below(6) == 0 {
-                // No name in common with the first: what `cp` does with those is its own rule.
+                // This name does not occur in the first tree: `cp` has its own rule for names in
+                // both.
                 let tree = tree(dice, b"2");
                 sources.push(Source { name: "src2", slash: dice.below(2) == 0, tree });
             }
@@ -144,13 +145,13 @@ impl Case {
             .then(|| listed(dice, &sources[0].tree));
         let target = target(dice, &sources, listed.is_some());
         let rules = match dice.below(3) {
-            // rsync does not ask the filters about directories on the way to a listed name.
+            // rsync does not apply filters to the parent directories of a listed name.
             _ if listed.is_some() => Vec::new(),
             0 => Vec::new(),
             _ => (0..1 + dice.below(3)).map(|_| rule(dice)).collect(),
         };
-        // rsync gives a directory that nothing else comes with the name of a destination that is not
-        // there, as it does with a file; a slash makes it a directory.
+        // rsync gives a single directory the name of a destination that does not exist, as it does
+        // with a file. A trailing slash makes the destination a directory.
         let is_dir = sources[0].tree[0].is_dir();
         let lone = target.is_empty() && is_dir && (listed.is_some() || !sources[0].slash);
         let may_slash = target.first().is_none_or(Node::is_dir);
@@ -175,7 +176,7 @@ impl Node {
     }
 }
 
-/// The tree without the node at `at` and what is in it.
+/// The tree without the node at `at` and everything below it.
 pub(super) fn without(tree: &Tree, at: usize) -> Tree {
     let gone = &tree[at].path;
     tree.iter().filter(|node| gone.is_empty() || !node.below(gone)).cloned().collect()
@@ -194,7 +195,7 @@ fn rule(dice: &mut Dice) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// A directory with what is in it; names at the top begin with `prefix`.
+/// A directory with its entries; names at the top begin with `prefix`.
 fn tree(dice: &mut Dice, prefix: &[u8]) -> Tree {
     let mut all = vec![node(dice, Vec::new(), Kind::Dir)];
     fill(dice, &mut all, &[], prefix, 3);
@@ -243,17 +244,17 @@ fn node(dice: &mut Dice, path: Vec<u8>, kind: Kind) -> Node {
     Node { path, mode: *pick(dice, modes), time: *pick(dice, &TIMES), kind }
 }
 
-/// A source that is no directory: a file, or a link that leads nowhere.
+/// A source that is no directory: a file, or a dangling link.
 fn lone(dice: &mut Dice) -> Tree {
     let kind = if dice.below(2) == 0 { Kind::Link(b"nowhere".to_vec()) } else { file(dice) };
     vec![node(dice, Vec::new(), kind)]
 }
 
-/// Some of the tree's paths, and now and then one that is not there.
+/// Some of the tree's paths, and sometimes one that does not exist.
 fn listed(dice: &mut Dice, tree: &Tree) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> =
         (0..1 + dice.below(3)).map(|_| pick(dice, &tree[1..]).path.clone()).collect();
-    // rsync takes these for comments, even where names end with NUL.
+    // rsync takes these for comments, even if names end with NUL.
     names.retain(|name| name[0] != b'#');
     if dice.below(4) == 0 {
         names.push(b"not there".to_vec());
@@ -261,8 +262,8 @@ fn listed(dice: &mut Dice, tree: &Tree) -> Vec<Vec<u8>> {
     names
 }
 
-/// What is at the destination: nothing, something of another kind, an empty directory, or a
-/// directory with parts of the sources, changed, and other things.
+/// The content of the destination: nothing, an entry of another kind, an empty directory, or a
+/// directory with changed parts of the sources and other files.
 fn target(dice: &mut Dice, sources: &[Source], listed: bool) -> Tree {
     let one = sources.len() == 1 && !sources[0].tree[0].is_dir();
     match dice.below(8) {
@@ -308,7 +309,7 @@ fn target(dice: &mut Dice, sources: &[Source], listed: bool) -> Tree {
                 _ => {}
             }
         }
-        // What the source does not have, inside of what it has.
+        // Names that the source does not have, inside its directories.
         if !base.is_empty() && all.iter().any(|node| node.path == base && node.is_dir()) {
             fill(dice, &mut all, base, b"", 2);
         }
@@ -319,7 +320,7 @@ fn target(dice: &mut Dice, sources: &[Source], listed: bool) -> Tree {
     all
 }
 
-/// Makes the tree at `at`.
+/// Creates the tree at `at`.
 pub(super) fn build(tree: &Tree, at: &Path) {
     for node in tree {
         let path = place(at, node);
@@ -333,7 +334,7 @@ pub(super) fn build(tree: &Tree, at: &Path) {
             Kind::File { size, content, hole } => write(&path, *size, *content, *hole),
         }
     }
-    // From the back: what is in a directory changes its time.
+    // In reverse order, because creating an entry changes the time of its directory.
     for node in tree.iter().rev() {
         let path = place(at, node);
         if matches!(node.kind, Kind::Dir | Kind::File { .. }) {

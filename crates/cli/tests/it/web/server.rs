@@ -1,4 +1,4 @@
-//! A web server that misbehaves as it is told.
+//! A web server whose answers a test chooses.
 
 use parking_lot::Mutex;
 use std::io::{BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What was asked.
+/// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -21,23 +21,23 @@ impl Asked {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The range asked for, its end excluded.
+    /// The requested range; its end is exclusive.
     pub(crate) fn range(&self) -> Option<(usize, usize)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().ok()?, last.parse::<usize>().ok()? + 1))
     }
 }
 
-/// What is said back.
+/// The answer.
 pub(crate) struct Said {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// The connection is cut after so many bytes of the body.
+    /// Cuts the connection after this many bytes of the body.
     pub(crate) cut: Option<usize>,
-    /// Bytes a second.
+    /// Rate in bytes per second.
     pub(crate) rate: Option<usize>,
-    /// No length is told; the end of the connection is the end.
+    /// Sends no length: the end of the connection ends the body.
     pub(crate) endless: bool,
 }
 
@@ -52,7 +52,7 @@ impl Said {
         self
     }
 
-    /// All of a file, or the range that was asked for, as a good server gives it.
+    /// The whole file or the requested range, as HTTP specifies.
     pub(crate) fn file(asked: &Asked, body: &[u8], tag: &str) -> Self {
         let (status, from, to) = match asked.range() {
             Some((from, _)) if from >= body.len() => {
@@ -74,7 +74,7 @@ impl Said {
 
 type Rule = dyn Fn(&Asked, usize) -> Said + Send + Sync;
 
-/// The server; it ends with the test's program.
+/// The server. It ends with the test program.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -82,7 +82,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that answers as `rule` says, which is told how many requests there were before.
+    /// A server that answers with `rule`, which gets the number of earlier requests.
     pub(crate) fn new(rule: impl Fn(&Asked, usize) -> Said + Send + Sync + 'static) -> Self {
         Self::over(rule, |socket| Some(Box::new(socket)))
     }

@@ -1,10 +1,10 @@
-//! The row of the history that a `send` begins.
+//! The row of a `send` in the history.
 
 use super::SendRequest;
 use packtrain_service::history::{self, Kind, Role, Row, Side};
 use packtrain_service::paths::show;
 
-/// The row that a request begins.
+/// The first version of the row.
 pub(super) fn row(request: &SendRequest) -> Row {
     let mut row = history::begin(Kind::Cp, Side::Caller);
     row.role = Role::Source;

@@ -1,4 +1,4 @@
-//! The thread that reads, hashes and seals.
+//! The thread that reads, hashes and encrypts.
 
 use parking_lot::Mutex;
 use std::io::Read as _;
@@ -13,8 +13,8 @@ use packtrain_runtime::pack::{DIGEST, Packed, pieces};
 use packtrain_runtime::source::Collected;
 use packtrain_service::executor::spawn;
 
-/// Records made before they can be sent.
-const AHEAD: usize = 8;
+/// Records that are prepared ahead.
+const MAX_PREPARED: usize = 8;
 
 /// One sealed record.
 pub(super) struct Record {
@@ -22,18 +22,18 @@ pub(super) struct Record {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What came of reading.
+/// The result of reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Produced {
     /// Files that could not be read.
     pub(super) failed: Vec<Unread>,
     /// Bytes of standard input.
     pub(super) stream: u64,
-    /// Why nothing more comes.
+    /// The failure that ended the production of records.
     pub(super) hopeless: Option<Failure>,
 }
 
-/// A file that could not be read, or not all of it.
+/// A file that could not be read, or only in part.
 #[derive(Clone, Debug)]
 pub(super) struct Unread {
     pub(super) path: Vec<u8>,
@@ -42,7 +42,7 @@ pub(super) struct Unread {
     record: u64,
 }
 
-/// Makes the records from number `from` on.
+/// Produces the records from number `from` on.
 pub(super) fn produce(
     collected: Arc<Collected>,
     packed: Arc<Packed>,
@@ -50,8 +50,8 @@ pub(super) fn produce(
     sealer: Sealer<impl Fn(&[u8]) -> [u8; 64] + Send + 'static>,
     from: u64,
 ) -> Receiver<Record> {
-    let (out, records) = bounded(AHEAD);
-    // What was sent as zeros stays so; the rest is read again.
+    let (out, records) = bounded(MAX_PREPARED);
+    // Data that was sent as zeros stays so; the rest is read again.
     produced.lock().failed.retain(|unread| unread.record < from);
     spawn("seal", move || {
         let text = Vec::with_capacity(RECORD_TEXT);
@@ -66,7 +66,7 @@ pub(super) fn produce(
 }
 
 enum Stopped {
-    /// Nobody takes records any more.
+    /// The receiver of the records is gone.
     Unwanted,
     Hopeless(Failure),
 }
@@ -76,12 +76,12 @@ struct Writer<S> {
     out: Sender<Record>,
     text: Vec<u8>,
     number: u64,
-    /// Bytes that are there already.
+    /// Bytes that the depot has already.
     skip: u64,
 }
 
 impl<S: Fn(&[u8]) -> [u8; 64]> Writer<S> {
-    /// Whether the next `len` bytes are there already; then they need not be made.
+    /// Whether the depot has the next `len` bytes, so that they need not be produced.
     fn has(&mut self, len: u64) -> bool {
         let has = self.skip >= len;
         if has {
@@ -95,7 +95,8 @@ impl<S: Fn(&[u8]) -> [u8; 64]> Writer<S> {
         self.skip -= there;
         bytes = &bytes[there as usize..];
         while !bytes.is_empty() {
-            // A full record goes only when more follows: the last one is marked.
+            // A full record is passed on only when more data follows, because the last one is
+            // marked.
             if self.text.len() == RECORD_TEXT {
                 self.record(false)?;
             }
@@ -145,7 +146,7 @@ fn make<S: Fn(&[u8]) -> [u8; 64]>(
                 writer.write(&sum.0)?;
             }
         }
-        // What an earlier run has sent need not be made again; whether it is still that can be seen.
+        // Data of an earlier run is not produced again, but the file is checked for changes.
         if let Some(at) = skipped.filter(|_| failed.is_none()) {
             let read = collected.read(*entry, (at, *size), &mut [0]);
             failed = read.err().map(|failure| (failure, 0));
@@ -164,7 +165,7 @@ fn make<S: Fn(&[u8]) -> [u8; 64]>(
     writer.record(true)
 }
 
-/// Standard input to its end.
+/// Reads standard input to its end.
 fn stream<S: Fn(&[u8]) -> [u8; 64]>(
     produced: &Mutex<Produced>,
     writer: &mut Writer<S>,

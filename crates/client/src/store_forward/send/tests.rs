@@ -1,4 +1,4 @@
-//! First depots that do not do what they should.
+//! First depots that violate the protocol.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,9 +10,9 @@ use super::super::ticket::Body;
 use super::*;
 use packtrain_service::FileReport;
 
-struct Deaf;
+struct SilentReporter;
 
-impl Reporter for Deaf {
+impl Reporter for SilentReporter {
     fn progress(&self, _: &ProgressSnapshot) {}
     fn file(&self, _: &[u8], _: &FileReport) {}
     fn notice(&self, _: &Notice) {}
@@ -28,8 +28,8 @@ fn files(paths: &[&Path]) -> Collected {
     collect(SourceSpec::Paths(paths.collect()), &options()).expect("they are there")
 }
 
-/// Sends a file to a depot that takes the header, says these frames, and then does as it likes; what
-/// became of it.
+/// Sends a file to a depot that accepts the header, sends these frames, and then runs a function.
+/// Returns the failure.
 fn sent(
     len: u64,
     says: Vec<u8>,
@@ -82,7 +82,7 @@ fn sent(
     };
     let mut sender = Sender {
         request: &request,
-        reporter: &Deaf,
+        reporter: &SilentReporter,
         ticket: &ticket,
         identity: Arc::new(identity),
         collected: Arc::new(collected),
@@ -105,13 +105,13 @@ fn have(records: u64, all: bool) -> Vec<u8> {
     Frame::Have { records, all }.write().to_vec()
 }
 
-/// More than connections hold.
+/// More than the buffers of a connection.
 const MUCH: u64 = 200 << 20;
 
-/// Waits until the other end is gone, taking in no more than it has.
+/// Waits until the other end has closed, without reading.
 fn until_gone(socket: &TcpStream) {
     while socket.take_error().is_ok_and(|error| error.is_none()) {
-        // What cannot be written says so.
+        // A failing write shows the close.
         if (&*socket).write(&have(0, false)).is_err() {
             return;
         }
@@ -148,13 +148,13 @@ fn a_refusal_is_heard_while_the_depot_takes_nothing() {
 #[test]
 fn all_is_as_many_records_as_there_are() {
     for records in [0, 1, 3, u64::MAX] {
-        // At once, and later.
+        // Reported at once, and later.
         let at_once = sent(300_000, have(records, true), |_, _| {});
         let later = [have(0, false), have(records, true)].concat();
         let later = sent(300_000, later, |socket, _| until_gone(&socket));
         for failure in [at_once, later] {
             assert_eq!(failure.kind, FailureKind::Temporary);
-            assert!(failure.text.contains("are all, and they are not"), "{}", failure.text);
+            assert!(failure.text.contains("as the total, which is wrong"), "{}", failure.text);
         }
     }
 }
@@ -167,7 +167,7 @@ fn a_session_that_is_over_is_no_missing_source() {
         retry_after: None,
         text: "the time of this session is over".to_owned(),
     };
-    let error = LineError::Refused("a:1".parse().expect("a place"), refusal);
+    let error = DepotError::Refused("a:1".parse().expect("a place"), refusal);
     assert_eq!(said(&error).kind, FailureKind::TargetMissing);
 }
 
@@ -197,9 +197,9 @@ fn what_was_sent_as_zeros_is_told_whatever_is_sent_again() {
     let produced = Arc::default();
     let (all, failed) = run(&produced, 0);
     assert_eq!(failed, both);
-    // The first is there already, as zeros; the last one is made again and counted once.
+    // The first file is already there as zeros; the last one is produced again and counted once.
     assert_eq!(run(&produced, 20), (all - 20, both.clone()));
-    // Another run of the command knows nothing of that, and looks.
+    // Another run of the command has no record of that, and checks the files.
     assert_eq!(run(&Arc::default(), 20), (all - 20, both.clone()));
     assert_eq!(run(&Arc::default(), all - 1), (1, both));
 }

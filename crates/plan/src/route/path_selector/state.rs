@@ -1,4 +1,4 @@
-//! What is known of one way.
+//! The state of one path.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::super::choice::Forecasted;
 
-/// What was no better, or failed, is left alone for so long; twice as long each time.
-const HOLD: Duration = Duration::from_secs(10);
-const HOLD_MOST: Duration = Duration::from_secs(600);
+/// Time for which a path that was no better, or failed, is not tried again; doubled each time.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub(super) at: Time,
     pub(super) bytes: u64,
-    /// Streams there were, times the seconds they were there.
+    /// Integral of the number of streams over time, in seconds.
     pub(super) stream_seconds: f64,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct State {
     pub(super) name: String,
     pub(super) hops: Vec<Duration>,
     pub(super) forecast: Option<Forecasted>,
-    /// What a part of it gives all streams of somebody, and one stream.
+    /// Measured rate of a part of it, for all streams of an earlier transfer, and for one stream.
     pub(super) cap: Option<(Forecasted, DataRate)>,
-    pub(super) away_until: Time,
-    pub(super) hold: Duration,
+    pub(super) retry_at: Time,
+    pub(super) retry_delay: Duration,
     pub(super) marks: VecDeque<Mark>,
     pub(super) streams: u32,
-    /// What was moved, and how long it took, while nothing was rising.
+    /// Bytes and duration while no streams were starting.
     pub(super) steady: (u64, Duration),
 }
 
@@ -40,17 +40,17 @@ impl State {
             hops,
             forecast: None,
             cap: None,
-            away_until: Time::ZERO,
-            hold: HOLD,
+            retry_at: Time::ZERO,
+            retry_delay: RETRY_DELAY,
             marks: VecDeque::new(),
             streams: 0,
             steady: (0, Duration::ZERO),
         }
     }
 
-    pub(super) fn put_away(&mut self, now: Time) {
-        self.away_until = now + self.hold;
-        self.hold = (self.hold * 2).min(HOLD_MOST);
+    pub(super) fn back_off(&mut self, now: Time) {
+        self.retry_at = now + self.retry_delay;
+        self.retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
     }
 
     /// The first and last mark of a span.
@@ -60,14 +60,14 @@ impl State {
         (last.at > first.at).then_some((*first, last))
     }
 
-    /// What all streams together moved.
+    /// The rate of all streams together.
     pub(super) fn rate(&self, now: Time, span: Duration) -> Option<DataRate> {
         let (first, last) = self.ends(now, span)?;
         let bytes = ByteCount(last.bytes.saturating_sub(first.bytes));
         Some(DataRate::from_bytes_over(bytes, last.at.since(first.at)))
     }
 
-    /// What each moved, in bit/s.
+    /// The rate per stream, in bit/s.
     pub(super) fn each(&self, now: Time, span: Duration) -> Option<f64> {
         let (first, last) = self.ends(now, span)?;
         let seconds = last.stream_seconds - first.stream_seconds;

@@ -5,7 +5,7 @@ use crate::streams::point::Point;
 
 use super::{Invalid, dinda};
 
-/// Which average.
+/// The kind of average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mean {
     /// (x + y) / 2.

@@ -9,14 +9,14 @@ pub(super) fn raw(p: &Point, q: &Point, r: &Point) -> Curve {
     Curve::Broken { rise: dinda::solve(p, q), fall: dinda::solve(q, r), at: q.n }
 }
 
-/// The first piece must satisfy Dinda's conditions. The second must only have values: the
-/// paper's own rule (section 5.1, iv) would demand b' > 0 of it too, and so refuse every curve
-/// that falls, which is what the model is for.
+/// The first piece must satisfy Dinda's conditions. The second needs only to have values: the
+/// paper's own rule (section 5.1, iv) would require b' > 0 of it too, and so refuse every falling
+/// curve, which is the purpose of the model.
 #[inline]
 pub(super) fn fit(p: &Point, q: &Point, r: &Point) -> Result<Curve, Invalid> {
     let rise = dinda::check(dinda::solve(p, q))?;
     let fall = dinda::solve(q, r);
-    // At n2 the second piece has a value, since it passes through the sample there.
+    // At n2 the second piece has a value, because it passes through that sample.
     demand(fall.0 > 0.0, Invalid::NoValue)?;
     Ok(Curve::Broken { rise, fall, at: q.n })
 }

@@ -29,7 +29,7 @@ pub(super) fn fit(p: &Point, q: &Point) -> Result<Curve, Invalid> {
     Ok(Curve::Dinda { a, b })
 }
 
-/// How many streams reach the share `f` of the limit 1 / sqrt(a') (equation 36), as a real
+/// Number of streams that reach the share `f` of the limit 1 / sqrt(a') (equation 36), as a real
 /// number: from f / sqrt(a) = n / sqrt(a n^2 + b).
 pub fn streams_for_share_of_limit(a: f64, b: f64, f: f64) -> f64 {
     f * (b / (a * (1.0 - f * f))).sqrt()

@@ -1,4 +1,4 @@
-//! Hacker et al.: n streams are n times one stream, as long as nothing is congested.
+//! Hacker et al.: n streams have n times the throughput of one, without congestion.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -7,11 +7,11 @@ use crate::streams::point::Point;
 
 use super::Invalid;
 
-/// Throughput within this share of proportional growth counts as uncongested: figure 1 of the
-/// paper calls the first three streams linear "more or less" at about this distance.
+/// Throughput within this share of proportional growth counts as uncongested: figure 1 of the paper
+/// calls the first three streams "more or less" linear at about this distance.
 const TOLERANCE: f64 = 0.1;
 
-/// What equations 1 and 2 know of a path.
+/// The parameters of a path in equations 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
     /// Bytes of one segment.
@@ -28,19 +28,19 @@ impl Path {
         self.mss.get() as f64 * 8.0 / 1e6 * self.constant / self.rtt.as_secs_f64()
     }
 
-    /// The upper bound of what `streams` streams get at loss rate `p` (equation 2; equation 1
-    /// with one stream).
+    /// The upper bound of the throughput of `streams` streams at loss rate `p` (equation 2;
+    /// equation 1 with one stream).
     pub fn bound(&self, streams: u32, p: f64) -> DataRate {
         crate::streams::point::from_mbps(self.mbps() * f64::from(streams) / p.sqrt())
     }
 }
 
-/// Equation 2 with constant p and RTT: what one stream of this sample gets, n times.
+/// Equation 2 with constant p and RTT: n times the throughput per stream of this sample.
 pub(super) fn raw(p: &Point) -> Curve {
     Curve::Linear { t: p.mbps / p.n }
 }
 
-/// Whether all points agree with proportional growth, which is the model's condition.
+/// Checks that all points have proportional growth, which is the model's condition.
 pub(crate) fn uncongested(curve: &Curve, points: &[Point]) -> Result<(), Invalid> {
     let near = |p: &Point| (p.mbps / curve.mbps(p) - 1.0).abs() <= TOLERANCE;
     if points.iter().all(near) { Ok(()) } else { Err(Invalid::Congested) }

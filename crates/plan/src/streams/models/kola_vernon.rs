@@ -1,21 +1,20 @@
-//! Kola and Vernon: the backlog at the bottleneck tells how many flows share it.
+//! Kola and Vernon: derive the number of flows from the backlog at the bottleneck.
 
 use packtrain_units::{DataRate, Duration};
 
 use super::altman::streams_for_share;
 
-/// Bits of the packets that the backlog is counted in: 1500 bytes. With C in bit per ms this is
-/// the paper's 12 (kbit).
+/// Bits of a packet of the backlog: 1500 bytes. With C in bit per ms this is the paper's 12 (kbit).
 const PACKET_BITS: f64 = 12_000.0;
 
-/// What is measured at the bottleneck and at the sender.
+/// Measurements at the bottleneck and at the sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backlog {
     /// C: the bottleneck's capacity.
     pub capacity: DataRate,
-    /// S: what one flow sends.
+    /// S: the sending rate of one flow.
     pub rate: DataRate,
-    /// d: how much the mean round trip is longer than the shortest.
+    /// d: the mean round trip less the minimum.
     pub delay: Duration,
 }
 
@@ -25,8 +24,8 @@ impl Backlog {
         self.rate.as_bps() as f64 / PACKET_BITS * self.delay.as_secs_f64()
     }
 
-    /// B = d C / 12, in packets (step 2). The paper prints d 12 / C, which falls as the
-    /// capacity grows and is no number of packets.
+    /// B = d C / 12, in packets (step 2). The paper prints d 12 / C, which falls as the capacity
+    /// grows and is not a number of packets.
     pub fn total(&self) -> f64 {
         self.delay.as_secs_f64() * self.capacity.as_bps() as f64 / PACKET_BITS
     }
@@ -44,7 +43,7 @@ impl Backlog {
     }
 }
 
-/// n_add = n_opt - n: how many streams to open beside `flows` others, for the share `u` of the
+/// n_add = n_opt - n: the number of streams to open beside `flows` others, for the share `u` of the
 /// capacity by Altman's formula (equation 10). Never below zero.
 pub fn streams_to_add(flows: f64, u: f64, beta: f64) -> f64 {
     (streams_for_share(u, beta) - flows).max(0.0)

@@ -5,8 +5,8 @@ use crate::streams::point::Point;
 
 use super::{Invalid, positive};
 
-/// Equations 19 and 18. Equation 19 is right only with both factors inside the logarithm:
-/// b = ln[(Th2^2 / Th1^2)(n1^2 / n2^2)] / (n1 - n2).
+/// Equations 19 and 18. Equation 19 is correct only with both factors inside the logarithm: b =
+/// ln[(Th2^2 / Th1^2)(n1^2 / n2^2)] / (n1 - n2).
 #[inline]
 fn solve(p: &Point, q: &Point) -> (f64, f64) {
     let b = (p.y / q.y).ln() / (p.n - q.n);
@@ -18,8 +18,8 @@ pub(super) fn raw(p: &Point, q: &Point) -> Curve {
     Curve::Exponential { a, b }
 }
 
-/// The paper states no condition. The peak is at 2/b: b > 0, or there is none, and b < 2, or it
-/// lies below one stream.
+/// The paper states no condition. The peak is at 2/b: b > 0, or there is none; and b < 2, or it is
+/// below one stream.
 #[inline]
 pub(super) fn fit(p: &Point, q: &Point) -> Result<Curve, Invalid> {
     let (a, b) = solve(p, q);

@@ -1,4 +1,4 @@
-//! Section 3.1: a curve for the loss rate, put into Hacker's formula.
+//! Section 3.1: a curve for the loss rate, inserted into Hacker's formula.
 
 use packtrain_units::DataRate;
 
@@ -7,18 +7,18 @@ use crate::streams::point::{Point, from_mbps};
 
 use super::{Invalid, Path, demand, positive};
 
-/// The least order x of the root ("ranging x between 2 and a greater number").
-pub(super) const LEAST_ORDER: u32 = 2;
+/// The minimum order x of the root ("ranging x between 2 and a greater number").
+pub(super) const MIN_ORDER: u32 = 2;
 
-/// The greatest order that is tried: beyond it n^(1/x) hardly differs from ln n + 1.
+/// The maximum order: beyond it n^(1/x) hardly differs from ln n + 1.
 pub const MAX_ORDER: u32 = 12;
 
-/// A loss rate that was measured with so many streams.
+/// A loss rate measured with a number of streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSample {
-    /// How many streams.
+    /// Number of streams.
     pub streams: u32,
-    /// Lost packets by all packets.
+    /// Lost packets divided by all packets.
     pub rate: f64,
 }
 
@@ -37,7 +37,7 @@ impl LossCurve {
     /// Equations 14 and 15.
     ///
     /// # Errors
-    /// a' is not above zero: losses do not grow as the model has it.
+    /// a' is not positive: losses do not grow as the model assumes.
     pub fn new(one: LossSample, two: LossSample, x: u32) -> Result<Self, Invalid> {
         let root = |n: u32| f64::from(n).powf(1.0 / f64::from(x));
         let square = |s: LossSample| f64::from(s.streams) * f64::from(s.streams) / s.rate;
@@ -59,8 +59,8 @@ impl LossCurve {
     }
 }
 
-/// The same from throughputs alone: by equation 11, n^2 / p_n is Th_n^2 but for the constant
-/// (RTT / (MSS c))^2, which leaves a' and b' and returns with equation 2.
+/// The same from throughputs alone: by equation 11, n^2 / p_n equals Th_n^2 up to the constant (RTT
+/// / (MSS c))^2, which cancels from a' and b' and returns with equation 2.
 #[inline]
 pub(super) fn raw(p: &Point, q: &Point, x: u32) -> Curve {
     let inverse = 1.0 / f64::from(x);
@@ -69,7 +69,7 @@ pub(super) fn raw(p: &Point, q: &Point, x: u32) -> Curve {
     Curve::Loss { a, b: p.mbps * p.mbps - a * low, x }
 }
 
-/// The same; a' must be above zero, and the curve must have a value from one stream on.
+/// The same; a' must be positive, and the curve must have a value from one stream on.
 #[inline]
 pub(super) fn fit(p: &Point, q: &Point, x: u32) -> Result<Curve, Invalid> {
     let curve = raw(p, q, x);

@@ -1,4 +1,4 @@
-//! Section 3.4: p' = a n^c + b, the order c found by Newton's iteration.
+//! Section 3.4: p' = a n^c + b, with the order c from Newton's iteration.
 
 use crate::streams::curve::Curve;
 use crate::streams::point::Point;
@@ -6,18 +6,18 @@ use crate::streams::point::Point;
 use super::{Invalid, demand, positive};
 
 /// Newton's iteration ends after a step that changes c by less than this share: convergence is
-/// quadratic and g nearly straight, so that what is left is below the square of it.
+/// quadratic and g nearly linear, so the remaining error is below its square.
 const PRECISION: f64 = 1e-5;
 
-/// What rounding leaves of an order of 2.
+/// Rounding error of an order of 2.
 const ROUNDING: f64 = 1e-6;
 
-/// It never takes more steps than these; from its starting point three to six are enough.
+/// Maximum steps; from its starting point three to six are enough.
 const MAX_STEPS: u32 = 60;
 
-/// Equation 22 in logarithms, with the numbers of streams divided by n1 so that nothing
-/// overflows: g(c) = ln((r3^c - 1) / (r2^c - 1)) - ln K, r = n / n1. It rises with c. The zero
-/// at c = 0 that the paper's f has (0/0) is removed: there the ratio is ln r3 / ln r2.
+/// Equation 22 in logarithms, with the numbers of streams divided by n1 to avoid overflow: g(c) =
+/// ln((r3^c - 1) / (r2^c - 1)) - ln K, r = n / n1. It increases with c. The zero at c = 0 that the
+/// paper's f has (0/0) is removed: there the ratio is ln r3 / ln r2.
 struct Order {
     /// ln r2 and ln r3.
     l2: f64,
@@ -42,7 +42,7 @@ impl Order {
         (value, self.l3 / (1.0 - e3) - self.l2 / (1.0 - e2))
     }
 
-    /// The zero of g between `low` and `high`, by equation 25 kept inside the bracket.
+    /// The zero of g between `low` and `high`, by equation 25 restricted to the bracket.
     #[inline]
     fn solve(&self, mut low: f64, mut high: f64) -> f64 {
         let mut c = high;
@@ -72,7 +72,7 @@ fn rest(p: &Point, q: &Point, c: f64) -> (f64, f64) {
     (a, p.y - a * first)
 }
 
-/// Any order, conditions or not; nothing where equation 22 has no root (K not above 1).
+/// Any order, without conditions; `None` where equation 22 has no root (K not above 1).
 pub(super) fn raw(p: &Point, q: &Point, r: &Point) -> Option<Curve> {
     let k = (r.y - p.y) / (q.y - p.y);
     if !(k > 1.0 && k.is_finite()) {
@@ -91,9 +91,9 @@ pub(super) fn raw(p: &Point, q: &Point, r: &Point) -> Option<Curve> {
 
 /// a' > 0, b' > 0, c' > 2 and a peak above one stream (section 5.3).
 ///
-/// Each is tested before the iteration if it can be: c > 2 iff K > (n3^2 - n1^2) / (n2^2 - n1^2),
-/// a > 0 iff y2 > y1, b > 0 iff r2^c > y2 / y1. The paper allows c = 2, which is Dinda's model
-/// and has no peak.
+/// Conditions are tested before the iteration where possible: c > 2 iff K > (n3^2 - n1^2) / (n2^2 -
+/// n1^2), a > 0 iff y2 > y1, b > 0 iff r2^c > y2 / y1. The paper allows c = 2, which is Dinda's
+/// model and has no peak.
 #[inline]
 pub(super) fn fit(p: &Point, q: &Point, r: &Point) -> Result<Curve, Invalid> {
     let rise = q.y - p.y;
@@ -102,8 +102,8 @@ pub(super) fn fit(p: &Point, q: &Point, r: &Point) -> Result<Curve, Invalid> {
     let square = p.n * p.n;
     demand(k > (r.n * r.n - square) / (q.n * q.n - square) && k.is_finite(), Invalid::OrderTooLow)?;
     let order = Order { l2: q.ln_n - p.ln_n, l3: r.ln_n - p.ln_n, ln_k: k.ln() };
-    // Below this order b' is not above zero. Where throughput does not fall from the first to
-    // the second sample that is below 2, which was tested.
+    // Below this order b' is not positive. Where throughput does not fall from the first to the
+    // second sample, that order is below 2, which was tested.
     let low = if q.mbps >= p.mbps { 2.0 } else { ((q.y / p.y).ln() / order.l2).max(2.0) };
     if low > 2.0 && order.g(low).0 >= 0.0 {
         return Err(Invalid::NotPositive { name: 'b', value: 0.0 });

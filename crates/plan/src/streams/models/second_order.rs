@@ -5,8 +5,8 @@ use crate::streams::point::Point;
 
 use super::{Invalid, demand, positive};
 
-/// Equations 31 to 33. Equation 31 is printed with a second division by n2 - n1, equations 28 to
-/// 30 with n where n1, n2, n3 belong; only without them does the curve pass through the samples.
+/// Equations 31 to 33. Equation 31 is printed with a second division by n2 - n1, and equations 28
+/// to 30 with n instead of n1, n2, n3; only the corrected curve passes through the samples.
 #[inline]
 fn solve(p: &Point, q: &Point, r: &Point) -> (f64, f64, f64) {
     let first = (q.y - p.y) / (q.n - p.n);
@@ -21,8 +21,8 @@ pub(super) fn raw(p: &Point, q: &Point, r: &Point) -> Curve {
 }
 
 /// a' > 0, b' < 0, c' > 0, 2c' + b' > 0 (section 5.1, iii; section 5.4 ends with "> 1", which has
-/// no unit and does not follow), and b'^2 < 4 a' c', which the paper leaves out: without it p' is
-/// not above zero everywhere.
+/// no unit and does not follow), and b'^2 < 4 a' c', which the paper omits: without it p' is not
+/// positive everywhere.
 #[inline]
 pub(super) fn fit(p: &Point, q: &Point, r: &Point) -> Result<Curve, Invalid> {
     let (a, b, c) = solve(p, q, r);

@@ -1,4 +1,4 @@
-//! Every formula against curves it must give back, and every erratum against what is printed.
+//! Every formula on curves that it must reproduce, and every erratum against the printed formula.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn near(found: f64, expected: f64) -> bool {
     (found - expected).abs() <= 1e-6 * expected.abs().max(1e-12)
 }
 
-/// The curve found passes through its samples.
+/// The fitted curve passes through its samples.
 fn passes(model: Model, samples: &[Point]) -> Curve {
     let curve = model.fit(samples, 2).expect("valid");
     for p in samples {
@@ -29,7 +29,7 @@ fn passes(model: Model, samples: &[Point]) -> Curve {
     curve
 }
 
-/// The greatest value on a fine grid, for comparison with formulas of the peak.
+/// The maximum on a fine grid, for comparison with formulas of the peak.
 fn by_search(value: impl Fn(f64) -> f64) -> (f64, f64) {
     let grid = (0..400_000).map(|i| 1.0 + f64::from(i) * 1e-3);
     grid.map(|n| (n, value(n))).max_by(|p, q| p.1.total_cmp(&q.1)).expect("not empty")
@@ -55,7 +55,7 @@ fn the_loss_rate_model_gives_back_the_losses_it_was_made_of() {
     let found = LossCurve::new(sample(2), sample(16), 3).expect("grows");
     assert!(near(found.a, real.a) && near(found.b, real.b), "{found:?}");
     let path = Path { mss: ByteCount(1460), rtt: Duration::from_millis(50), constant: 1.22 };
-    // Equation 2 with equation 13 is (MSS c / RTT) sqrt(Th'), which throughputs alone give, too.
+    // Equation 2 with equation 13 is (MSS c / RTT) sqrt(Th'), which throughputs alone also give.
     let numbers = [1, 2, 5, 16, 40];
     let mbps = |n| super::super::point::to_mbps(found.throughput(&path, n));
     let points: Vec<_> = numbers.iter().map(|n| point(*n, mbps(*n))).collect();
@@ -76,7 +76,7 @@ fn dinda_rises_to_its_limit_and_never_falls() {
     assert!(near(a, 1e-6) && near(b, 4e-5));
     let n = streams_for_share_of_limit(a, b, 0.9);
     assert!(near(n / (a * n * n + b).sqrt(), 0.9 / a.sqrt()), "equation 36");
-    // A curve that falls has b' < 0, one above proportion a' < 0.
+    // A falling curve has b' < 0, one above proportional growth a' < 0.
     let falls = [point(4, 100.0), point(8, 90.0)];
     assert!(matches!(Model::Dinda.fit(&falls, 0), Err(Invalid::NotPositive { name: 'b', .. })));
     let above = [point(1, 10.0), point(2, 30.0)];
@@ -110,7 +110,7 @@ fn the_backlog_is_bits_waiting_by_bits_a_packet() {
     let printed = |b: &Backlog| b.delay.as_secs_f64() * 12_000.0 / b.capacity.as_bps() as f64;
     assert!(near(twice.total(), 2.0 * backlog.total()));
     assert!(printed(&twice) < printed(&backlog) && printed(&backlog) < 1e-6);
-    // n = B / b but for the utilisation (equation 9).
+    // n = B / b up to the utilisation (equation 9).
     assert!((backlog.flows() - backlog.total() / backlog.of_flow()).abs() < 0.01);
     assert!((streams_to_add(backlog.flows(), 0.98, HALVING) - (16.333 - 11.994)).abs() < 0.01);
     assert_eq!(streams_to_add(40.0, 0.98, HALVING), 0.0);
@@ -134,7 +134,7 @@ fn averages_are_of_the_coefficients() {
     assert!(Model::Averaging(Mean::Arithmetic).fit(&falling, 0).is_err(), "as Dinda");
 }
 
-/// Erratum: with the paper's own rule no falling curve could be broken.
+/// Erratum: with the paper's own rule no falling curve could be fitted by the break model.
 #[test]
 fn a_break_may_fall_after_it() {
     let samples = [point(1, 100.0), point(8, 500.0), point(32, 300.0)];
@@ -147,7 +147,7 @@ fn a_break_may_fall_after_it() {
 }
 
 /// "The optimal number of streams is certainly between n2 and n3" (section 3.2) if the second piece
-/// falls; where it rises the model knows no peak.
+/// falls; where it rises the model has no peak.
 #[test]
 fn a_break_that_rises_on_is_no_peak() {
     let curve = passes(Model::Break, &[point(2, 187.0), point(4, 360.0), point(8, 601.0)]);
@@ -170,7 +170,7 @@ fn the_logarithm_takes_both_factors() {
     let found = curve.peak().expect("a peak");
     assert!((found.streams - n).abs() < 2e-3 && near(found.streams, 10.0));
     assert!((super::super::point::to_mbps(found.throughput) / peak - 1.0).abs() < 1e-5);
-    // b >= 2: the peak lies below one stream. b <= 0: there is none.
+    // b >= 2: the peak is below one stream. b <= 0: there is none.
     let steep = [point(1, 100.0), point(2, 20.0)];
     assert_eq!(Model::Logarithmic.fit(&steep, 0), Err(Invalid::PeakBelowOne));
     let above = [point(1, 100.0), point(2, 210.0)];
@@ -185,14 +185,14 @@ fn newtons_iteration_finds_the_order_and_the_peak() {
         let found = curve.coefficients();
         assert!((found[2].1 / c - 1.0).abs() < 1e-4, "{c}: {found:?}");
         let peak = curve.peak().expect("a peak");
-        let (n, most) = by_search(|n| n / (a * n.powf(c) + b).sqrt());
+        let (n, max) = by_search(|n| n / (a * n.powf(c) + b).sqrt());
         assert!((peak.streams / n - 1.0).abs() < 1e-2, "{c}: {} {n}", peak.streams);
         let peak = super::super::point::to_mbps(peak.throughput);
-        assert!((peak / most - 1.0).abs() < 1e-3, "{c}: {peak} {most}");
+        assert!((peak / max - 1.0).abs() < 1e-3, "{c}: {peak} {max}");
     }
 }
 
-/// Errata: for c > 2 the curve falls to nothing, not to a bound above it; c = 2, which the paper
+/// Errata: for c > 2 the curve falls to zero, not to a positive bound; c = 2, which the paper
 /// allows, has no peak.
 #[test]
 fn newtons_curve_falls_to_zero_and_needs_an_order_above_two() {
@@ -211,12 +211,12 @@ fn newtons_conditions_are_tested_before_the_iteration() {
     };
     assert_eq!(fit([100.0, 180.0, 500.0]), Err(Invalid::OrderTooLow));
     assert!(matches!(fit([10.0, 30.0, 60.0]), Err(Invalid::NotPositive { name: 'a', .. })));
-    // A curve that falls from the first stream on: its peak is below one, or b' not above zero.
+    // A curve that falls from the first stream on: its peak is below one, or b' is not positive.
     assert!(matches!(
         fit([100.0, 30.0, 5.0]),
         Err(Invalid::PeakBelowOne | Invalid::NotPositive { name: 'b', .. })
     ));
-    // Without conditions there is an order whenever K > 1, c <= 0 included.
+    // Without conditions an order exists whenever K > 1, including c <= 0.
     let raw = Model::Newton.raw(&[point(1, 100.0), point(2, 180.0), point(8, 700.0)]);
     let order = raw.expect("K > 1").coefficients()[2].1;
     assert!(order < 2.0, "{order}");
@@ -224,7 +224,7 @@ fn newtons_conditions_are_tested_before_the_iteration() {
 }
 
 /// Errata: equation 31 is printed with a second division by n2 - n1, equations 28 to 30 with n
-/// where n1, n2, n3 belong.
+/// instead of n1, n2, n3.
 #[test]
 fn the_second_order_passes_through_its_samples_only_as_corrected() {
     let (a, b, c) = (2e-6, -1e-5, 4e-5);
@@ -241,7 +241,7 @@ fn the_second_order_passes_through_its_samples_only_as_corrected() {
     let printed_c = p.y - p.n * p.n * printed_a - p.n * printed_b;
     let printed = Curve::SecondOrder { a: printed_a, b: printed_b, c: printed_c };
     assert!((printed.mbps(r) / r.mbps - 1.0).abs() > 0.1, "{} {}", printed.mbps(r), r.mbps);
-    // With n in place of n1 the equation for sample 1 would hold at one n only.
+    // With n instead of n1 the equation for sample 1 would hold for one n only.
     let p_prime = |n: f64| a * p.n * p.n + b * n + c;
     assert!(near(p_prime(p.n), p.y) && !near(p_prime(5.0), p.y));
     let (n, peak) = by_search(|n| n / (a * n * n + b * n + c).sqrt());
@@ -250,11 +250,11 @@ fn the_second_order_passes_through_its_samples_only_as_corrected() {
     assert!((super::super::point::to_mbps(found.throughput) / peak - 1.0).abs() < 1e-5);
 }
 
-/// Errata: section 5.4 ends with 2c' + b' > 1, where > 0 follows from a peak above one stream;
-/// b'^2 < 4 a' c' is missing, without which the curve has no value between two numbers of streams.
+/// Errata: section 5.4 ends with 2c' + b' > 1, where > 0 follows from a peak above one stream; b'^2
+/// < 4 a' c' is missing, without which the curve has no value between two numbers of streams.
 #[test]
 fn the_second_orders_conditions_are_those_that_follow() {
-    // All of p' here is below 1e-4: "> 1" would refuse it, and everything measured in Mbit/s.
+    // All of p' here is below 1e-4: "> 1" would refuse it, and all measurements in Mbit/s.
     let (a, b, c) = (2e-6, -1e-5, 4e-5);
     assert!(2.0 * c + b > 0.0 && 2.0 * c + b < 1.0);
     assert!(
@@ -275,8 +275,8 @@ fn the_second_orders_conditions_are_those_that_follow() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// A fit that is valid passes through its samples, has a value everywhere, and its optimum is
-    /// not below its neighbours; one that is not valid says why.
+    /// A valid fit passes through its samples, has a value everywhere, and its optimum is not below
+    /// its neighbours; an invalid one has a reason.
     #[test]
     fn whatever_is_valid_is_what_it_should_be(
         first in 1u32..20, gaps in (1u32..20, 1u32..20), mbps in prop::array::uniform3(0.1f64..1e5),

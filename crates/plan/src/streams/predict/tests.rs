@@ -1,4 +1,4 @@
-//! There is always an answer, and it is a sensible one.
+//! There is always a plausible answer.
 
 use proptest::prelude::*;
 
@@ -90,8 +90,8 @@ fn intervals_are_wider_where_nothing_was_measured() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever was measured: an answer within the limit, an interval around it, finite numbers,
-    /// and the same answer for the same samples in another order.
+    /// For any measurements: an answer within the limit, an interval around it, finite numbers, and
+    /// the same answer for the same samples in another order.
     #[test]
     fn there_is_always_an_answer(
         all in prop::collection::vec((1u32..=65_535, any::<u64>()), 1..12), max in 1u32..=200,

@@ -1,48 +1,48 @@
-//! Which triples cannot give Newton's model a better curve than the best so far, told without
+//! Excludes triples that cannot give Newton's model a better curve than the best so far, without
 //! solving for the order.
 //!
-//! All curves a n^c + b through two samples p and q are one family: p'(n) = y1 + (y2 - y1)
-//! (n^c - n1^c) / (n2^c - n1^c) (equations 23 and 24 put into 21), and at each n that rises or
-//! falls with c throughout. So the curves at the two ends of an interval of orders enclose all
-//! between, at every sample, and how far both are from a sample is the least that any of these
-//! curves costs there (equation 35). A third sample only says in which interval the order is. The
-//! least cost of an interval is computed once for a pair, from a table of powers, and answers for all
-//! third samples that lead there. Nothing is approximated: what is not ruled out is fitted.
+//! All curves a n^c + b through two samples p and q form one family: p'(n) = y1 + (y2 - y1) (n^c -
+//! n1^c) / (n2^c - n1^c) (equations 23 and 24 inserted into 21). At each n this is monotone in c.
+//! The curves at the two ends of an interval of orders therefore enclose all curves between, at
+//! every sample, and the smaller distance of both from a sample is a lower bound of the cost there
+//! (equation 35). A third sample only determines in which interval the order is. The lower bound of
+//! an interval is computed once per pair, from a table of powers, and applies to all third samples
+//! that lead to it. Nothing is approximated: what is not excluded is fitted.
 
 use crate::streams::point::Point;
 
-/// Ends of intervals of orders, a power of two; beyond the last nothing is ruled out.
+/// Number of interval ends, a power of two; beyond the last nothing is excluded.
 const ORDERS: usize = 64;
-/// Each is the one before times this, from 2 on: up to 79.
+/// Ratio of successive interval ends, from 2 on: up to 79.
 const RATIO: f64 = 1.06;
-/// An interval that is not ruled out has so many parts, a power of two.
+/// Number of parts of an interval that is not excluded, a power of two.
 const PARTS: usize = 8;
-/// Points are looked at so many at a time.
+/// Number of points processed together.
 const LANES: usize = 4;
-/// The order that a fit finds is off by up to a few 1e-5 of itself, hence by up to this share of a
-/// part of an interval.
-const STRAY: f64 = 1e-2;
-/// What rounding may do to p'.
+/// Relative error of the order that a fit finds, up to a few 1e-5, as a share of a part of an
+/// interval.
+const ORDER_ERROR: f64 = 1e-2;
+/// Maximum rounding error of p'.
 const ROUNDING: f64 = 1e-9;
 /// Differences of powers below this have lost digits.
-const TINY: f64 = 1e-280;
-/// Above 1 the series is good for so much; what is farther counts as this far.
-const FAR: f64 = 0.6;
-/// What rounding may do to a sum of squares.
-const SUM: f64 = 1.0 - 1e-9;
+const MIN_POWER_DIFFERENCE: f64 = 1e-280;
+/// Above 1 the series is valid up to this distance; a larger distance counts as this one.
+const MAX_SERIES_DISTANCE: f64 = 0.6;
+/// Factor for the rounding error of a sum of squares.
+const SUM_ROUNDING: f64 = 1.0 - 1e-9;
 
 /// The samples with their powers.
 pub(super) struct Sieve<'a> {
-    /// Those far from each other first: a bad curve shows itself soon.
+    /// Points far apart first: a bad curve is then rejected early.
     points: &'a [Point],
-    /// ln (n / largest n) of each point, and of as many more as fill the last lanes.
+    /// ln (n / largest n) of each point, padded to whole lanes.
     logs: Vec<f64>,
-    /// 1 / y and half the throughput of each point; zero beyond them.
+    /// 1 / y and half the throughput of each point; zero in the padding.
     inverse: Vec<f64>,
     half: Vec<f64>,
     /// (n / largest n)^c of each order and point.
     powers: Vec<f64>,
-    /// The same of the orders within each interval, once it is wanted.
+    /// The same for the orders within each interval, computed on demand.
     within: Vec<Vec<f64>>,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Pair {
     first: usize,
     second: usize,
     rise: f64,
-    /// Least cost of the curves in each interval; not known where negative.
+    /// Minimum cost of the curves in each interval; negative while unknown.
     costs: [f64; ORDERS - 1],
 }
 
-/// The n-th part of an interval.
+/// Part n of an interval.
 type At = (usize, usize);
 
 impl<'a> Sieve<'a> {
@@ -93,15 +93,15 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// Curves through the points of these indices, the one with fewer streams first; none if p' falls,
-    /// which no triple that begins with them may have.
+    /// The curves through the points of these indices, the one with fewer streams first; none if p'
+    /// falls, because no triple that begins with them is valid then.
     pub(super) fn pair(&self, first: usize, second: usize) -> Option<Pair> {
         let rise = self.points[second].y - self.points[first].y;
         let costs = [-1.0; ORDERS - 1];
         (rise > 0.0).then_some(Pair { first, second, rise, costs })
     }
 
-    /// Whether the triple with this third point certainly costs `limit` or more, or is not valid.
+    /// Whether the triple with this third point certainly costs `limit` or more, or is invalid.
     #[inline]
     pub(super) fn rules_out(&mut self, pair: &mut Pair, third: usize, limit: f64) -> bool {
         let rise = self.points[third].y - self.points[pair.first].y;
@@ -112,7 +112,7 @@ impl<'a> Sieve<'a> {
         // The last order whose curve is not above the third point.
         let (mut low, mut step) = (0, ORDERS / 2);
         while step > 0 {
-            // No branch: it could not be foreseen.
+            // Branchless, because the branch would be unpredictable.
             low += step * usize::from(self.reaches(pair, (low + step, 0), third, rise));
             step /= 2;
         }
@@ -122,10 +122,10 @@ impl<'a> Sieve<'a> {
         if pair.costs[low] < 0.0 {
             pair.costs[low] = self.cost(pair, (low, 0), (low, PARTS), limit);
         }
-        pair.costs[low] * SUM >= limit || self.part_rules_out(pair, low, third, limit)
+        pair.costs[low] * SUM_ROUNDING >= limit || self.part_rules_out(pair, low, third, limit)
     }
 
-    /// The same with the part of the interval that the order is in.
+    /// The same for the part of the interval that contains the order.
     fn part_rules_out(&mut self, pair: &Pair, interval: usize, third: usize, limit: f64) -> bool {
         if self.within[interval].is_empty() {
             let orders = (1..PARTS).map(|part| order_of((interval, part)));
@@ -139,7 +139,7 @@ impl<'a> Sieve<'a> {
             low += step * usize::from(self.reaches(pair, (interval, low + step), third, rise));
             step /= 2;
         }
-        self.cost(pair, (interval, low), (interval, low + 1), limit) * SUM >= limit
+        self.cost(pair, (interval, low), (interval, low + 1), limit) * SUM_ROUNDING >= limit
     }
 
     /// Whether a third point that is `rise` above the first one is not below the curve of this
@@ -151,14 +151,15 @@ impl<'a> Sieve<'a> {
         pair.rise * (powers[third] - first) <= rise * (powers[pair.second] - first)
     }
 
-    /// a' of equation 23 and b' of equation 24, for these powers; none where they lost digits.
+    /// a' of equation 23 and b' of equation 24, for these powers; none where digits were lost.
     fn coefficients(&self, pair: &Pair, powers: &[f64]) -> Option<(f64, f64)> {
         let between = powers[pair.second] - powers[pair.first];
         let a = pair.rise / between;
-        (between > TINY).then(|| (a, self.points[pair.first].y - a * powers[pair.first]))
+        (between > MIN_POWER_DIFFERENCE)
+            .then(|| (a, self.points[pair.first].y - a * powers[pair.first]))
     }
 
-    /// The least sum of squared distances between these two orders, or infinity as soon as it is
+    /// The minimum sum of squared distances between these two orders, or infinity once it reaches
     /// `limit`.
     ///
     /// With x = p' / y, the curve's throughput is the sample's divided by the root of x, and
@@ -170,7 +171,7 @@ impl<'a> Sieve<'a> {
         else {
             return 0.0;
         };
-        // What rounding leaves of terms that cancel each other.
+        // The rounding error of terms that cancel each other.
         let base = self.points[pair.first].y + one.0 * from[pair.first] + other.0 * to[pair.first];
         let mut sum = 0.0;
         let scales = self.inverse.chunks_exact(LANES).zip(self.half.chunks_exact(LANES));
@@ -181,15 +182,15 @@ impl<'a> Sieve<'a> {
                 let p = one.0 * from[lane] + one.1;
                 let q = other.0 * to[lane] + other.1;
                 let (low, high) = if p < q { (p, q) } else { (q, p) };
-                let stray = (high - low) * STRAY + (base + high.abs()) * ROUNDING;
+                let stray = (high - low) * ORDER_ERROR + (base + high.abs()) * ROUNDING;
                 let below = (1.0 - (high + stray) * inverse[lane]).max(0.0);
-                let above = ((low - stray) * inverse[lane] - 1.0).clamp(0.0, FAR);
+                let above = ((low - stray) * inverse[lane] - 1.0).clamp(0.0, MAX_SERIES_DISTANCE);
                 let distance =
                     half[lane] * (below + above + 0.75 * (below * below - above * above));
                 squares[lane] = distance * distance;
             }
             sum += squares[0] + squares[1] + (squares[2] + squares[3]);
-            if sum * SUM >= limit {
+            if sum * SUM_ROUNDING >= limit {
                 return f64::INFINITY;
             }
         }

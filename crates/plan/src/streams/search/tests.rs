@@ -1,4 +1,4 @@
-//! The search finds what trying everything finds.
+//! The search finds the result of an exhaustive search.
 
 use std::num::NonZeroU32;
 
@@ -12,27 +12,27 @@ fn points(all: &[(u32, f64)]) -> Vec<Point> {
     all.iter().map(point).collect()
 }
 
-/// Every pair or triple, every curve to its end.
+/// Every pair or triple, every curve over all points.
 fn exhaustive(model: Model, points: &[Point]) -> Option<(f64, Vec<Vec<NonZeroU32>>)> {
     let spread: Vec<Point> = spread(points.len()).iter().map(|at| points[*at]).collect();
-    let (mut least, mut winners) = (f64::INFINITY, Vec::new());
+    let (mut min, mut winners) = (f64::INFINITY, Vec::new());
     every(model.samples(), points, &mut |from| {
         let Ok(curve) = model.fit(from, 2) else { return };
         let error = squares(&curve, &spread, f64::INFINITY);
-        if error < least {
-            (least, winners) = (error, Vec::new());
+        if error < min {
+            (min, winners) = (error, Vec::new());
         }
-        if error == least && error < f64::INFINITY {
+        if error == min && error < f64::INFINITY {
             winners.push(from.iter().map(|p| p.streams).collect());
         }
     });
-    (least < f64::INFINITY).then_some((least, winners))
+    (min < f64::INFINITY).then_some((min, winners))
 }
 
 fn agree(model: Model, points: &[Point]) {
     match (best(model, points), exhaustive(model, points)) {
-        (Ok(found), Some((least, winners))) => {
-            let error = (least / points.len() as f64).sqrt();
+        (Ok(found), Some((min, winners))) => {
+            let error = (min / points.len() as f64).sqrt();
             assert_eq!(found.error_mbps.to_bits(), error.to_bits(), "{found:?}, {winners:?}");
             assert!(winners.contains(&found.from), "{found:?}, {winners:?}");
         }
@@ -41,7 +41,7 @@ fn agree(model: Model, points: &[Point]) {
     }
 }
 
-/// A path with a peak, or a rise, or neither, and some noise.
+/// A path with a peak, a rise, or neither, and some noise.
 fn curves() -> impl Strategy<Value = Vec<(u32, f64)>> {
     let numbers = prop_oneof![
         (3..=24u32).prop_map(|count| (1..=count).collect::<Vec<_>>()),
@@ -88,7 +88,7 @@ proptest! {
 
 #[test]
 fn what_is_ruled_out_would_not_have_won() {
-    // Forty samples with noise: the sieve leaves few, and none of those it drops is better.
+    // Forty samples with noise: the sieve keeps few, and excludes none that is better.
     let noise = |n: u32| f64::from(n.wrapping_mul(2_654_435_761) >> 16 & 0xff) / 1275.0 - 0.1;
     let curve = |n: u32| {
         let x = f64::from(n) / 8.0;
@@ -96,7 +96,7 @@ fn what_is_ruled_out_would_not_have_won() {
     };
     let points = points(&(1..=40).map(curve).collect::<Vec<_>>());
     agree(Model::Newton, &points);
-    let least = exhaustive(Model::Newton, &points).expect("valid").0;
+    let min = exhaustive(Model::Newton, &points).expect("valid").0;
     let order = spread(points.len());
     let all: Vec<Point> = order.iter().map(|at| points[*at]).collect();
     let mut sieve = Sieve::new(&all);
@@ -104,10 +104,10 @@ fn what_is_ruled_out_would_not_have_won() {
     let place = |p: &Point| all.iter().position(|q| q == p).expect("there");
     every(3, &points, &mut |from| {
         let Some(mut pair) = sieve.pair(place(&from[0]), place(&from[1])) else { return };
-        let out = sieve.rules_out(&mut pair, place(&from[2]), least * 1.05);
+        let out = sieve.rules_out(&mut pair, place(&from[2]), min * 1.05);
         (tried, left) = (tried + 1, left + usize::from(!out));
         if let (true, Ok(curve)) = (out, Model::Newton.fit(from, 0)) {
-            assert!(squares(&curve, &all, f64::INFINITY) >= least * 1.05, "{from:?}");
+            assert!(squares(&curve, &all, f64::INFINITY) >= min * 1.05, "{from:?}");
         }
     });
     assert!(left * 4 < tried, "{left} of {tried} are left");

@@ -1,9 +1,9 @@
-//! What reports, and the loss timer, make of the packets that are under way.
+//! Processing of reports and of the loss timer.
 
 use packtrain_cc::{Feedback, LossRange, RttSample};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use super::{Outcome, REMEMBER, Sender};
+use super::{LOST_TRAIN_RETENTION, Outcome, Sender};
 use crate::codec::frame::{Mark, Report};
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::Backlog;
@@ -19,7 +19,7 @@ use crate::mtu::Mtu;
 use crate::stats::FlowStats;
 
 impl Sender {
-    /// A report came in.
+    /// Handles a report.
     pub(crate) fn on_report(
         &mut self,
         now: Time,
@@ -43,17 +43,17 @@ impl Sender {
         self.flush(&mut acked);
         let srtt = rtt.smoothed_or_guess();
         let mtu_changed = self.detect(now, lanes, rtt, stats);
-        let news = report.number > self.newest_report;
-        if news {
+        let newer = report.number > self.newest_report;
+        if newer {
             self.newest_report = report.number;
             self.credit = Credit { room: report.room, drain: report.drain };
             self.arrival.on_report(report.at, report.received, srtt);
         }
         self.reported_at = now;
         let deltas = Deltas {
-            host_drops: take(&mut self.host_drops, report.host_drops, news),
-            refused: take(&mut self.refused, report.refused, news),
-            ecn_ce: take(&mut self.ecn_ce, report.ecn_ce, news),
+            host_drops: take(&mut self.host_drops, report.host_drops, newer),
+            refused: take(&mut self.refused, report.refused, newer),
+            ecn_ce: take(&mut self.ecn_ce, report.ecn_ce, newer),
         };
         stats.spurious_packets += acked.spurious;
         stats.acked_bytes += ByteCount(acked.payload);
@@ -68,16 +68,16 @@ impl Sender {
             dropped: deltas.host_drops,
         };
         self.receiver_rate_cap.on_report(now, srtt, arrived, wanted);
-        // Lost is lost to the breaker, whoever is said to have dropped it.
-        let wire = self.asked_rate();
+        // The breaker counts all losses, also those attributed to the receiving host.
+        let wire = self.capped_rate();
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);
         for lane in lanes.iter_mut() {
-            lane.ledger.forget(now, (srtt * 2).max(REMEMBER));
+            lane.ledger.forget(now, (srtt * 2).max(LOST_TRAIN_RETENTION));
         }
         Ok(Outcome { verdict, mtu_changed, host_drops: deltas.host_drops, drain: report.drain })
     }
 
-    /// Arrival marks give the round trip, the queueing delay and the dispersion. True if the
+    /// Measures round trip, queueing delay and dispersion from arrival marks. Returns true if the
     /// round trip was measured.
     fn on_marks(
         &mut self,
@@ -89,7 +89,7 @@ impl Sender {
     ) -> bool {
         let mut measured = false;
         let mut marked = Vec::with_capacity(marks.len());
-        let mut least: Option<Duration> = None;
+        let mut min: Option<Duration> = None;
         for (i, mark) in marks.iter().enumerate() {
             let Some(lane) = lanes.get_mut(usize::from(mark.lane)) else { continue };
             let Some(sent) = lane.ledger.find(mark.pn).filter(|_| mark.pn >= lane.measured_to)
@@ -98,7 +98,7 @@ impl Sender {
             };
             let train = sent.train;
             let queueing = self.delay.sample(sent.sent_at, mark.at);
-            least = Some(least.map_or(queueing, |l| l.min(queueing)));
+            min = Some(min.map_or(queueing, |l| l.min(queueing)));
             marked.push(Marked {
                 run: sent.run,
                 index: sent.index + (mark.pn - train.first),
@@ -112,9 +112,9 @@ impl Sender {
             lane.measured_to = mark.pn + 1;
         }
         self.capacity.on_marks(now, &mut marked, &mut self.bursts);
-        self.queueing = least.or(self.queueing);
-        if let Some(least) = least {
-            self.warning |= self.rising.sample(now, least, rtt.smoothed_or_guess());
+        self.queueing = min.or(self.queueing);
+        if let Some(min) = min {
+            self.warning |= self.rising.sample(now, min, rtt.smoothed_or_guess());
         }
         measured
     }
@@ -158,14 +158,14 @@ impl Sender {
         })
     }
 
-    /// Hands the last acknowledged span on.
+    /// Releases the last acknowledged span.
     fn flush(&mut self, acked: &mut Acked) {
         if let Some((a, b)) = acked.span.take() {
             self.backlog.release(a, b, &mut self.released);
         }
     }
 
-    /// Looks for losses in all lanes. True if they made a black hole and the MTU fell.
+    /// Detects losses in all lanes. Returns true if they are a black hole and the MTU fell.
     fn detect(&mut self, now: Time, lanes: &mut [Lane], rtt: &Rtt, stats: &mut FlowStats) -> bool {
         let (window, overdue) = (self.loss_window(rtt), self.loss_overdue(rtt));
         let srtt = rtt.smoothed_or_guess();
@@ -179,7 +179,7 @@ impl Sender {
         fell
     }
 
-    /// Everything open on a dead lane is repeated elsewhere.
+    /// Marks all open packets of a dead lane lost, so that other lanes retransmit them.
     pub(crate) fn abandon(&mut self, now: Time, lane: &mut Lane, stats: &mut FlowStats) {
         let Self { backlog, mtu, in_flight, lost, .. } = self;
         lane.ledger.abandon(|sent, part| {
@@ -187,7 +187,8 @@ impl Sender {
         });
     }
 
-    /// The loss timer fired: what was overtaken and is overdue is lost. True if the MTU fell.
+    /// The loss timer fired: overtaken packets that are overdue are lost. Returns true if the MTU
+    /// fell.
     pub(crate) fn on_loss_timer(
         &mut self,
         now: Time,
@@ -221,7 +222,7 @@ impl Sender {
             + report_interval(srtt) * 2
     }
 
-    /// Whether a packet just declared lost was sent after the last round of losses had begun.
+    /// Whether a packet just declared lost was sent after the last round of losses began.
     fn begins_loss_round(&mut self) -> bool {
         let begins = self.lost.iter().any(|l| l.first + u64::from(l.count) > self.loss_round);
         if begins {
@@ -230,7 +231,7 @@ impl Sender {
         begins
     }
 
-    /// Tells the controller; returns how many packets were lost.
+    /// Passes the feedback to the controller; returns how many packets were lost.
     fn feed(&mut self, now: Time, rtt: &Rtt, measured: bool, acked: &Acked, deltas: Deltas) -> u64 {
         let RateSample { rate, app_limited, round_ended, newest_sent_at } =
             self.delivery.sample(now);
@@ -272,7 +273,7 @@ impl Sender {
     }
 }
 
-/// What a report newly acknowledged.
+/// The newly acknowledged part of a report.
 #[derive(Debug, Default)]
 struct Acked {
     any: u64,
@@ -292,9 +293,9 @@ struct Deltas {
     ecn_ce: u64,
 }
 
-/// The growth of a counter that a report tells, if the report is news.
-fn take(have: &mut u64, told: u64, news: bool) -> u64 {
-    let grown = if news { told.saturating_sub(*have) } else { 0 };
+/// The growth of a reported counter; zero for a report that is not the newest.
+fn take(have: &mut u64, reported: u64, newer: bool) -> u64 {
+    let grown = if newer { reported.saturating_sub(*have) } else { 0 };
     *have += grown;
     grown
 }
@@ -329,7 +330,7 @@ fn lose(
     mtu.on_lost(now, sent.train.size + DATA_OVERHEAD as u16, count, srtt)
 }
 
-/// Rate of arrival by the receiver's counter and clock.
+/// The arrival rate by the receiver's counter and clock.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     pub(super) rate: Option<DataRate>,

@@ -1,13 +1,13 @@
-//! The receiver of whichever feedback counts in units: one set of names for all of them.
+//! The receiver of each unit feedback behind one interface.
 
 use packtrain_units::{Duration, Time};
 
 use crate::fobs::{self, Bitmap};
 use crate::sabul;
 use crate::stats::FlowStats;
-use crate::udt::{self, Impossible, Message, Seen};
+use crate::udt::{self, Impossible, Message, UnitStatus};
 
-/// A feedback's receiver.
+/// A receiver of unit feedback.
 #[derive(Debug)]
 pub(super) enum FeedbackReceiver {
     /// UDT's.
@@ -18,8 +18,8 @@ pub(super) enum FeedbackReceiver {
     Sabul(Box<sabul::Receiver>),
 }
 
-/// Asks the one there is.
-macro_rules! ask {
+/// Dispatches to the receiver.
+macro_rules! dispatch {
     ($self:expr, $receiver:ident => $answer:expr) => {
         match $self {
             FeedbackReceiver::Udt($receiver) => $answer,
@@ -30,17 +30,18 @@ macro_rules! ask {
 }
 
 impl FeedbackReceiver {
-    /// What this unit is to it.
-    pub(super) fn check(&self, unit: u64) -> Seen {
-        ask!(self, receiver => receiver.check(unit))
+    /// How this unit relates to what has arrived.
+    pub(super) fn check(&self, unit: u64) -> UnitStatus {
+        dispatch!(self, receiver => receiver.check(unit))
     }
 
-    /// These units came and were placed.
+    /// These units arrived and were placed.
     pub(super) fn take(&mut self, now: Time, first: u64, count: u32) {
-        ask!(self, receiver => receiver.take(now, first, count));
+        dispatch!(self, receiver => receiver.take(now, first, count));
     }
 
-    /// Packets came in one batch, repeats among them: the first and the last of them these units.
+    /// Packets arrived in one batch, duplicates included; `first` and `last` are its first and last
+    /// unit.
     pub(super) fn on_batch(
         &mut self,
         (now, at): (Time, Time),
@@ -56,19 +57,19 @@ impl FeedbackReceiver {
         }
     }
 
-    /// The first unit that has not come.
+    /// The first unit that has not arrived.
     pub(super) fn next(&self) -> u64 {
-        ask!(self, receiver => receiver.next())
+        dispatch!(self, receiver => receiver.next())
     }
 
-    /// Behind the highest unit that came.
+    /// One past the highest unit that arrived.
     pub(super) fn top(&self) -> u64 {
-        ask!(self, receiver => receiver.top())
+        dispatch!(self, receiver => receiver.top())
     }
 
-    /// How many units came that are beyond a missing one.
+    /// Number of units that arrived beyond a missing one.
     pub(super) fn held(&self) -> u64 {
-        ask!(self, receiver => receiver.held())
+        dispatch!(self, receiver => receiver.held())
     }
 
     /// The smoothed round trip, once known.
@@ -80,7 +81,7 @@ impl FeedbackReceiver {
         }
     }
 
-    /// The owner has room for so many units from `next` on.
+    /// The owner has room for this many units from `next` on.
     pub(super) fn set_room(&mut self, now: Time, units: u64) {
         match self {
             Self::Udt(receiver) => receiver.set_room(now, units),
@@ -89,7 +90,7 @@ impl FeedbackReceiver {
         }
     }
 
-    /// The sender said this.
+    /// Handles a message of the sender.
     pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match self {
             Self::Udt(receiver) => receiver.on_message(now, message),
@@ -98,19 +99,23 @@ impl FeedbackReceiver {
         }
     }
 
-    /// FOBS: the sender wants everything told.
-    pub(super) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
+    /// FOBS: handles a request for a complete acknowledgement.
+    pub(super) fn on_bitmap_request(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
         match self {
             Self::Fobs(receiver) => {
-                receiver.on_ask(now, rtt);
+                receiver.on_bitmap_request(now, rtt);
                 Ok(())
             }
             Self::Udt(_) | Self::Sabul(_) => Err(Impossible),
         }
     }
 
-    /// SABUL: the sender said this by the channel that loses nothing.
-    pub(super) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
+    /// SABUL: handles a message of the reliable channel.
+    pub(super) fn on_reliable_message(
+        &mut self,
+        now: Time,
+        word: &sabul::Message,
+    ) -> Result<(), Impossible> {
         match self {
             Self::Sabul(receiver) => receiver.on_message(now, word),
             Self::Udt(_) | Self::Fobs(_) => Err(Impossible),
@@ -126,12 +131,12 @@ impl FeedbackReceiver {
         }
     }
 
-    /// When something happens by itself.
+    /// When the next timer is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        ask!(self, receiver => receiver.poll_timeout())
+        dispatch!(self, receiver => receiver.poll_timeout())
     }
 
-    /// What to tell the sender.
+    /// The next message to the sender.
     pub(super) fn poll_message(&mut self, now: Time) -> Option<Message> {
         match self {
             Self::Udt(receiver) => receiver.poll_message(now),
@@ -139,15 +144,15 @@ impl FeedbackReceiver {
         }
     }
 
-    /// SABUL: what to tell the sender.
-    pub(super) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
+    /// SABUL: the next message to the sender.
+    pub(super) fn poll_reliable_message(&mut self, now: Time) -> Option<sabul::Message> {
         match self {
             Self::Udt(_) | Self::Fobs(_) => None,
             Self::Sabul(receiver) => receiver.poll_message(now),
         }
     }
 
-    /// FOBS: what to tell the sender.
+    /// FOBS: the next bitmap to the sender.
     pub(super) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
         match self {
             Self::Udt(_) | Self::Sabul(_) => None,

@@ -1,23 +1,23 @@
-//! The sender of whichever feedback counts in units: one set of names for all of them.
+//! The sender of each unit feedback behind one interface.
 
 use packtrain_cc::CongestionController;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::sabul;
 use crate::stats::{FlowStats, Limit};
-use crate::udt::{self, HostNews, Impossible, Leave, Message};
+use crate::udt::{self, HostUpdate, Impossible, Message, Permit};
 
-/// A feedback's sender.
+/// A sender of unit feedback.
 #[derive(Debug)]
 pub(super) enum FeedbackSender {
-    /// UDT's, which serves FOBS too.
+    /// UDT's, also used for FOBS.
     Udt(Box<udt::Sender>),
     /// SABUL's.
     Sabul(Box<sabul::Sender>),
 }
 
-/// Asks the one there is.
-macro_rules! ask {
+/// Dispatches to the sender.
+macro_rules! dispatch {
     ($self:expr, $sender:ident => $answer:expr) => {
         match $self {
             FeedbackSender::Udt($sender) => $answer,
@@ -27,7 +27,7 @@ macro_rules! ask {
 }
 
 impl FeedbackSender {
-    /// UDT's, if it is that.
+    /// UDT's sender.
     pub(super) fn udt(&self) -> Option<&udt::Sender> {
         match self {
             Self::Udt(sender) => Some(sender),
@@ -35,7 +35,7 @@ impl FeedbackSender {
         }
     }
 
-    /// The same, to be changed.
+    /// UDT's sender, mutable.
     pub(super) fn udt_mut(&mut self) -> Option<&mut udt::Sender> {
         match self {
             Self::Udt(sender) => Some(sender),
@@ -43,17 +43,17 @@ impl FeedbackSender {
         }
     }
 
-    /// What may leave now, if there are `fresh` new units.
-    pub(super) fn poll(&mut self, now: Time, fresh: u64) -> Option<Leave> {
-        ask!(self, sender => sender.poll(now, fresh))
+    /// The units that may be sent now, if there are `fresh` new units.
+    pub(super) fn poll(&mut self, now: Time, fresh: u64) -> Option<Permit> {
+        dispatch!(self, sender => sender.poll(now, fresh))
     }
 
-    /// What keeps it from sending more.
+    /// What limits it.
     pub(super) fn limit(&self) -> Limit {
-        ask!(self, sender => sender.limit())
+        dispatch!(self, sender => sender.limit())
     }
 
-    /// Units left.
+    /// Units were sent.
     pub(super) fn on_sent(
         &mut self,
         now: Time,
@@ -62,15 +62,15 @@ impl FeedbackSender {
         wire: ByteCount,
         again: bool,
     ) {
-        ask!(self, sender => sender.on_sent(now, first, count, wire, again));
+        dispatch!(self, sender => sender.on_sent(now, first, count, wire, again));
     }
 
-    /// All units below have arrived, or were dropped.
+    /// All units below have arrived or were dropped.
     pub(super) fn acked(&self) -> u64 {
-        ask!(self, sender => sender.acked())
+        dispatch!(self, sender => sender.acked())
     }
 
-    /// How many units are known to have arrived, by whatever the breaker is to count.
+    /// Number of units known to have arrived, as the breaker counts them.
     pub(super) fn arrived(&self) -> u64 {
         match self {
             Self::Udt(sender) => sender.acked(),
@@ -78,89 +78,93 @@ impl FeedbackSender {
         }
     }
 
-    /// The same with those beyond a gap, where the feedback tells of them.
-    pub(super) fn came(&self) -> u64 {
+    /// The same including units beyond a gap, where the feedback reports them.
+    pub(super) fn received(&self) -> u64 {
         match self {
-            Self::Udt(sender) => sender.came().unwrap_or(sender.acked()),
+            Self::Udt(sender) => sender.received().unwrap_or(sender.acked()),
             Self::Sabul(sender) => sender.received(),
         }
     }
 
     /// The number that the next new unit gets.
     pub(super) fn next(&self) -> u64 {
-        ask!(self, sender => sender.next())
+        dispatch!(self, sender => sender.next())
     }
 
-    /// Units that were reported lost so far.
+    /// Units reported lost so far.
     pub(super) fn lost(&self) -> u64 {
-        ask!(self, sender => sender.lost())
+        dispatch!(self, sender => sender.lost())
     }
 
-    /// The receiver said this by datagram.
+    /// Handles a message of the receiver that came in a datagram.
     pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         self.udt_mut().ok_or(Impossible)?.on_message(now, message)
     }
 
-    /// SABUL: the receiver said this by the channel that loses nothing.
-    pub(super) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
+    /// SABUL: handles a message of the reliable channel.
+    pub(super) fn on_reliable_message(
+        &mut self,
+        now: Time,
+        word: &sabul::Message,
+    ) -> Result<(), Impossible> {
         match self {
             Self::Udt(_) => Err(Impossible),
             Self::Sabul(sender) => sender.on_message(now, word),
         }
     }
 
-    /// The receiving host told this; the controller hears it with the next feedback.
-    pub(super) fn on_host(&mut self, news: HostNews) {
-        ask!(self, sender => sender.on_host(news));
+    /// Takes the receiving host's counters; the controller gets them with the next feedback.
+    pub(super) fn on_host(&mut self, update: HostUpdate) {
+        dispatch!(self, sender => sender.on_host(update));
     }
 
-    /// The controller, for what is no feedback.
+    /// The controller, for calls other than feedback.
     pub(super) fn controller_mut(&mut self) -> &mut dyn CongestionController {
-        ask!(self, sender => sender.controller_mut())
+        dispatch!(self, sender => sender.controller_mut())
     }
 
-    /// The controller's rate, whatever the ceiling.
+    /// The controller's rate, without the ceiling.
     pub(super) fn controller_rate(&self) -> Option<DataRate> {
-        ask!(self, sender => sender.controller_rate())
+        dispatch!(self, sender => sender.controller_rate())
     }
 
-    /// The owner's own limit on the rate.
+    /// Sets the owner's limit on the rate.
     pub(super) fn set_ceiling(&mut self, ceiling: Option<DataRate>) {
-        ask!(self, sender => sender.set_ceiling(ceiling));
+        dispatch!(self, sender => sender.set_ceiling(ceiling));
     }
 
-    /// These units are not to be sent again.
+    /// These units will not be sent again.
     pub(super) fn drop_units(&mut self, first: u64, end: u64) {
-        ask!(self, sender => sender.drop_units(first, end));
+        dispatch!(self, sender => sender.drop_units(first, end));
     }
 
     /// Runs the timers that are due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        ask!(self, sender => sender.handle_timeout(now));
+        dispatch!(self, sender => sender.handle_timeout(now));
     }
 
-    /// When something happens by itself.
+    /// When the next timer is due, pacing included.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        ask!(self, sender => sender.poll_timeout())
+        dispatch!(self, sender => sender.poll_timeout())
     }
 
-    /// The same for an owner that would not send anything now anyhow.
+    /// When the next timer is due, without pacing: for an owner that has nothing to send.
     pub(super) fn timers(&self) -> Option<Time> {
-        ask!(self, sender => sender.timers())
+        dispatch!(self, sender => sender.timers())
     }
 
-    /// How often nothing was heard for so long that something was repeated, and everything.
+    /// How often silence caused a retransmission of the last unit, and how often of everything.
     pub(super) fn silences(&self) -> (u64, u64) {
         self.udt().map_or((0, 0), udt::Sender::silences)
     }
 
-    /// What to tell the receiver by datagram.
+    /// The next message to the receiver in a datagram.
     pub(super) fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.udt_mut()?.poll_message(now)
     }
 
-    /// SABUL: what to tell the receiver by the channel that loses nothing.
-    pub(super) fn poll_word(&mut self) -> Option<sabul::Message> {
+    /// SABUL: the next message to the receiver on the reliable channel.
+    pub(super) fn poll_reliable_message(&mut self) -> Option<sabul::Message> {
         match self {
             Self::Udt(_) => None,
             Self::Sabul(sender) => sender.poll_message(),
@@ -169,11 +173,11 @@ impl FeedbackSender {
 
     /// The smoothed round trip, once known.
     pub(super) fn rtt(&self) -> Option<Duration> {
-        ask!(self, sender => sender.rtt())
+        dispatch!(self, sender => sender.rtt())
     }
 
     /// Writes its gauges.
     pub(super) fn gauges(&self, stats: &mut FlowStats) {
-        ask!(self, sender => sender.gauges(stats));
+        dispatch!(self, sender => sender.gauges(stats));
     }
 }

@@ -1,4 +1,4 @@
-//! Which bytes each data unit under way is.
+//! The bytes of each data unit in flight.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ struct Run {
     offset: u64,
     size: u16,
     last: u16,
-    /// They are not to be delivered any more.
+    /// They will not be delivered.
     dropped: bool,
 }
 
@@ -21,7 +21,7 @@ impl Run {
         self.first + self.count
     }
 
-    /// The offsets of the units `from..to`, which lie in it.
+    /// The offsets of the units `from..to`, which lie in this run.
     fn span(&self, from: u64, to: u64) -> (u64, u64) {
         let at = |unit: u64| {
             let whole = self.offset + (unit - self.first) * u64::from(self.size);
@@ -31,7 +31,7 @@ impl Run {
         (at(from), at(to))
     }
 
-    /// The part of it from unit `from` to `to`.
+    /// The part from unit `from` to `to`.
     fn part(&self, from: u64, to: u64) -> Self {
         Self {
             first: from,
@@ -43,8 +43,8 @@ impl Run {
     }
 }
 
-/// The units planned and not yet acknowledged. A long range of the object is one entry, so what
-/// is kept does not grow with the packets under way.
+/// The units planned and not yet acknowledged. A long range of the object is one entry, so memory
+/// does not grow with the packets in flight.
 #[derive(Debug, Default)]
 pub(crate) struct UnitMap {
     runs: VecDeque<Run>,
@@ -79,18 +79,18 @@ impl UnitMap {
         self.next += count;
     }
 
-    /// Offset, size of each and of the last, and how many of the units from `first` on, at most
-    /// `most`, follow one another in the object.
-    pub(crate) fn find(&self, first: u64, most: u32) -> Option<(u64, u16, u16, u32)> {
+    /// Offset, size of each and of the last, and number of the units from `first` on, at most
+    /// `max`, that are consecutive in the object.
+    pub(crate) fn find(&self, first: u64, max: u32) -> Option<(u64, u16, u16, u32)> {
         let at = self.runs.partition_point(|run| run.end() <= first);
         let run = self.runs.get(at).filter(|run| run.first <= first && !run.dropped)?;
-        let to = run.end().min(first + u64::from(most));
+        let to = run.end().min(first + u64::from(max));
         let part = run.part(first, to);
         Some((part.offset, part.size, part.last, part.count as u32))
     }
 
-    /// Every unit below `to` is acknowledged: calls `each` with the bytes of those that were to be
-    /// delivered, and how many each of them has.
+    /// All units below `to` are acknowledged: calls `each` with the bytes of those that were to be
+    /// delivered, and the size of each unit.
     pub(crate) fn forget(&mut self, to: u64, mut each: impl FnMut(u64, u64, u16)) {
         while let Some(front) = self.runs.front_mut() {
             if front.first >= to {
@@ -109,8 +109,8 @@ impl UnitMap {
         }
     }
 
-    /// Drops every unit with a byte in `a..b`: calls `each` with first and end of their numbers
-    /// and with their bytes.
+    /// Drops every unit with a byte in `a..b`: calls `each` with their unit range and their byte
+    /// range.
     pub(crate) fn drop_bytes(&mut self, a: u64, b: u64, each: impl FnMut(u64, u64, u64, u64)) {
         self.drop_parts(each, |run| {
             let (from, to) = run.span(run.first, run.end());
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(spans, [(0, 4_400_107)]);
     }
 
-    /// What the map should hold: for each unit its bytes, while it is to be delivered.
+    /// The expected contents of the map: the bytes of each unit that is to be delivered.
     type Model = Vec<Option<(u64, u64)>>;
 
     fn dropped(map: &mut UnitMap, model: &mut Model, a: u64, b: u64) {

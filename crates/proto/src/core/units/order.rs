@@ -1,33 +1,33 @@
-//! Units that came by several lanes, put in order before the feedback sees them.
+//! Puts units that arrived on several lanes in order before the feedback sees them.
 //!
-//! UDT takes every gap for a loss at once. Within a lane that is right, since a socket keeps the
-//! order in which packets came; between lanes a gap only says that another socket was read first.
-//! So what came beyond a gap is held until every lane in use has brought something from beyond it,
-//! or for a moment. With one lane nothing is ever held.
+//! UDT treats every gap as a loss at once. Within a lane that is right, because a socket keeps the
+//! order of arrival. Between lanes, a gap only means that another socket was read first. Units
+//! beyond a gap are therefore held until every lane in use has delivered a unit beyond it, or for
+//! `HOLD`. With one lane nothing is held.
 
 use packtrain_units::{Duration, Time};
 
 use crate::config::limits::LANES;
 
-/// A gap is taken for a loss after this in any case: a thread reads all its sockets in less.
+/// Time after which a gap counts as a loss in any case: a thread reads all its sockets in less.
 const HOLD: Duration = Duration::from_millis(2);
-/// A lane that brought nothing for this long is not waited for.
+/// A lane without arrivals for this long is not waited for.
 const IN_USE: Duration = Duration::from_millis(5);
-/// Most runs that are held.
+/// Maximum held runs.
 const MAX_HELD_RUNS: usize = 1_024;
 
-/// What is held, and how far each lane has come.
+/// The held units, and the progress of each lane.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// In order, apart from each other.
+    /// In order, not adjacent.
     held: Vec<Run>,
-    /// Behind the highest unit of each lane, and when the lane was last heard.
+    /// One past the highest unit of each lane, and the time of its last arrival.
     lanes: [Option<(u64, Time)>; LANES],
-    /// Until then more lanes may have come into use than have been heard.
+    /// Until this time, more lanes may have come into use than have delivered units.
     unsettled: Time,
 }
 
-/// Units beyond a gap, and since when something beyond it is here.
+/// Units beyond a gap, and the arrival time of the first of them.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -54,7 +54,7 @@ impl Order {
         self.held.get(at).is_some_and(|run| run.first < end)
     }
 
-    /// A batch of `lane` reached up to before `end`.
+    /// A batch on `lane` contained units up to before `end`.
     #[inline]
     pub(super) fn on_batch(&mut self, now: Time, lane: u8, end: u64) {
         let index = usize::from(lane);
@@ -67,7 +67,7 @@ impl Order {
         *lane = Some((top, now));
     }
 
-    /// These came, none of them held yet, beyond a gap.
+    /// Holds units beyond a gap, none of them held yet.
     pub(super) fn hold(&mut self, now: Time, first: u64, end: u64) {
         let at = self.held.partition_point(|run| run.end < first);
         let next = self.held.get(at + 1).copied().filter(|next| next.first == end);
@@ -83,7 +83,7 @@ impl Order {
         }
     }
 
-    /// The next run to be told, the feedback having come to `top`.
+    /// The next run to release to the feedback, which has progressed to `top`.
     pub(super) fn pop(&mut self, now: Time, top: u64) -> Option<(u64, u64)> {
         let run = self.held.first()?;
         let told = run.first <= top
@@ -93,17 +93,17 @@ impl Order {
         told.then(|| self.held.remove(0)).map(|run| (run.first, run.end))
     }
 
-    /// All of it, at once.
+    /// Takes the next held run without waiting.
     pub(super) fn pop_all(&mut self) -> Option<(u64, u64)> {
         (!self.held.is_empty()).then(|| self.held.remove(0)).map(|run| (run.first, run.end))
     }
 
-    /// When a gap is given up.
+    /// When the next gap counts as a loss.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.held.first().map(|run| run.since + HOLD)
     }
 
-    /// Every lane in use has brought something from `unit` on.
+    /// Whether every lane in use has delivered a unit above `unit`.
     fn is_passed(&self, now: Time, unit: u64) -> bool {
         let mut lanes = self.lanes.iter().flatten().filter(|lane| in_use(now, lane));
         now >= self.unsettled && lanes.all(|(top, _)| *top > unit)
@@ -139,7 +139,7 @@ mod tests {
         order.on_batch(us(0), 0, 10);
         order.on_batch(us(0), 1, 20);
         let us = |n: u64| us(2_000 + n);
-        // 20..30 should come by lane 0, lane 1 is read first.
+        // 20..30 will arrive on lane 0; lane 1 is read first.
         order.hold(us(1), 30, 40);
         order.on_batch(us(1), 1, 40);
         assert_eq!(order.pop(us(1), 20), None);
@@ -167,13 +167,13 @@ mod tests {
         fn every_unit_comes_out_once_and_in_order(
             trains in prop::collection::vec((1u64..50, 0u8..4, 0u64..3, any::<bool>()), 1..200),
         ) {
-            // Trains rotate over lanes; each lane is read late by up to so many rounds.
+            // Trains rotate over lanes; each lane is read late by up to this many rounds.
             let mut order = Order::default();
             let (mut first, mut arrivals) = (0u64, Vec::new());
-            let mut least = [0u64; 4];
+            let mut min = [0u64; 4];
             for (i, (len, lane, late, lost)) in trains.iter().enumerate() {
-                let at = (i as u64 + late).max(least[usize::from(*lane)]);
-                least[usize::from(*lane)] = at;
+                let at = (i as u64 + late).max(min[usize::from(*lane)]);
+                min[usize::from(*lane)] = at;
                 if !lost {
                     arrivals.push((at, i, first, first + len, *lane));
                 }

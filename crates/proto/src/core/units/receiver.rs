@@ -1,4 +1,4 @@
-//! The receiving endpoint: which units came, and what there is room for.
+//! The receiving endpoint: which units arrived, and the room for more.
 
 use packtrain_units::{ByteCount, Duration, Time};
 
@@ -15,17 +15,17 @@ use crate::fobs::{self, Bitmap};
 use crate::sabul;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::FlowStats;
-use crate::udt::{self, Impossible, Message, Seen};
+use crate::udt::{self, Impossible, Message, UnitStatus};
 
-/// The receiver's side of one flow.
+/// The receiver of one flow.
 #[derive(Debug)]
 pub(crate) struct UnitReceiver {
     feedback: FeedbackReceiver,
-    /// Units that were placed and that the feedback is still to be told: first and end.
+    /// Units placed and not yet passed to the feedback: first and end.
     placed: Option<(u64, u64)>,
-    /// What came by another lane than what is before it.
+    /// Units that arrived on another lane than those before them.
     order: Order,
-    /// What the batch that is being worked through brought so far.
+    /// The data packets of the current batch so far.
     batch: Option<Batch>,
     host_drops: [u32; LANES],
     drain: Drain,
@@ -57,7 +57,7 @@ impl UnitReceiver {
                 FeedbackReceiver::Udt(Box::new(udt::Receiver::new(udt, now)))
             }
             FeedbackKind::Sabul => {
-                // What the owner allows is what it asks for (section 4, Open: the smaller offer).
+                // The owner's ceiling is the requested rate (section 4, Open: the smaller offer).
                 let requested = config.rate_ceiling;
                 FeedbackReceiver::Sabul(Box::new(sabul::Receiver::new(
                     WINDOW_UNITS,
@@ -86,36 +86,40 @@ impl UnitReceiver {
         receiver
     }
 
-    /// The unit near which those to come are.
+    /// The unit number near which the next ones are expected.
     pub(crate) fn expected(&self) -> u64 {
         self.feedback.next()
     }
 
-    /// What a unit is to it. Those before it were placed already.
-    pub(crate) fn check(&mut self, now: Time, unit: u64) -> Seen {
+    /// How a unit relates to what has arrived. Units before it have been placed.
+    pub(crate) fn check(&mut self, now: Time, unit: u64) -> UnitStatus {
         if self.placed.is_some_and(|(_, end)| end != unit) {
             self.flush(now);
         }
-        if self.order.overlaps(unit, unit + 1) { Seen::Again } else { self.feedback.check(unit) }
+        if self.order.overlaps(unit, unit + 1) {
+            UnitStatus::Duplicate
+        } else {
+            self.feedback.check(unit)
+        }
     }
 
-    /// Whether so many units from `first` on are all new.
+    /// Whether all `count` units from `first` on are new.
     pub(crate) fn all_new(&self, first: u64, count: u32) -> bool {
         let end = first + u64::from(count);
         let apart = self.placed.is_none_or(|placed| first >= placed.1 || end <= placed.0);
         apart
             && first >= self.feedback.top()
             && !self.order.overlaps(first, end)
-            && self.feedback.check(end - 1) == Seen::New
+            && self.feedback.check(end - 1) == UnitStatus::New
     }
 
-    /// Consecutive units came, placed or not.
+    /// Consecutive units arrived, placed or not.
     #[inline]
     pub(crate) fn on_arrival(&mut self, unit: Unit, packets: u32) {
         let last = unit.first + u64::from(packets) - 1;
         match &mut self.batch {
             Some(batch) => {
-                // A pause within the batch is as bad as one before it.
+                // A pause within the batch counts like one before it.
                 batch.first.joined &= unit.joined;
                 batch.last = last;
                 batch.packets += packets;
@@ -124,7 +128,7 @@ impl UnitReceiver {
         }
     }
 
-    /// Consecutive new units were placed, of so many bytes; `repeats` of them held nothing new.
+    /// Consecutive new units with this many bytes were placed; `repeats` of them held no new bytes.
     #[inline]
     pub(crate) fn on_placed(
         &mut self,
@@ -146,7 +150,7 @@ impl UnitReceiver {
         }
     }
 
-    /// Tells the feedback what was placed.
+    /// Passes the placed units to the feedback.
     pub(crate) fn flush(&mut self, now: Time) {
         let Some((first, end)) = self.placed.take() else { return };
         if first > self.feedback.top() {
@@ -156,21 +160,21 @@ impl UnitReceiver {
         }
     }
 
-    /// Tells the feedback what has waited for other lanes long enough.
+    /// Passes units to the feedback that have waited long enough for other lanes.
     fn release(&mut self, now: Time) {
         while let Some((first, end)) = self.order.pop(now, self.feedback.top()) {
             self.feedback.take(now, first, (end - first) as u32);
         }
     }
 
-    /// Tells the feedback all that waits for other lanes.
+    /// Passes all units that wait for other lanes to the feedback.
     fn release_all(&mut self, now: Time) {
         while let Some((first, end)) = self.order.pop_all() {
             self.feedback.take(now, first, (end - first) as u32);
         }
     }
 
-    /// A batch was worked through.
+    /// Finishes a batch.
     pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8) {
         self.flush(now);
         self.lane = lane;
@@ -183,8 +187,8 @@ impl UnitReceiver {
         }
     }
 
-    /// The pool has this much room. What the application drains during a round trip is room too,
-    /// and what arrived beyond a gap has its place already.
+    /// Sets the room of the pool. The bytes that the application drains during a round trip count
+    /// as room, and units beyond a gap already have their place.
     pub(crate) fn set_room(&mut self, now: Time, room: ByteCount) {
         self.room = room;
         self.drain.update(now, room);
@@ -204,7 +208,7 @@ impl UnitReceiver {
         self.host_drops.iter().map(|n| u64::from(*n)).sum()
     }
 
-    /// What to tell of the host beside an acknowledgement.
+    /// The host's counters for an acknowledgement.
     pub(crate) fn host(&self, stats: &FlowStats) -> Host {
         Host {
             drops: self.total_host_drops(),
@@ -214,7 +218,7 @@ impl UnitReceiver {
         }
     }
 
-    /// The sender said something of the data.
+    /// Handles a message of the sender.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         self.flush(now);
         if matches!(message, Message::Drop { .. }) {
@@ -232,39 +236,43 @@ impl UnitReceiver {
         self.feedback.poll_timeout().into_iter().chain(self.order.poll_timeout()).min()
     }
 
-    /// What to tell the sender.
+    /// The next message to the sender.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
         let mut next = || self.feedback.poll_message(now);
         let message = next();
         if message == Some(Message::Warning) && !self.warnings { next() } else { message }
     }
 
-    /// The sender wants everything told.
-    pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
+    /// Handles a request for a complete acknowledgement.
+    pub(crate) fn on_bitmap_request(&mut self, now: Time, rtt: Duration) -> Result<(), Impossible> {
         self.flush(now);
-        self.feedback.on_ask(now, rtt)
+        self.feedback.on_bitmap_request(now, rtt)
     }
 
-    /// The sender said this by the channel that loses nothing.
-    pub(crate) fn on_word(&mut self, now: Time, word: &sabul::Message) -> Result<(), Impossible> {
+    /// Handles a message of the reliable channel.
+    pub(crate) fn on_reliable_message(
+        &mut self,
+        now: Time,
+        word: &sabul::Message,
+    ) -> Result<(), Impossible> {
         self.flush(now);
         if matches!(word, sabul::Message::Drop { .. }) {
             self.release_all(now);
         }
-        self.feedback.on_word(now, word)
+        self.feedback.on_reliable_message(now, word)
     }
 
-    /// What to tell the sender by that channel.
-    pub(crate) fn poll_word(&mut self, now: Time) -> Option<sabul::Message> {
-        self.feedback.poll_word(now)
+    /// The next message for the reliable channel.
+    pub(crate) fn poll_reliable_message(&mut self, now: Time) -> Option<sabul::Message> {
+        self.feedback.poll_reliable_message(now)
     }
 
-    /// What to tell the sender as a bitmap.
+    /// The next bitmap to the sender.
     pub(crate) fn poll_bitmap(&mut self, now: Time) -> Option<Bitmap> {
         self.feedback.poll_bitmap(now)
     }
 
-    /// The lane heard last, by which messages go.
+    /// The lane of the last received packet; messages use it.
     pub(crate) fn lane(&self) -> u8 {
         self.lane
     }

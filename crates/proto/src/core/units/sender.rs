@@ -1,4 +1,5 @@
-//! The sending endpoint: the object's ranges as numbered units, under UDT's feedback.
+//! The sending endpoint: ranges of the object as numbered units, with the feedback of UDT, FOBS or
+//! SABUL.
 
 use std::ops::Range;
 
@@ -25,37 +26,37 @@ use crate::mtu::Mtu;
 use crate::sabul;
 use crate::seam::TRAIN_PACKETS;
 use crate::stats::{FlowStats, Limit};
-use crate::udt::{self, HostNews, Impossible, Leave, Message};
+use crate::udt::{self, HostUpdate, Impossible, Message, Permit};
 
-/// The sender's side of one flow.
+/// The sender of one flow.
 #[derive(Debug)]
 pub(crate) struct UnitSender {
     pub(crate) backlog: Backlog,
     pub(crate) mtu: Mtu,
     pub(crate) breaker: Breaker,
-    /// Acknowledged ranges that payload and owner are still to be told.
+    /// Acknowledged ranges not yet reported to payload and owner.
     pub(crate) released: Vec<Range<Offset>>,
-    /// When the peer last said anything of the data.
+    /// When the peer last sent feedback.
     pub(crate) reported_at: Time,
     feedback: FeedbackSender,
-    /// FOBS: what makes messages of bitmaps.
+    /// FOBS: converts bitmaps to messages.
     fobs: Option<Box<fobs::Reader>>,
-    /// FOBS: the receiver is to be asked, and told this round trip.
-    ask: Option<Duration>,
+    /// FOBS: a request with this round trip is to be sent.
+    bitmap_request: Option<Duration>,
     map: UnitMap,
     /// The owner's ceiling.
     ceiling: Option<DataRate>,
     limit: Limit,
-    /// What the receiving host has told so far, and its drops that the cap has not heard of.
+    /// The host's counters so far, and its drops not yet passed to the rate cap.
     host: Host,
     dropped: u64,
-    /// What the receiving host takes, and the units that had come when it was last asked for.
+    /// The cap for the receiving host, and the units that had arrived at its last update.
     receiver_rate_cap: ReceiverRateCap,
-    seen_came: u64,
-    /// Losses and silences of the feedback that have been looked at.
+    seen_received: u64,
+    /// Losses and silences of the feedback that have been processed.
     seen_lost: u64,
     seen_silences: u64,
-    /// Losses of units from this one on begin another round of them.
+    /// Losses of units from this one on begin a new round of losses.
     loss_round: u64,
     /// The path has answered since the last silence.
     alive: bool,
@@ -94,14 +95,14 @@ impl UnitSender {
             reported_at: now,
             feedback,
             fobs: bitmaps.then(|| Box::new(fobs::Reader::new(WINDOW_UNITS))),
-            ask: None,
+            bitmap_request: None,
             map: UnitMap::default(),
             ceiling: config.rate_ceiling,
             limit: Limit::Idle,
             host: Host::default(),
             dropped: 0,
             receiver_rate_cap: ReceiverRateCap::new(now),
-            seen_came: 0,
+            seen_received: 0,
             seen_lost: 0,
             seen_silences: 0,
             loss_round: 0,
@@ -119,7 +120,7 @@ impl UnitSender {
         self.backlog.fresh().div_ceil(u64::from(self.size()))
     }
 
-    /// How many packets may leave now in one batch at most.
+    /// Maximum packets that may be sent now in one batch.
     pub(crate) fn budget(&mut self, now: Time) -> u32 {
         if self.breaker.is_silent() {
             self.limit = Limit::Silence;
@@ -130,8 +131,8 @@ impl UnitSender {
         if leave.is_some() { TRAIN_PACKETS } else { 0 }
     }
 
-    /// The next packets to send, numbered from `pn` on, with at most `size` bytes each: those of
-    /// one train of units. `skip_lost` if those to be sent again are not at hand.
+    /// The next train of units to send, numbered from `pn` on, with at most `size` bytes each.
+    /// `skip_lost` if the units to retransmit are not in memory.
     pub(crate) fn next_train(
         &mut self,
         now: Time,
@@ -142,27 +143,28 @@ impl UnitSender {
     ) -> Option<Load> {
         loop {
             match self.feedback.poll(now, self.fresh())? {
-                Leave::Again { .. } if skip_lost => {
+                Permit::Retransmit { .. } if skip_lost => {
                     self.limit = Limit::Payload;
                     return None;
                 }
-                Leave::Again { first, count } => {
-                    if let Some(load) = self.again(pn, first, count.min(packets), size) {
+                Permit::Retransmit { first, count } => {
+                    if let Some(load) = self.retransmission(pn, first, count.min(packets), size) {
                         return Some(load);
                     }
-                    // It cannot be sent as it was: whoever waits for it is told.
+                    // The unit cannot be sent unchanged, so it is dropped and the receiver
+                    // notified.
                     self.feedback.drop_units(first, first + 1);
                 }
-                Leave::Fresh { count, joined } => {
+                Permit::Fresh { count, joined } => {
                     return self.plan(pn, count.min(packets), size, joined);
                 }
             }
         }
     }
 
-    /// Units sent before, as they were then. One of another size than the batch's goes alone.
-    fn again(&self, pn: u64, first: u64, most: u32, size: u16) -> Option<Load> {
-        let (offset, each, last, count) = self.map.find(first, most)?;
+    /// Units sent before, unchanged. A unit of another size than the batch's is sent alone.
+    fn retransmission(&self, pn: u64, first: u64, max: u32, size: u16) -> Option<Load> {
+        let (offset, each, last, count) = self.map.find(first, max)?;
         let (count, last) =
             if each == size { (count, last) } else { (1, if count == 1 { last } else { each }) };
         if last > size {
@@ -174,10 +176,10 @@ impl UnitSender {
     }
 
     /// Units not sent before.
-    fn plan(&self, pn: u64, most: u32, size: u16, joined: bool) -> Option<Load> {
+    fn plan(&self, pn: u64, max: u32, size: u16, joined: bool) -> Option<Load> {
         let piece = self.backlog.next(true)?;
         let full = u64::from(size);
-        let count = piece.len.div_ceil(full).min(u64::from(most));
+        let count = piece.len.div_ceil(full).min(u64::from(max));
         let bytes = piece.len.min(count * full);
         let last = (bytes - (count - 1) * full) as u16;
         let train = Train { first: pn, count: count as u32, size, last, offset: piece.offset };
@@ -185,7 +187,7 @@ impl UnitSender {
         Some(Load { train, repeat: false, unit })
     }
 
-    /// A train left by `lane`.
+    /// A train was sent on `lane`.
     pub(crate) fn on_sent(
         &mut self,
         now: Time,
@@ -199,7 +201,7 @@ impl UnitSender {
         lane.ledger.take_many(train.count);
         lane.active_at = now;
         if self.in_flight() == 0 {
-            // The wait for feedback starts now, not when the last message came.
+            // The wait for feedback starts now, not at the last message.
             self.reported_at = now;
         }
         if !repeat {
@@ -210,9 +212,9 @@ impl UnitSender {
         if let Some(fobs) = &mut self.fobs {
             if *repeat {
                 let under_way = (self.feedback.acked(), self.feedback.next());
-                fobs.on_again(now, under_way, unit.first, unit.first + packets);
+                fobs.on_retransmitted(now, under_way, unit.first, unit.first + packets);
             }
-            self.ask = fobs.asks(now).or(self.ask);
+            self.bitmap_request = fobs.poll_request(now).or(self.bitmap_request);
         }
         stats.sent_packets += packets;
         stats.sent_bytes += ByteCount(bytes);
@@ -222,7 +224,7 @@ impl UnitSender {
         }
     }
 
-    /// The receiver said something of the data.
+    /// Handles a message of the receiver.
     pub(crate) fn on_message(
         &mut self,
         now: Time,
@@ -235,35 +237,35 @@ impl UnitSender {
             Message::Nak { ranges } => ranges,
             _ => &[],
         };
-        Ok(self.heard(now, before, lost, stats))
+        Ok(self.on_feedback(now, before, lost, stats))
     }
 
-    /// The receiver said something by the channel that loses nothing.
-    pub(crate) fn on_word(
+    /// Handles a message of the reliable channel.
+    pub(crate) fn on_reliable_message(
         &mut self,
         now: Time,
         word: &sabul::Message,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
         let before = self.feedback.arrived();
-        self.feedback.on_word(now, word)?;
+        self.feedback.on_reliable_message(now, word)?;
         let sabul::Message::State(state) = word else { return Err(Impossible) };
-        // What came beyond a gap is acknowledged late, but has shown what the path carries.
+        // Units beyond a gap are acknowledged late, but show what the path carries.
         let top = state.top.filter(|_| self.feedback.arrived() > before);
         if let Some((_, size, ..)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
             self.mtu.on_acked(size + UNIT_OVERHEAD as u16);
         }
-        Ok(self.heard(now, before, &state.lost, stats))
+        Ok(self.on_feedback(now, before, &state.lost, stats))
     }
 
-    /// What to tell the receiver by that channel.
-    pub(crate) fn poll_word(&mut self) -> Option<sabul::Message> {
-        self.feedback.poll_word()
+    /// The next message for the reliable channel.
+    pub(crate) fn poll_reliable_message(&mut self) -> Option<sabul::Message> {
+        self.feedback.poll_reliable_message()
     }
 
-    /// What all feedbacks do with word of the data: so many had arrived before it, these are
-    /// missing.
-    fn heard(
+    /// Processing that all feedbacks share: `before` units had arrived before this message, and
+    /// `missing` are missing.
+    fn on_feedback(
         &mut self,
         now: Time,
         before: u64,
@@ -295,7 +297,7 @@ impl UnitSender {
         Outcome { verdict, mtu_changed, host_drops: 0, drain: DataRate::ZERO }
     }
 
-    /// The receiver told which units came.
+    /// Handles a bitmap.
     pub(crate) fn on_bitmap(
         &mut self,
         now: Time,
@@ -306,8 +308,8 @@ impl UnitSender {
         let (ack, lost) = fobs.read(now, bitmap, self.feedback.udt().ok_or(Impossible)?)?;
         let latest = fobs.take_latest();
         if let Some(udt) = self.feedback.udt_mut() {
-            bitmap.runs.iter().for_each(|(first, end)| udt.on_came(*first, *end));
-            udt.set_came(bitmap.next + bitmap.held);
+            bitmap.runs.iter().for_each(|(first, end)| udt.on_received(*first, *end));
+            udt.set_received(bitmap.next + bitmap.held);
             udt.set_latest(latest);
         }
         let outcome = self.on_message(now, &Message::Ack(ack), stats)?;
@@ -319,9 +321,14 @@ impl UnitSender {
         if let (Message::Nak { ranges }, Some(fobs)) = (&nak, &mut self.fobs) {
             for &(first, end) in ranges {
                 let udt = self.feedback.udt();
-                if udt.is_some_and(|udt| udt.first_owed(first, end).is_none()) {
-                    // Dropped: the receiver was told so, which takes as long as sending again.
-                    fobs.on_again(now, (self.feedback.acked(), self.feedback.next()), first, end);
+                if udt.is_some_and(|udt| udt.first_pending(first, end).is_none()) {
+                    // Dropped: notifying the receiver takes as long as sending again.
+                    fobs.on_retransmitted(
+                        now,
+                        (self.feedback.acked(), self.feedback.next()),
+                        first,
+                        end,
+                    );
                 }
             }
         }
@@ -330,21 +337,21 @@ impl UnitSender {
         Ok(Outcome { verdict, mtu_changed, ..outcome })
     }
 
-    /// The receiver is to be told everything anew, and this round trip.
-    pub(crate) fn poll_ask(&mut self) -> Option<Duration> {
-        self.ask.take()
+    /// The request for a complete acknowledgement that is due, with the round trip.
+    pub(crate) fn poll_bitmap_request(&mut self) -> Option<Duration> {
+        self.bitmap_request.take()
     }
 
-    /// The controller, for what is no feedback.
+    /// The controller, for calls other than feedback.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn CongestionController {
         self.feedback.controller_mut()
     }
 
-    /// The receiving host's counters came with an acknowledgement: how many more datagrams it
-    /// dropped.
+    /// Takes the receiving host's counters of an acknowledgement; returns how many more datagrams
+    /// it dropped.
     pub(crate) fn on_host(&mut self, host: &Host) -> u64 {
         let more = host.drops.saturating_sub(self.host.drops);
-        self.feedback.on_host(HostNews {
+        self.feedback.on_host(HostUpdate {
             drops: more,
             refused: host.refused.saturating_sub(self.host.refused),
             ecn_ce: host.ecn_ce.saturating_sub(self.host.ecn_ce),
@@ -360,12 +367,12 @@ impl UnitSender {
         more
     }
 
-    /// The controller's pace, if it has one, below what the receiving host takes.
+    /// The controller's pace, if it has one, limited by the receiver's rate cap.
     pub(crate) fn rate(&self) -> Option<DataRate> {
         self.feedback.controller_rate().into_iter().chain(self.receiver_rate_cap.rate()).min()
     }
 
-    /// The path answered a ping: what the breaker held back for want of feedback may leave.
+    /// The path answered a ping: data that the breaker held back for lack of feedback may be sent.
     pub(crate) fn on_alive(&mut self, now: Time) {
         self.alive = true;
         if self.breaker.is_silent() {
@@ -376,17 +383,17 @@ impl UnitSender {
     fn judge(&mut self, now: Time, acked: u64, lost: u64) -> Verdict {
         self.reported_at = now;
         self.cap(now, lost);
-        // Lost is lost to the breaker, whoever is said to have dropped it.
+        // The breaker counts all losses, also those attributed to the receiving host.
         let verdict = self.breaker.on_report(now, self.rtt(), acked, lost, self.rate());
         let ceilings = [self.ceiling, self.receiver_rate_cap.rate(), self.breaker.ceiling()];
         self.feedback.set_ceiling(ceilings.into_iter().flatten().min());
         verdict
     }
 
-    /// Tells the cap what came through.
+    /// Passes the arrivals to the rate cap.
     fn cap(&mut self, now: Time, lost: u64) {
-        let came = self.feedback.came();
-        let packets = came.saturating_sub(std::mem::replace(&mut self.seen_came, came));
+        let received = self.feedback.received();
+        let packets = received.saturating_sub(std::mem::replace(&mut self.seen_received, received));
         let bytes = ByteCount(packets * u64::from(self.mtu.current()));
         let dropped = std::mem::take(&mut self.dropped);
         let arrived = Arrived { bytes, packets, lost, dropped };
@@ -398,8 +405,8 @@ impl UnitSender {
         lost - std::mem::replace(&mut self.seen_lost, lost)
     }
 
-    /// Runs the timers that are due. True if silences make a black hole and the MTU fell: what is
-    /// under way vanishes, while the path answers pings.
+    /// Runs the timers that are due. Returns true if silences are a black hole and the MTU fell:
+    /// all units in flight are lost while the path answers pings.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
         let under_way =
             (self.feedback.next() - self.feedback.acked()).min(u64::from(u32::MAX)) as u32;
@@ -416,18 +423,18 @@ impl UnitSender {
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         match self.limit {
-            // What the pace allows does not matter: the payload or the path has to speak first.
+            // The pace does not matter: the payload or the path has to answer first.
             Limit::Payload | Limit::Silence => self.feedback.timers(),
             _ => self.feedback.poll_timeout(),
         }
     }
 
-    /// What to tell the receiver.
+    /// The next message to the receiver.
     pub(crate) fn poll_message(&mut self, now: Time) -> Option<Message> {
         self.feedback.poll_message(now)
     }
 
-    /// The size of datagrams changed: units too large for it now are planned again.
+    /// The datagram size changed: units that are now too large are planned again.
     pub(crate) fn on_mtu(&mut self) {
         let size = self.size();
         let Self { map, feedback, backlog, .. } = self;
@@ -436,12 +443,11 @@ impl UnitSender {
             feedback.drop_units(first, end);
             parts.push((a, b));
         });
-        // Each goes before all others, so the last comes first.
-        parts.into_iter().rev().for_each(|(a, b)| backlog.again(a, b));
+        // Each is put before all others, so the last is inserted first.
+        parts.into_iter().rev().for_each(|(a, b)| backlog.send_first(a, b));
     }
 
-    /// Takes back what of `a..b` is not acknowledged. A unit that has other bytes too is planned
-    /// again for them.
+    /// Takes back the unacknowledged part of `a..b`. Other bytes of its units are planned again.
     pub(crate) fn revoke(&mut self, a: u64, b: u64, mut returned: impl FnMut(u64, u64)) {
         let Self { map, feedback, backlog, .. } = self;
         let mut taken = Vec::new();
@@ -456,10 +462,10 @@ impl UnitSender {
                 parts.push((a, b));
             });
         }
-        parts.into_iter().rev().for_each(|(a, b)| backlog.again(a, b));
+        parts.into_iter().rev().for_each(|(a, b)| backlog.send_first(a, b));
     }
 
-    /// The payload had not what is wanted next.
+    /// The payload did not have the bytes that are needed next.
     pub(crate) fn payload_pending(&mut self) {
         self.limit = Limit::Payload;
     }
@@ -468,7 +474,7 @@ impl UnitSender {
         self.limit
     }
 
-    /// Wire bytes not yet acknowledged, as if every unit were full.
+    /// Unacknowledged wire bytes, as if every unit were full.
     pub(crate) fn in_flight(&self) -> u64 {
         (self.feedback.next() - self.feedback.acked()) * u64::from(self.mtu.current())
     }

@@ -1,4 +1,4 @@
-//! Between the core and the endpoints that count in units: what arrives, what is due.
+//! Connects the core with the endpoints that count in units: received packets and due timers.
 
 use packtrain_units::{Duration, Time};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::codec::frame::{Frame, Host, nak_pieces};
 use crate::codec::reliable;
 use crate::codec::unit::Unit;
-use crate::config::limits::WORDS;
+use crate::config::limits::MAX_RELIABLE_MESSAGES;
 use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
@@ -14,19 +14,20 @@ use crate::core::{Core, Envelope};
 use crate::fobs::Bitmap;
 use crate::sabul;
 use crate::seam::{CloseReason, Event, Placed};
-use crate::udt::{Message, Seen};
+use crate::udt::{Message, UnitStatus};
 
-/// The peer speaks another feedback than this end.
+/// The peer uses another feedback than this end.
 const OTHER_FEEDBACK: CloseReason = CloseReason::Protocol("feedback of another kind");
 
 impl Core {
-    /// The unit near which those to come are; none if this end does not receive units.
+    /// The unit number near which the next ones are expected; none if this end does not receive
+    /// units.
     pub(crate) fn expected_unit(&mut self) -> Option<u64> {
         self.endpoint.unit_receiver().map(|receiver| receiver.expected())
     }
 
-    /// A data packet with a unit of `len` bytes arrived, to be put where `place` puts it. False if
-    /// it makes no sense at this end.
+    /// Handles a data packet with a unit of `len` bytes, which `place` writes. Returns false if it
+    /// is invalid at this end.
     #[inline]
     pub(crate) fn on_unit(
         &mut self,
@@ -45,17 +46,17 @@ impl Core {
         let seen = receiver.check(now, unit.first);
         receiver.on_arrival(unit, 1);
         let stats = &mut self.stats;
-        if seen != Seen::Outside {
+        if seen != UnitStatus::Outside {
             stats.received_packets += 1;
             stats.received_bytes += packtrain_units::ByteCount(bytes);
         }
         let placed = match seen {
-            Seen::New if !self.life.is_over() => place(),
-            Seen::Again => {
+            UnitStatus::New if !self.life.is_over() => place(),
+            UnitStatus::Duplicate => {
                 stats.duplicate_packets += 1;
                 return true;
             }
-            Seen::New | Seen::Outside => Placed::NoRoom,
+            UnitStatus::New | UnitStatus::Outside => Placed::NoRoom,
         };
         if placed == Placed::NoRoom {
             stats.refused_packets += 1;
@@ -66,8 +67,8 @@ impl Core {
         true
     }
 
-    /// A whole train of units arrived: what `on_unit` would do packet by packet, at the price of
-    /// one. False if it cannot be taken as one, nothing being done then.
+    /// Handles a whole train of units: the effect of `on_unit` for each packet, at the cost of one.
+    /// Returns false without effect if it cannot be taken as a whole.
     pub(crate) fn on_units(
         &mut self,
         now: Time,
@@ -92,7 +93,7 @@ impl Core {
         true
     }
 
-    /// The peer said something of the units; with an acknowledgement, of its host.
+    /// Handles a message about units; an acknowledgement comes with the host's counters.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message, host: Option<&Host>) {
         match &mut self.endpoint {
             Endpoint::UnitSender(sender) => {
@@ -132,7 +133,7 @@ impl Core {
         }
     }
 
-    /// FOBS: the receiver told which units came.
+    /// FOBS: handles a bitmap.
     pub(crate) fn on_bitmap(&mut self, now: Time, bitmap: &Bitmap, host: &Host) {
         let Endpoint::UnitSender(sender) = &mut self.endpoint else {
             self.end(now, OTHER_FEEDBACK, true);
@@ -161,31 +162,31 @@ impl Core {
         self.on_outcome(now, outcome, host.drops);
     }
 
-    /// Bytes of the channel that loses nothing came.
+    /// Handles bytes of the reliable channel.
     pub(crate) fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
         if self.life.is_over() {
             return;
         }
         let mut words = Vec::new();
         let told = self.stream.take(bytes, |word, host| words.push((word, host)));
-        // Who speaks there has shown its key, as datagrams show it.
-        if !words.is_empty() && self.life.on_heard(now) {
+        // The channel is authenticated, so its bytes prove liveness as datagrams do.
+        if !words.is_empty() && self.life.on_received(now) {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
         }
         for (word, host) in words {
-            self.on_word(now, &word, &host);
+            self.on_reliable_message(now, &word, &host);
         }
         if told.is_err() {
             self.end(now, CloseReason::Protocol("senseless bytes on the control channel"), true);
         }
     }
 
-    fn on_word(&mut self, now: Time, word: &sabul::Message, host: &Host) {
+    fn on_reliable_message(&mut self, now: Time, word: &sabul::Message, host: &Host) {
         let sender = match &mut self.endpoint {
             Endpoint::UnitSender(sender) => sender,
             Endpoint::UnitReceiver(receiver) => {
-                if receiver.on_word(now, word).is_err() {
+                if receiver.on_reliable_message(now, word).is_err() {
                     self.end(now, CloseReason::Protocol("units that cannot be"), true);
                 }
                 return;
@@ -197,7 +198,7 @@ impl Core {
         };
         self.stats.reports += 1;
         let drops = sender.on_host(host);
-        let Ok(mut outcome) = sender.on_word(now, word, &mut self.stats) else {
+        let Ok(mut outcome) = sender.on_reliable_message(now, word, &mut self.stats) else {
             self.end(now, CloseReason::OptimisticAck, true);
             return;
         };
@@ -209,36 +210,36 @@ impl Core {
         self.on_outcome(now, outcome, host.drops);
     }
 
-    /// The next message for that channel.
+    /// The next message for the reliable channel.
     pub(crate) fn poll_reliable(&mut self) -> Option<Vec<u8>> {
-        self.words.pop_front()
+        self.reliable_out.pop_front()
     }
 
-    fn say_word(&mut self, now: Time, word: &sabul::Message, host: &Host) {
-        self.words.push_back(reliable::write(word, host));
-        if self.words.len() > WORDS {
-            self.words.clear();
+    fn queue_reliable(&mut self, now: Time, word: &sabul::Message, host: &Host) {
+        self.reliable_out.push_back(reliable::write(word, host));
+        if self.reliable_out.len() > MAX_RELIABLE_MESSAGES {
+            self.reliable_out.clear();
             self.end(now, CloseReason::Protocol("the control channel is stuck"), true);
         }
     }
 
-    /// FOBS: the sender wants everything told.
-    pub(crate) fn on_ask(&mut self, now: Time, rtt: Duration) {
-        match self.endpoint.unit_receiver().map(|receiver| receiver.on_ask(now, rtt)) {
+    /// FOBS: handles a request for a complete acknowledgement.
+    pub(crate) fn on_bitmap_request(&mut self, now: Time, rtt: Duration) {
+        match self.endpoint.unit_receiver().map(|receiver| receiver.on_bitmap_request(now, rtt)) {
             Some(Ok(())) => {}
             _ => self.end(now, OTHER_FEEDBACK, true),
         }
     }
 
-    /// A report of the native feedback came to an end that counts in units.
-    pub(crate) fn on_strange_report(&mut self, now: Time) {
+    /// A native report arrived at an end that counts in units.
+    pub(crate) fn on_unexpected_report(&mut self, now: Time) {
         self.end(now, OTHER_FEEDBACK, true);
     }
 
-    /// When a sender that the breaker has silenced asks whether the path is back.
-    pub(crate) fn ask_at(&self) -> Option<Time> {
+    /// When a sender that the breaker has silenced pings the path again.
+    pub(crate) fn silence_ping_at(&self) -> Option<Time> {
         let (_, breaker, _) = self.endpoint.breaker()?;
-        breaker.is_silent().then(|| self.life.said_at() + self.persist_gap())
+        breaker.is_silent().then(|| self.life.last_sent_at() + self.persist_gap())
     }
 
     pub(crate) fn poll_unit_sender(&mut self, now: Time) {
@@ -246,24 +247,26 @@ impl Core {
         if due(self.silent_at()) {
             self.silence(now);
         }
-        let asks = due(self.ask_at());
+        let asks = due(self.silence_ping_at());
         let Some(sender) = self.endpoint.unit_sender() else { return };
         if due(sender.poll_timeout()) && sender.handle_timeout(now) {
             self.mtu_changed(now);
         }
         self.poll_mtu(now);
-        while let Some(word) = self.endpoint.unit_sender().and_then(|s| s.poll_word()) {
-            self.say_word(now, &word, &Host::default());
+        while let Some(word) = self.endpoint.unit_sender().and_then(|s| s.poll_reliable_message()) {
+            self.queue_reliable(now, &word, &Host::default());
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         if asks {
             self.ping(now, lane, false);
         }
-        if let Some(rtt) = self.endpoint.unit_sender().and_then(|sender| sender.poll_ask()) {
-            self.say(lane, Frame::Ask { rtt });
+        if let Some(rtt) =
+            self.endpoint.unit_sender().and_then(|sender| sender.poll_bitmap_request())
+        {
+            self.send_frame(lane, Frame::BitmapRequest { rtt });
         }
         while let Some(message) = self.endpoint.unit_sender().and_then(|s| s.poll_message(now)) {
-            self.say(lane, Frame::Unit(message));
+            self.send_frame(lane, Frame::Unit(message));
         }
     }
 
@@ -271,11 +274,13 @@ impl Core {
         let Some(receiver) = self.endpoint.unit_receiver() else { return };
         receiver.handle_timeout(now);
         let lane = usize::from(receiver.lane());
-        while let Some(word) = self.endpoint.unit_receiver().and_then(|r| r.poll_word(now)) {
+        while let Some(word) =
+            self.endpoint.unit_receiver().and_then(|r| r.poll_reliable_message(now))
+        {
             self.stats.reports += 1;
             let Some(receiver) = self.endpoint.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
-            self.say_word(now, &word, &host);
+            self.queue_reliable(now, &word, &host);
         }
         if !self.lanes[lane].is_open() {
             return;
@@ -284,7 +289,7 @@ impl Core {
             self.stats.reports += 1;
             let Some(receiver) = self.endpoint.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
-            self.say(lane, Frame::Bitmap { bitmap, host });
+            self.send_frame(lane, Frame::Bitmap { bitmap, host });
         }
         while let Some(message) = self.endpoint.unit_receiver().and_then(|r| r.poll_message(now)) {
             self.stats.reports += 1;
@@ -292,14 +297,14 @@ impl Core {
                 Message::Ack(ack) => {
                     let Some(receiver) = self.endpoint.unit_receiver() else { return };
                     let host = receiver.host(&self.stats);
-                    self.say(lane, Frame::Ack { ack, host });
+                    self.send_frame(lane, Frame::Ack { ack, host });
                 }
                 Message::Nak { ranges } => {
                     for ranges in nak_pieces(&ranges) {
-                        self.say(lane, Frame::Unit(Message::Nak { ranges }));
+                        self.send_frame(lane, Frame::Unit(Message::Nak { ranges }));
                     }
                 }
-                message => self.say(lane, Frame::Unit(message)),
+                message => self.send_frame(lane, Frame::Unit(message)),
             }
         }
     }

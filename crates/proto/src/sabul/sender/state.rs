@@ -1,4 +1,4 @@
-//! What the receiver's state makes of the units under way, and what the controller is told.
+//! Processing of the receiver's state, and the controller's feedback.
 
 use packtrain_cc::{Feedback, LossRange, RttSample};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -8,15 +8,16 @@ use crate::sabul::message::{Message, State};
 use crate::stats::FlowStats;
 use crate::udt::Impossible;
 
-/// Packets may overtake each other by this much, or by a quarter of the round trip.
-const REORDER: Duration = Duration::from_millis(5);
-/// While nothing at all has come, what left again is taken for lost after this.
-const BLIND: Duration = Duration::from_secs(1);
-/// The rate of delivery is measured over a round trip, at least over this.
+/// Packets may overtake each other by this much, or by a quarter of the round trip if that is
+/// longer.
+const MIN_REORDER: Duration = Duration::from_millis(5);
+/// While no unit at all has arrived, a retransmission counts as lost after this.
+const BLIND_TIMEOUT: Duration = Duration::from_secs(1);
+/// Minimum span of a delivery-rate measurement, which lasts at least a round trip.
 const DELIVERY_SPAN: Duration = Duration::from_millis(100);
 
 impl Sender {
-    /// The receiver said this.
+    /// Handles a message of the receiver.
     pub(crate) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match message {
             Message::State(state) => self.on_state(now, state),
@@ -27,7 +28,7 @@ impl Sender {
 
     fn on_state(&mut self, now: Time, state: &State) -> Result<(), Impossible> {
         self.check(state)?;
-        let sample = self.look(now, state);
+        let sample = self.update_progress(now, state);
         let lost = match state.whole {
             Some(below) => self.lost_again(now, state, below),
             None => self.lost_first(state),
@@ -49,7 +50,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether it can be true.
+    /// Rejects a state that cannot be true.
     fn check(&self, state: &State) -> Result<(), Impossible> {
         let next = self.flight.next();
         let mut at = 0;
@@ -64,8 +65,9 @@ impl Sender {
         if sane { Ok(()) } else { Err(Impossible) }
     }
 
-    /// Up to when the receiver has seen what was sent; a sample of the round trip, if it is one.
-    fn look(&mut self, now: Time, state: &State) -> Option<RttSample> {
+    /// Updates up to which sending time the receiver has seen packets. Returns a round-trip sample
+    /// if the state gives one.
+    fn update_progress(&mut self, now: Time, state: &State) -> Option<RttSample> {
         let (top, ago) = state.top?;
         if self.trip.top.is_none_or(|(known, _)| known < top)
             && let Some(unit) = self.flight.unit(top)
@@ -75,11 +77,11 @@ impl Sender {
         }
         let (known, sent_at) = self.trip.top?;
         self.trip.seen = self.trip.seen.max(sent_at + ago);
-        // Of a unit that left twice nobody knows which came.
+        // For a retransmitted unit it is unknown which transmission arrived.
         (known == top && top >= self.resent_below).then(|| self.trip.sample(now, sent_at + ago))
     }
 
-    /// Gaps seen for the first time.
+    /// Gaps reported for the first time.
     fn lost_first(&mut self, state: &State) -> Vec<LossRange> {
         let mut lost = Vec::with_capacity(state.lost.len());
         for &(first, end) in &state.lost {
@@ -91,14 +93,14 @@ impl Sender {
         lost
     }
 
-    /// What left again long enough before the receiver spoke, and is missing still.
+    /// Units retransmitted long enough before this state was sent that are still missing.
     fn lost_again(&mut self, now: Time, state: &State, below: u64) -> Vec<LossRange> {
         let mut lost = Vec::new();
-        let reorder = self.trip.smoothed().map_or(REORDER, |rtt| REORDER.max(rtt / 4));
+        let reorder = self.trip.smoothed().map_or(MIN_REORDER, |rtt| MIN_REORDER.max(rtt / 4));
         while let Some(&resent) = self.resent.front() {
             let Resent { at, first, end, index } = resent;
             let seen = at + reorder < self.trip.seen;
-            let blind = self.trip.top.is_none() && at + BLIND < now;
+            let blind = self.trip.top.is_none() && at + BLIND_TIMEOUT < now;
             if !(seen || blind) || end > below {
                 break;
             }
@@ -114,10 +116,10 @@ impl Sender {
 
     fn lose(&mut self, first: u64, end: u64, index: u64, at: Time, lost: &mut Vec<LossRange>) {
         let mut dropped = Vec::new();
-        let count = self.flight.lose(first, end, |a, b| dropped.push((a, b)));
+        let count = self.flight.mark_lost(first, end, |a, b| dropped.push((a, b)));
         self.lost_units += count;
         for (first, end) in dropped {
-            self.say(Message::Drop { first, end });
+            self.queue_message(Message::Drop { first, end });
         }
         if count > 0 {
             lost.push(LossRange {
@@ -129,7 +131,7 @@ impl Sender {
         }
     }
 
-    /// Tells the controller.
+    /// Passes the feedback to the controller.
     fn feed(
         &mut self,
         now: Time,
@@ -166,12 +168,12 @@ impl Sender {
     }
 }
 
-/// The round trip, as RFC 9002 section 5 estimates it, and how far the receiver has seen.
+/// The round-trip estimator of RFC 9002 section 5, and the progress of the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Trip {
-    /// The highest unit that came, and when it left.
+    /// The highest unit that arrived, and when it was sent.
     top: Option<(u64, Time)>,
-    /// What left before this had come, or was lost, when the receiver spoke.
+    /// Packets sent before this time had arrived or were lost when the receiver sent its state.
     seen: Time,
     rtt: Option<RttSample>,
     samples: u64,
@@ -210,7 +212,7 @@ impl Trip {
     }
 }
 
-/// How fast units come.
+/// The delivery rate of units.
 #[derive(Debug)]
 pub(super) struct Delivery {
     since: Time,
@@ -228,7 +230,7 @@ impl Delivery {
         self.rate
     }
 
-    /// A rate if a span ended, which is a round trip at least.
+    /// Returns a rate if a span ended, which lasts at least a round trip.
     fn on_state(
         &mut self,
         now: Time,

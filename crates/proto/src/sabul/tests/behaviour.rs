@@ -1,4 +1,4 @@
-//! What the paper says of the two ends, seen from outside.
+//! The behaviour of the two ends that the paper describes.
 
 use packtrain_units::{Duration, Time};
 
@@ -17,7 +17,7 @@ fn states(pair: &Pair) -> Vec<(Time, State)> {
         Message::State(state) => Some((*at, state.clone())),
         _ => None,
     };
-    pair.said.iter().filter_map(state).collect()
+    pair.messages.iter().filter_map(state).collect()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn nothing_that_came_leaves_again_however_late_the_channel() {
     let mut pair = Pair::new("fixed:100mbit", (20_000, 1 << 20, 5_000), 1, path, 7);
     pair.run(Duration::from_secs(99));
     assert!(pair.is_done());
-    // A packet in a hundred is lost, and one in a hundred of those once more.
+    // One packet in a hundred is lost, and one in a hundred of those once more.
     assert!((150..260).contains(&pair.repeats()), "{}", pair.repeats());
 }
 

@@ -1,5 +1,5 @@
-//! A sender and a receiver over a network that loses, reorders and repeats datagrams, and a
-//! channel beside it that is only late.
+//! A sender and a receiver over a network that loses, reorders and duplicates datagrams, with a
+//! reliable channel that only delays.
 
 mod behaviour;
 mod network;

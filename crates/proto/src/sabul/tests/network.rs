@@ -1,4 +1,4 @@
-//! The pair, and what lies between.
+//! The two ends and the network between them.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use packtrain_cc::{ControllerConfig, build};
 use packtrain_units::{ByteCount, Duration, Rng, Time};
 
 use crate::sabul::{Message, Receiver, Sender, SenderConfig};
-use crate::udt::{Leave, Seen};
+use crate::udt::{Permit, UnitStatus};
 
 pub(super) const DATAGRAM: ByteCount = ByteCount(1_472);
 
-/// What the network does to what crosses it, in thousandths.
+/// Impairments of the network; shares in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) delay: Duration,
-    /// Each packet takes up to so much longer.
+    /// Maximum additional delay of each packet.
     pub(super) jitter: Duration,
     pub(super) loss: u64,
     pub(super) repeats: u64,
-    /// From here on every datagram is lost for so long, once.
+    /// One outage: its start, and its duration, in which all datagrams are lost.
     pub(super) outage: Option<(Duration, Duration)>,
-    /// The channel's messages take up to so much longer, each not less than those before.
+    /// Maximum additional delay of the channel's messages; they stay in order.
     pub(super) late: Duration,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Pair {
     pub(super) receiver: Receiver,
     pub(super) now: Time,
     pub(super) total: u64,
-    /// Units in the order in which they left, and when.
+    /// Units in the order of sending, with their times.
     pub(super) left: Vec<(Time, u64)>,
-    /// What the receiver said, and when.
-    pub(super) said: Vec<(Time, Message)>,
-    /// Decides what is lost besides what the path loses.
+    /// Messages of the receiver, with their times.
+    pub(super) messages: Vec<(Time, Message)>,
+    /// Selects additional losses.
     pub(super) lose: Box<dyn FnMut(Time, u64) -> bool>,
     placed: Vec<bool>,
     path: Path,
@@ -62,7 +62,7 @@ pub(super) struct Pair {
 const START: Duration = Duration::from_secs(1);
 
 impl Pair {
-    /// `sizes` are the units in all, of the window, and of a buffer.
+    /// `sizes` are the total units, the units of the window, and those of a buffer.
     pub(super) fn new(
         cc: &str,
         (total, window, buffer): (u64, u64, u64),
@@ -80,7 +80,7 @@ impl Pair {
             now,
             total,
             left: Vec::new(),
-            said: Vec::new(),
+            messages: Vec::new(),
             lose: Box::new(|_, _| false),
             placed: vec![false; total as usize],
             path,
@@ -95,7 +95,7 @@ impl Pair {
         self.sender.acked() == self.total
     }
 
-    /// Runs until all is acknowledged or the time is over.
+    /// Runs until all is acknowledged or `limit` has passed.
     pub(super) fn run(&mut self, limit: Duration) {
         let end = self.now + limit;
         self.transmit();
@@ -104,7 +104,7 @@ impl Pair {
         }
     }
 
-    /// Runs until nothing happens by itself any more, or the time is over.
+    /// Runs until no event remains, or until `limit` has passed. Returns true if no event remains.
     pub(super) fn settle(&mut self, limit: Duration) -> bool {
         let end = self.now + limit;
         while self.now < end {
@@ -121,7 +121,7 @@ impl Pair {
         [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// On to the next event.
+    /// Advances to the next event.
     pub(super) fn step(&mut self) {
         self.transmit();
         let Some(next) = self.next_event() else { return };
@@ -141,13 +141,13 @@ impl Pair {
     fn arrive(&mut self, thing: Thing) {
         match thing {
             Thing::Unit(unit) => match self.receiver.check(unit) {
-                Seen::New => {
+                UnitStatus::New => {
                     assert!(!self.placed[unit as usize], "unit {unit} came twice");
                     self.placed[unit as usize] = true;
                     self.receiver.take(self.now, unit, 1);
                 }
-                Seen::Again => {}
-                Seen::Outside => panic!("unit {unit} outside of the window"),
+                UnitStatus::Duplicate => {}
+                UnitStatus::Outside => panic!("unit {unit} outside of the window"),
             },
             Thing::Forth(message) => self.receiver.on_message(self.now, &message).unwrap(),
             Thing::Back(message) => self.sender.on_message(self.now, &message).unwrap(),
@@ -156,7 +156,7 @@ impl Pair {
 
     fn transmit(&mut self) {
         while let Some(message) = self.receiver.poll_message(self.now) {
-            self.said.push((self.now, message.clone()));
+            self.messages.push((self.now, message.clone()));
             self.channel(1, Thing::Back(message));
         }
         loop {
@@ -167,8 +167,8 @@ impl Pair {
                 break;
             };
             let (first, count, again) = match leave {
-                Leave::Again { first, count } => (first, count, true),
-                Leave::Fresh { count, .. } => (self.sender.next(), count, false),
+                Permit::Retransmit { first, count } => (first, count, true),
+                Permit::Fresh { count, .. } => (self.sender.next(), count, false),
             };
             assert!(count > 0);
             let wire = ByteCount(u64::from(count) * DATAGRAM.get());
@@ -183,7 +183,7 @@ impl Pair {
         }
     }
 
-    /// Nothing is lost here, and nothing overtakes anything.
+    /// The channel neither loses nor reorders.
     fn channel(&mut self, way: usize, message: Thing) {
         let late = Duration::from_nanos(self.rng.below(self.path.late.as_nanos() + 1));
         let at = (self.now + self.path.delay + late).max(self.channel[way]);
@@ -212,7 +212,7 @@ impl Pair {
         self.placed.iter().all(|placed| *placed)
     }
 
-    /// How often units left more than once.
+    /// Number of retransmissions.
     pub(super) fn repeats(&self) -> u64 {
         self.left.len() as u64 - self.total
     }

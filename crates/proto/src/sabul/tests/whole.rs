@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::network::{Pair, Path};
 use crate::sabul::{Message, Receiver, State};
-use crate::udt::Seen;
+use crate::udt::UnitStatus;
 
 fn path() -> impl Strategy<Value = Path> {
     let outage = prop::option::of((0..400u64, 1..1_500u64));
@@ -47,11 +47,11 @@ proptest! {
         prop_assert!(pair.is_done(), "{:?} of {}", pair.sender.acked(), total);
         prop_assert!(pair.all_placed());
         prop_assert_eq!(pair.sender.received(), total);
-        // The receiver is silent once the sender knows.
+        // The receiver is silent once the sender knows that all has arrived.
         prop_assert!(pair.settle(Duration::from_secs(3_600)));
-        // The word that there is no more may have been under way until now.
+        // The message that announces the end may have been in flight until now.
         let end = |(_, said): &(Time, Message)| matches!(said, Message::State(s) if s.end);
-        prop_assert!(pair.said.iter().any(end), "END was said");
+        prop_assert!(pair.messages.iter().any(end), "END was said");
     }
 
     #[test]
@@ -86,11 +86,11 @@ proptest! {
                 _ => prop_assert!(told.is_err()),
             }
             prop_assert!(open.contains(&pair.sender.acked()));
-            // Not on with the pair: its receiver knows nothing of this.
+            // The receiver of the pair does not know of these units, so the pair cannot run on.
             while let Some(leave) = pair.sender.poll(pair.now, 10) {
                 let (first, count, again) = match leave {
-                    crate::udt::Leave::Again { first, count } => (first, count, true),
-                    crate::udt::Leave::Fresh { count, .. } => (pair.sender.next(), count, false),
+                    crate::udt::Permit::Retransmit { first, count } => (first, count, true),
+                    crate::udt::Permit::Fresh { count, .. } => (pair.sender.next(), count, false),
                 };
                 let wire = packtrain_units::ByteCount(u64::from(count) * 1_472);
                 pair.sender.on_sent(pair.now, first, count, wire, again);
@@ -109,9 +109,9 @@ proptest! {
         for (message, wild, near, wait) in messages {
             now += Duration::from_millis(wait);
             for unit in [wild, near] {
-                if receiver.check(unit) == Seen::New {
+                if receiver.check(unit) == UnitStatus::New {
                     receiver.take(now, unit, 1);
-                    prop_assert_ne!(receiver.check(unit), Seen::New);
+                    prop_assert_ne!(receiver.check(unit), UnitStatus::New);
                 }
                 receiver.take(now, unit, wild as u32);
             }

@@ -1,4 +1,4 @@
-//! When ACKs leave, and the round trip that ACK2s measure.
+//! Timing of ACKs, and the round trip measured by ACK2s.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use packtrain_units::{Duration, Time};
 
 /// SYN: the interval of ACKs (section III.A).
 pub(crate) const SYN: Duration = Duration::from_millis(10);
-/// ACKs whose ACK2 may still come.
+/// Maximum ACKs that wait for their ACK2.
 const REMEMBERED: usize = 1_024;
-/// An ACK that is not answered is repeated ever more seldom; so often its interval doubles.
+/// An unanswered ACK is repeated at growing intervals: the interval doubles this often at most.
 const MAX_INTERVAL_DOUBLINGS: u32 = 5;
-/// The round trip while nobody has measured one: where UDT starts.
+/// The initial round trip of UDT, while none is measured.
 pub(crate) const RTT_GUESS: Duration = Duration::from_millis(100);
 
 /// The ACKs of one receiver.
@@ -20,15 +20,15 @@ pub(super) struct Acks {
     number: u32,
     /// Sent and not answered, oldest first; their numbers are consecutive.
     open: VecDeque<Open>,
-    /// When the last one left.
-    told_at: Time,
+    /// When the last one was sent.
+    last_sent_at: Time,
     repeats: u32,
-    /// Number of the first ACK that said what the last one says.
+    /// Number of the first ACK with the contents of the last one.
     content: u32,
-    /// Whether one that said it was answered.
+    /// Whether an ACK with these contents was answered.
     known: bool,
-    /// Since when there is something new to tell.
-    news: Option<Time>,
+    /// Since when there is something new to report.
+    changed_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,36 +43,36 @@ impl Acks {
             start: now,
             number: 0,
             open: VecDeque::new(),
-            told_at: now,
+            last_sent_at: now,
             repeats: 0,
             content: 0,
             known: true,
-            news: None,
+            changed_at: None,
         }
     }
 
-    /// There is something new to tell since `now`.
-    pub(super) fn news(&mut self, now: Time) {
-        self.news.get_or_insert(now);
+    /// There is something new to report since `now`.
+    pub(super) fn on_change(&mut self, now: Time) {
+        self.changed_at.get_or_insert(now);
     }
 
-    /// When the next is due.
+    /// When the next ACK is due.
     pub(super) fn due(&self, rtt: Duration) -> Option<Time> {
-        match self.news {
+        match self.changed_at {
             Some(since) => Some(self.tick(since)),
-            // The same again, no sooner than two round trips after the last.
+            // A repetition, at the earliest two round trips after the last.
             None if !self.known => {
                 let wait = (rtt * 2).max(SYN) * (1 << self.repeats.min(MAX_INTERVAL_DOUBLINGS));
-                Some(self.told_at + wait)
+                Some(self.last_sent_at + wait)
             }
             None => None,
         }
     }
 
-    /// One leaves; gives its number.
+    /// An ACK is sent; returns its number.
     pub(super) fn sent(&mut self, now: Time) -> u32 {
         self.number = self.number.wrapping_add(1);
-        if self.news.take().is_some() {
+        if self.changed_at.take().is_some() {
             (self.repeats, self.content) = (0, self.number);
         } else {
             self.repeats += 1;
@@ -81,11 +81,11 @@ impl Acks {
             self.open.pop_front();
         }
         self.open.push_back(Open { number: self.number, at: now });
-        (self.told_at, self.known) = (now, false);
+        (self.last_sent_at, self.known) = (now, false);
         self.number
     }
 
-    /// The ACK2 of this number came; gives the round trip, if the ACK is remembered.
+    /// The ACK2 of this number arrived; returns the round trip if the ACK is still known.
     pub(super) fn answered(&mut self, now: Time, number: u32) -> Option<Duration> {
         let oldest = self.open.front()?.number;
         let at = number.wrapping_sub(oldest) as usize;

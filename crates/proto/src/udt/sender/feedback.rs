@@ -1,28 +1,31 @@
-//! What the receiver's messages make of the units under way, and what the controller is told.
+//! Processing of the receiver's messages, and the controller's feedback.
 
 use packtrain_cc::{Feedback, LossRange, RttSample};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::{Ack, Impossible, Message, Sender};
 
-/// The rate of delivery is measured over a round trip, at least over this.
+/// Minimum span of a delivery-rate measurement, which lasts at least a round trip.
 const DELIVERY_SPAN: Duration = Duration::from_millis(20);
 
-/// A queue stands when the round trip is longer than its least by a 16th and two milliseconds.
+/// A queue stands when the round trip exceeds its minimum by a 16th and two milliseconds.
 const QUEUE_SHARE: u64 = 16;
 const QUEUE_SPAN: Duration = Duration::from_millis(2);
 
 impl Sender {
-    /// The receiver said this.
+    /// Handles a message of the receiver.
     ///
     /// # Errors
-    /// It spoke of units that cannot be, or said what only a sender says; nothing has changed.
+    /// The message names impossible units, or only a sender sends it; nothing has changed.
     pub fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match message {
             Message::Ack(ack) => self.on_ack(now, ack),
             Message::Nak { ranges } => self.on_nak(now, ranges),
             Message::Warning => {
-                self.feed(now, News { delay_rising: true, ..News::default() });
+                self.feed(
+                    now,
+                    MessageContents { delay_rising: true, ..MessageContents::default() },
+                );
                 Ok(())
             }
             // A sender gets none of these.
@@ -36,38 +39,47 @@ impl Sender {
         }
         let (count, last) = self.flight.ack(ack.next);
         if count > 0 {
-            self.quiet.on_progress(now);
+            self.silence_timer.on_progress(now);
             self.hole.on_ack(now, self.flight.acked());
         }
         if let Some(last) = last {
             self.largest_acked = self.largest_acked.max(Some(last.index));
         }
-        let mut news =
-            News { acked: count, newest: last.map(|unit| unit.sent_at), ..News::default() };
+        let mut contents = MessageContents {
+            acked: count,
+            newest: last.map(|unit| unit.sent_at),
+            ..MessageContents::default()
+        };
         if !ack.light {
             if !self.config.bitmaps {
-                self.say(Message::Ack2 { number: ack.number });
+                self.queue_message(Message::Ack2 { number: ack.number });
             }
             if self.is_newest(ack.number) {
-                self.read(ack, &mut news);
+                self.read(ack, &mut contents);
             }
         }
-        (news.delivery, news.round_ended) =
-            self.delivery.on_ack(now, &self.flight, self.came, self.rtt(), self.config.datagram);
-        if news.told {
+        (contents.delivery, contents.round_ended) = self.delivery.on_ack(
+            now,
+            &self.flight,
+            self.received,
+            self.rtt(),
+            self.config.datagram,
+        );
+        if contents.told {
             let limited = std::mem::take(&mut self.window_limited);
-            if self.config.train > 1 && news.arrival.is_none() && !self.config.bitmaps {
-                news.arrival = self.guess_arrival(limited);
+            if self.config.train > 1 && contents.arrival.is_none() && !self.config.bitmaps {
+                contents.arrival = self.guess_arrival(limited);
             }
-            news.delay_rising = news.arrival.is_some() && self.overshoots();
+            contents.delay_rising = contents.arrival.is_some() && self.overshoots();
         }
-        self.feed(now, news);
+        self.feed(now, contents);
         Ok(())
     }
 
-    /// Of trains a receiver that reckons packet by packet often cannot tell the speed. It is the
-    /// rate of delivery, unless the window made pauses, which AS does not count: then what
-    /// arrives between them comes at the pace, or as fast as the path is.
+    /// Substitutes for AS. A receiver that estimates packet by packet often cannot measure the
+    /// speed of trains. The substitute is the delivery rate, unless the window caused pauses, which
+    /// AS excludes: then packets between the pauses arrive at the pace, or at the speed of the
+    /// path.
     fn guess_arrival(&self, window_limited: bool) -> Option<DataRate> {
         let delivered = self.delivery.rate();
         if !window_limited {
@@ -78,10 +90,11 @@ impl Sender {
         Some(capacity.map_or(pace, |capacity| capacity.min(pace)).max(delivered?))
     }
 
-    /// Whether a sender of trains fills the queue in slow start. Its bursts have shown the path's
-    /// speed by then. Left alone, the window doubles once more before the receiver's 16 round trips
-    /// warn or the first loss is told, and at 1 Gbit/s and 100 ms 20 MiB are lost and half the rate
-    /// is cut away after it. So it takes its own round trip for a warning.
+    /// Whether a sender of trains fills the queue in slow start. Its bursts have measured the
+    /// path's speed by then. Without this check the window doubles once more before the receiver's
+    /// 16 round trips give a warning or the first loss is reported; at 1 Gbit/s and 100 ms, 20 MiB
+    /// are then lost and the rate is halved. The sender therefore treats its own round trip as a
+    /// warning.
     fn overshoots(&self) -> bool {
         let slow_start = self.controller.pacing_rate().is_none();
         let (Some((rtt, _)), Some(min)) = (self.rtt, self.min_rtt) else { return false };
@@ -97,8 +110,8 @@ impl Sender {
         newest
     }
 
-    /// What an ACK tells besides what arrived.
-    fn read(&mut self, ack: &Ack, news: &mut News) {
+    /// Reads the fields of an ACK other than `next`.
+    fn read(&mut self, ack: &Ack, contents: &mut MessageContents) {
         self.room = ack.next.saturating_add(ack.room);
         if !ack.rtt.is_zero() {
             self.rtt = Some((ack.rtt, ack.rtt_var));
@@ -106,13 +119,13 @@ impl Sender {
             self.min_rtt = Some(min);
             let latest = self.latest.take().unwrap_or(ack.rtt);
             let (smoothed, variation) = (ack.rtt, ack.rtt_var);
-            news.rtt = Some(RttSample { latest, smoothed, variation, min });
+            contents.rtt = Some(RttSample { latest, smoothed, variation, min });
         }
-        news.told = true;
+        contents.told = true;
         self.arrival = ack.arrival;
         self.capacity = ack.capacity.or(self.capacity);
-        news.arrival = ack.arrival.map(|rate| rate.times(self.config.datagram));
-        news.capacity = ack.capacity.map(|rate| rate.times(self.config.datagram));
+        contents.arrival = ack.arrival.map(|rate| rate.times(self.config.datagram));
+        contents.capacity = ack.capacity.map(|rate| rate.times(self.config.datagram));
     }
 
     fn on_nak(&mut self, now: Time, ranges: &[(u64, u64)]) -> Result<(), Impossible> {
@@ -122,11 +135,11 @@ impl Sender {
         let mut lost = Vec::with_capacity(ranges.len());
         let mut dropped = Vec::new();
         for &(first, end) in ranges {
-            // What an acknowledgement says has arrived is no loss: the two crossed.
+            // Units that an acknowledgement covers are not lost: the two messages crossed.
             let first = first.max(self.flight.acked());
             let Some(unit) = self.flight.unit(first).filter(|_| first < end) else { continue };
             self.hole.on_nak(now, end);
-            self.lost_units += self.flight.lose(first, end, |a, b| dropped.push((a, b)));
+            self.lost_units += self.flight.mark_lost(first, end, |a, b| dropped.push((a, b)));
             lost.push(LossRange {
                 first: unit.index,
                 count: u32::try_from(end - first).unwrap_or(u32::MAX),
@@ -135,48 +148,48 @@ impl Sender {
             });
         }
         for (first, end) in dropped {
-            self.say(Message::Drop { first, end });
+            self.queue_message(Message::Drop { first, end });
         }
         if !lost.is_empty() {
-            self.quiet.on_progress(now);
-            self.feed(now, News { lost, ..News::default() });
+            self.silence_timer.on_progress(now);
+            self.feed(now, MessageContents { lost, ..MessageContents::default() });
         }
         Ok(())
     }
 
-    /// Tells the controller.
-    pub(super) fn feed(&mut self, now: Time, news: News) {
+    /// Passes the feedback to the controller.
+    pub(super) fn feed(&mut self, now: Time, contents: MessageContents) {
         let datagram = self.config.datagram.get();
         let host = std::mem::take(&mut self.host);
         self.controller.on_feedback(&Feedback {
             now,
             largest_acked: self.largest_acked,
-            newest_acked_sent_at: news.newest,
-            acked: ByteCount(news.acked * datagram),
-            acked_packets: news.acked,
+            newest_acked_sent_at: contents.newest,
+            acked: ByteCount(contents.acked * datagram),
+            acked_packets: contents.acked,
             in_flight: self.in_flight(),
-            rtt: news.rtt,
+            rtt: contents.rtt,
             queueing_delay: None,
-            delivery_rate: news.delivery,
-            arrival_rate: news.arrival,
-            capacity: news.capacity,
-            lost: &news.lost,
+            delivery_rate: contents.delivery,
+            arrival_rate: contents.arrival,
+            capacity: contents.capacity,
+            lost: &contents.lost,
             spurious: 0,
             ecn_ce: host.ecn_ce,
             host_drops: host.drops,
             refused: host.refused,
             drain_rate: host.drain,
             app_limited: self.app_limited,
-            round_ended: news.round_ended,
-            timeout: news.timeout,
-            delay_rising: news.delay_rising,
+            round_ended: contents.round_ended,
+            timeout: contents.timeout,
+            delay_rising: contents.delay_rising,
         });
     }
 }
 
-/// What one message says.
+/// The contents of one message.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct MessageContents {
     pub(super) acked: u64,
     pub(super) newest: Option<Time>,
     pub(super) rtt: Option<RttSample>,
@@ -191,7 +204,7 @@ pub(super) struct News {
     pub(super) delay_rising: bool,
 }
 
-/// How fast units are acknowledged, and when a round of them ends.
+/// The rate of acknowledgement, and the ends of rounds.
 #[derive(Debug)]
 pub(super) struct Delivery {
     since: Time,
@@ -211,7 +224,7 @@ impl Delivery {
         self.rate
     }
 
-    /// A rate if a span ended, and whether a round did.
+    /// Returns a rate if a span ended, and whether a round ended.
     fn on_ack(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Units that have left and are not acknowledged, and which of them are to leave again.
+//! Units that are sent and not acknowledged, and those to retransmit.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use packtrain_units::Time;
 
 use crate::udt::unitset::UnitSet;
 
-/// What is under way. One record of 16 bytes a unit, found by its number.
+/// The units in flight. One record of 16 bytes per unit, indexed by its number.
 #[derive(Debug)]
 pub(crate) struct Flight {
     /// First transmissions of `acked..next`.
     units: VecDeque<Unit>,
     acked: u64,
-    /// To be sent again: the sender's loss list.
+    /// To be retransmitted: the sender's loss list.
     lost: UnitSet,
     /// Not to be sent again.
     dropped: UnitSet,
@@ -50,18 +50,18 @@ impl Flight {
         self.units.len() as u64
     }
 
-    /// How many units are to be sent again.
+    /// Number of units to retransmit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.len()
     }
 
-    /// The first transmission of a unit under way.
+    /// The first transmission of a unit in flight.
     pub(crate) fn unit(&self, unit: u64) -> Option<Unit> {
         let at = unit.checked_sub(self.acked)?;
         self.units.get(usize::try_from(at).ok()?).copied()
     }
 
-    /// So many new units left; gives the send index of the first.
+    /// `count` new units were sent; returns the send index of the first.
     pub(crate) fn push(&mut self, now: Time, count: u32) -> u64 {
         let first = self.index;
         for i in 0..u64::from(count) {
@@ -77,8 +77,8 @@ impl Flight {
         first
     }
 
-    /// Units left again; gives the send index of the first.
-    pub(crate) fn again(&mut self, first: u64, count: u32) -> u64 {
+    /// Units were retransmitted; returns the send index of the first.
+    pub(crate) fn on_retransmitted(&mut self, first: u64, count: u32) -> u64 {
         let (from, to) = self.clip(first, first.saturating_add(u64::from(count)));
         self.lost.remove(from, to);
         let index = self.index;
@@ -86,7 +86,8 @@ impl Flight {
         index
     }
 
-    /// All below `to` have arrived; gives how many are new in that, and the last of them.
+    /// All units below `to` have arrived; returns how many of them are newly acknowledged, and the
+    /// last one.
     pub(crate) fn ack(&mut self, to: u64) -> (u64, Option<Unit>) {
         let count = to.min(self.next()).saturating_sub(self.acked);
         if count == 0 {
@@ -100,41 +101,46 @@ impl Flight {
         (count, last)
     }
 
-    /// The first run of units to be sent again, of at most `most`.
-    pub(crate) fn next_lost(&self, most: u64) -> Option<(u64, u64)> {
+    /// The first run of units to retransmit, of at most `max`.
+    pub(crate) fn next_lost(&self, max: u64) -> Option<(u64, u64)> {
         let first = self.lost.first_in(self.acked, self.next())?;
-        Some((first, self.lost.run_end(first, self.next().min(first + most)) - first))
+        Some((first, self.lost.run_end(first, self.next().min(first + max)) - first))
     }
 
     /// The same among those below `below`.
-    pub(crate) fn next_lost_below(&self, most: u64, below: u64) -> Option<(u64, u64)> {
+    pub(crate) fn next_lost_below(&self, max: u64, below: u64) -> Option<(u64, u64)> {
         let first = self.lost.first_in(self.acked, below.min(self.next()))?;
-        let end = self.next().min(below).min(first + most);
+        let end = self.next().min(below).min(first + max);
         Some((first, self.lost.run_end(first, end) - first))
     }
 
-    /// The first of these units that is to be sent again.
+    /// The first of these units that is to be retransmitted.
     pub(super) fn first_lost(&self, first: u64, end: u64) -> Option<u64> {
         let (first, end) = self.clip(first, end);
         self.lost.first_in(first, end)
     }
 
-    /// Behind the run of units from `first` on that are to be sent again.
+    /// One past the run of units from `first` on that are to be retransmitted.
     pub(super) fn lost_end(&self, first: u64, end: u64) -> u64 {
         let (first, end) = self.clip(first, end);
         self.lost.run_end(first, end)
     }
 
-    /// These have arrived, though something before them has not.
-    pub(super) fn came(&mut self, first: u64, end: u64) {
+    /// These units have arrived beyond a missing one.
+    pub(super) fn mark_arrived(&mut self, first: u64, end: u64) {
         if !self.lost.is_empty() {
             let (first, end) = self.clip(first, end);
             self.lost.remove(first, end);
         }
     }
 
-    /// These are to be sent again, but for dropped ones, which `told` is given.
-    pub(crate) fn lose(&mut self, first: u64, end: u64, mut told: impl FnMut(u64, u64)) -> u64 {
+    /// Marks units for retransmission, except dropped ones, which are passed to `told`.
+    pub(crate) fn mark_lost(
+        &mut self,
+        first: u64,
+        end: u64,
+        mut told: impl FnMut(u64, u64),
+    ) -> u64 {
         let (first, end) = self.clip(first, end);
         self.lost.cover(self.acked, self.next());
         let mut added = self.lost.insert(first, end);
@@ -147,7 +153,7 @@ impl Flight {
         added
     }
 
-    /// These are not to be sent again.
+    /// These units will not be sent again.
     pub(crate) fn drop(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let (first, end) = self.clip(first, end);
         if first >= end {

@@ -1,15 +1,15 @@
-//! What the flow window allows while a loss is repaired.
+//! The flow window while a loss is repaired.
 //!
-//! W is what leaves in a round trip and a SYN. Acknowledgements are cumulative, so when one packet
-//! is lost they stand still for the round trip that its repetition takes, and a window counted from
-//! there is used up a SYN after the report: each loss would stop the flow for nearly a round trip,
-//! though all behind the hole arrives. (It stops the stock library so.) The paper's window is about
-//! what is sent with no word of how the network does; here there is word, the report: what it ends
-//! in has arrived. So while the acknowledgement stands at a reported loss, the window is counted
-//! from the last unit that there was word of, and grows by what the rate allows since, for one
-//! window at most. Losses come in while others are repaired; that one of them is repaired says
-//! nothing of those behind it and takes nothing back. The simulator's sender of single packets
-//! keeps to the letter.
+//! W is the data sent in a round trip and a SYN. Acknowledgements are cumulative, so after a loss
+//! they stand still for the round trip of the retransmission. A window counted from there is used
+//! up a SYN after the report, and each loss would stop the flow for nearly a round trip although
+//! all packets behind the gap arrive. The stock library stops this way. The paper's window bounds
+//! what is sent without knowledge of the network; a loss report is such knowledge, because the unit
+//! at its end has arrived. While the acknowledgement stands at a reported loss, the window is
+//! therefore counted from the last unit known to have arrived, and grows by what the rate allows
+//! since then, for at most one window. Further losses occur during the repair; the repair of one
+//! gives no information about those behind it and does not reduce the window. The simulator's
+//! sender of single packets follows the paper exactly.
 
 use packtrain_units::{ByteCount, DataRate, Time};
 
@@ -18,31 +18,30 @@ use packtrain_units::{ByteCount, DataRate, Time};
 pub(super) struct Hole {
     /// Units below this include a reported loss.
     end: u64,
-    /// There was word of units up to here: they were acknowledged, or reported with what is
-    /// missing among them.
+    /// Units up to here are acknowledged, or covered by a report of the missing ones among them.
     heard: u64,
-    /// When that word came.
+    /// When that was last extended.
     since: Time,
 }
 
 impl Hole {
-    /// `..end` ends in a reported loss, behind which something has arrived.
+    /// `..end` ends in a reported loss, behind which a unit has arrived.
     pub(super) fn on_nak(&mut self, now: Time, end: u64) {
         self.end = self.end.max(end);
-        self.hear(now, end + 1);
+        self.extend(now, end + 1);
     }
 
     pub(super) fn on_ack(&mut self, now: Time, acked: u64) {
-        self.hear(now, acked);
+        self.extend(now, acked);
     }
 
-    fn hear(&mut self, now: Time, heard: u64) {
+    fn extend(&mut self, now: Time, heard: u64) {
         if heard > self.heard {
             (self.heard, self.since) = (heard, now);
         }
     }
 
-    /// Units beyond the window `window`, acknowledgements standing at `acked`.
+    /// Units that may be sent beyond the window `window`, while acknowledgements stand at `acked`.
     pub(super) fn room(
         &self,
         now: Time,

@@ -1,39 +1,39 @@
-//! The sender's timers: the pace and the freeze (they end by themselves), the controller's own,
-//! and that of silence.
+//! The sender's timers: the pace and the freeze, the controller's own timer, and the timer of
+//! silence.
 //!
-//! Silence is when nothing left and nothing was learnt for a while although units are open. Twice
-//! it makes the last unit leave again, which shows the receiver a lost tail, or shows us an
-//! acknowledgement that was lost. After that it is EXP: everything open is taken for lost. Each
-//! time it waits twice as long as before.
+//! Silence means that for a while no unit was sent and no feedback arrived although units are in
+//! flight. The first two timeouts retransmit the last unit, which shows the receiver a lost tail,
+//! or brings an acknowledgement that was lost. The next one is EXP: all units in flight are taken
+//! for lost. Each timeout is twice as long as the one before.
 
 use packtrain_cc::LossRange;
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::feedback::News;
+use super::feedback::MessageContents;
 use super::{Message, Sender};
 use crate::stats::Limit;
 
-/// SYN: how long the receiver may wait with an acknowledgement (section III.A).
+/// SYN: maximum delay of an acknowledgement at the receiver (section III.A).
 const SYN: Duration = Duration::from_millis(10);
-/// Silence before the round trip is known.
-const UNKNOWN: Duration = Duration::from_secs(1);
-/// So many times the last unit is repeated before everything is taken for lost.
+/// Timeout of silence before the round trip is known.
+const UNKNOWN_RTT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Retransmissions of the last unit before all units are taken for lost.
 const TAIL_PROBES: u32 = 2;
-/// Silence doubles so often at most.
+/// Maximum doublings of the timeout.
 const MAX_SILENCE_DOUBLINGS: u32 = 6;
-/// And lasts no longer than this.
+/// Maximum timeout.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-/// Since when nothing happened.
+/// The timer of silence.
 #[derive(Debug)]
-pub(super) struct Quiet {
+pub(super) struct SilenceTimer {
     since: Time,
     fired: u32,
-    /// So far: times it fired, times everything was taken for lost.
+    /// Timeouts so far, and those that took all units for lost.
     times: (u64, u64),
 }
 
-impl Quiet {
+impl SilenceTimer {
     pub(super) fn new(now: Time) -> Self {
         Self { since: now, fired: 0, times: (0, 0) }
     }
@@ -63,7 +63,7 @@ impl Sender {
         }
     }
 
-    /// When something happens by itself.
+    /// When the next timer is due, pacing included.
     pub fn poll_timeout(&self) -> Option<Time> {
         let pace = (self.limit == Limit::Pacing).then(|| {
             let pace = self.pace.next();
@@ -72,47 +72,47 @@ impl Sender {
         pace.into_iter().chain(self.timers()).min()
     }
 
-    /// The same for an owner that would not send anything now anyhow.
+    /// When the next timer is due, without pacing: for an owner that has nothing to send.
     pub(crate) fn timers(&self) -> Option<Time> {
         self.controller.poll_timeout().into_iter().chain(self.silence()).min()
     }
 
     fn silence(&self) -> Option<Time> {
-        // While units wait to leave again it is not the network that is silent.
+        // While units wait for retransmission, the network is not silent.
         if self.flight.len() == 0 || self.flight.lost() > 0 {
             return None;
         }
-        Some(self.quiet.since + self.patience())
+        Some(self.silence_timer.since + self.silence_timeout())
     }
 
-    /// How long a unit and what is said about it may take, doubled as often as that was not
-    /// enough.
-    fn patience(&self) -> Duration {
+    /// The turnaround, doubled for each timeout so far.
+    fn silence_timeout(&self) -> Duration {
         let once = self.turnaround();
-        (once * (1 << self.quiet.fired.min(MAX_SILENCE_DOUBLINGS))).min(MAX_SILENCE.max(once))
+        (once * (1 << self.silence_timer.fired.min(MAX_SILENCE_DOUBLINGS)))
+            .min(MAX_SILENCE.max(once))
     }
 
-    /// How long a unit and what is said about it may take.
+    /// Maximum time that a unit and its acknowledgement take.
     pub fn turnaround(&self) -> Duration {
-        self.rtt.map_or(UNKNOWN, |(rtt, var)| rtt + var * 4 + SYN * 2)
+        self.rtt.map_or(UNKNOWN_RTT_TIMEOUT, |(rtt, var)| rtt + var * 4 + SYN * 2)
     }
 
-    /// These leave again, since their owner knows that they are missing; the controller is not
-    /// told, to whom their loss is not new.
+    /// Retransmits units that the owner knows to be missing; the controller is not notified,
+    /// because their loss is not new to it.
     pub fn repeat(&mut self, first: u64, end: u64) {
         self.lose(first, end);
     }
 
     fn on_silence(&mut self, now: Time) {
         let (first, end) = (self.flight.acked(), self.flight.next());
-        self.quiet.since = now;
-        self.quiet.fired = self.quiet.fired.saturating_add(1);
-        self.quiet.times.0 += 1;
-        if self.quiet.fired <= TAIL_PROBES {
+        self.silence_timer.since = now;
+        self.silence_timer.fired = self.silence_timer.fired.saturating_add(1);
+        self.silence_timer.times.0 += 1;
+        if self.silence_timer.fired <= TAIL_PROBES {
             self.lose(end - 1, end);
             return;
         }
-        self.quiet.times.1 += 1;
+        self.silence_timer.times.1 += 1;
         self.lose(first, end);
         let Some(unit) = self.flight.unit(first) else { return };
         let lost = LossRange {
@@ -121,15 +121,18 @@ impl Sender {
             bytes: ByteCount((end - first) * self.config.datagram.get()),
             sent_at: unit.sent_at,
         };
-        self.feed(now, News { lost: vec![lost], timeout: true, ..News::default() });
+        self.feed(
+            now,
+            MessageContents { lost: vec![lost], timeout: true, ..MessageContents::default() },
+        );
     }
 
-    /// These leave again; of the dropped ones the receiver is told again.
+    /// Marks units for retransmission; for dropped units the receiver is notified again.
     fn lose(&mut self, first: u64, end: u64) {
         let mut dropped = Vec::new();
-        self.flight.lose(first, end, |a, b| dropped.push((a, b)));
+        self.flight.mark_lost(first, end, |a, b| dropped.push((a, b)));
         for (first, end) in dropped {
-            self.say(Message::Drop { first, end });
+            self.queue_message(Message::Drop { first, end });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the paper says, one thing a test.
+//! The behaviour that the paper describes, one claim per test.
 
 use packtrain_cc::udt::Variant;
 use packtrain_units::{DataRate, Duration, Time};
@@ -16,7 +16,7 @@ fn pair(variant: Variant, puppet: Puppet, total: u64, path: Path) -> Pair {
 }
 
 fn acks(pair: &Pair) -> Vec<(u64, Ack)> {
-    let acks = pair.said.iter().filter_map(|(at, message)| match message {
+    let acks = pair.messages.iter().filter_map(|(at, message)| match message {
         Message::Ack(ack) => Some((at.as_nanos() / 1_000_000, *ack)),
         _ => None,
     });
@@ -35,8 +35,8 @@ fn an_ack_each_syn_with_what_the_receiver_knows() {
     assert_eq!(last.next, 3_000);
     assert_eq!(last.rtt, MS(16));
     let arrival = last.arrival.unwrap().times(super::DATAGRAM);
-    // Of each 16 intervals the filter takes the pair's away, here nothing, but not the double one
-    // behind it.
+    // The filter removes the pair's interval of each 16, here zero, but not the double interval
+    // after it.
     assert!(arrival.as_bps().abs_diff(RATE.as_bps() * 15 / 16) < 1_000_000, "{arrival}");
 }
 
@@ -94,11 +94,11 @@ fn a_loss_is_told_at_once_and_a_lost_nak_again_within_three_round_trips() {
         });
         pair.run(MS(10_000));
         let naks: Vec<_> =
-            pair.said.iter().filter(|(_, m)| matches!(m, Message::Nak { .. })).collect();
+            pair.messages.iter().filter(|(_, m)| matches!(m, Message::Nak { .. })).collect();
         assert_eq!(naks[0].1, Message::Nak { ranges: vec![(1_000, 1_001)] });
         let wait = naks[1].0.since(naks[0].0);
-        let least = if variant == Variant::Ns2 { MS(0) } else { MS(40) };
-        assert!(wait >= least && wait <= MS(61), "{variant:?} {wait}");
+        let min = if variant == Variant::Ns2 { MS(0) } else { MS(40) };
+        assert!(wait >= min && wait <= MS(61), "{variant:?} {wait}");
         assert_eq!(pair.puppet.knobs().naks[0].1, 1);
         assert_eq!(pair.puppet.knobs().timeouts, 0);
     }
@@ -160,7 +160,7 @@ fn a_queue_that_grows_makes_warnings_but_udt4_gives_none() {
         let count = pair.puppet.knobs().warnings;
         assert_eq!(count > 0, warns, "{variant:?} {count}");
         // No more than one in two round trips.
-        let at: Vec<_> = pair.said.iter().filter(|(_, m)| *m == Message::Warning).collect();
+        let at: Vec<_> = pair.messages.iter().filter(|(_, m)| *m == Message::Warning).collect();
         assert!(at.windows(2).all(|w| w[1].0.since(w[0].0) >= MS(20)));
     }
 }
@@ -201,7 +201,7 @@ fn no_more_units_are_open_than_the_receiver_has_room_for() {
 
 #[test]
 fn of_trains_one_late_sample_is_no_trend() {
-    // 16 round trips that hardly differ, the last of them as told; or all of them growing.
+    // 16 round trips that hardly differ, except for the last; or all of them growing.
     let still =
         |last| move |i: u64| Duration::from_micros(if i == 15 { last } else { 500 + i % 3 });
     let growing = |i: u64| Duration::from_micros(500 + 20 * i);
@@ -212,7 +212,7 @@ fn of_trains_one_late_sample_is_no_trend() {
     }
 }
 
-/// Whether a receiver warns that measures these 16 round trips.
+/// Whether a receiver that measures these 16 round trips sends a warning.
 fn warns(train: u32, rtt: impl Fn(u64) -> Duration) -> bool {
     let config = ReceiverConfig { variant: Variant::Grid, first: 0, window: 1_000, train };
     let mut now = Time::ZERO;

@@ -1,4 +1,4 @@
-//! A sender and a receiver over a network that loses, reorders and repeats.
+//! A sender and a receiver over a network that loses, reorders and duplicates.
 
 mod behaviour;
 mod network;
@@ -7,10 +7,10 @@ mod whole;
 use packtrain_cc::{CongestionController, Feedback, Sent};
 use packtrain_units::{ByteCount, DataRate, Time};
 
-/// Datagrams of this size.
+/// Size of datagrams.
 const DATAGRAM: ByteCount = ByteCount(1_472);
 
-/// What a test's controller answers, and what it was told.
+/// The answers of a test's controller, and its inputs.
 #[derive(Debug, Default)]
 struct Knobs {
     window: u64,
@@ -24,7 +24,7 @@ struct Knobs {
     last_index: Option<u64>,
 }
 
-/// A controller that does as it is told.
+/// A controller that a test controls.
 #[expect(clippy::disallowed_types, reason = "one thread, and a test that panics is over")]
 #[derive(Clone, Debug)]
 struct Puppet(std::sync::Arc<std::sync::Mutex<Knobs>>);

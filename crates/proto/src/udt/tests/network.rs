@@ -1,4 +1,4 @@
-//! The pair, and what lies between.
+//! The two ends and the network between them.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
 use super::{DATAGRAM, Puppet};
-use crate::udt::{Leave, Message, Receiver, ReceiverConfig, Seen, Sender, SenderConfig};
+use crate::udt::{Message, Permit, Receiver, ReceiverConfig, Sender, SenderConfig, UnitStatus};
 
-/// What the network does to what crosses it, in thousandths.
+/// Impairments of the network; shares in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) delay: Duration,
-    /// Each packet takes up to so much longer.
+    /// Maximum additional delay of each packet.
     pub(super) jitter: Duration,
     pub(super) data_loss: u64,
     pub(super) message_loss: u64,
     pub(super) repeats: u64,
-    /// From here on everything is lost for so long, once.
+    /// One outage: its start, and its duration, in which everything is lost.
     pub(super) outage: Option<(Duration, Duration)>,
 }
 
@@ -43,16 +43,16 @@ pub(super) struct Pair {
     pub(super) puppet: Puppet,
     pub(super) total: u64,
     pub(super) first: u64,
-    /// How often each unit left.
+    /// How often each unit was sent.
     pub(super) left: BTreeMap<u64, u32>,
-    /// When new units left, and which.
+    /// New units with the times at which they were sent.
     pub(super) fresh: Vec<(Time, u64)>,
-    /// What the receiver said, and when.
-    pub(super) said: Vec<(Time, Message)>,
+    /// Messages of the receiver, with their times.
+    pub(super) messages: Vec<(Time, Message)>,
     pub(super) keep: bool,
-    /// Decides what is lost besides what the path loses.
+    /// Selects additional losses.
     pub(super) lose: Box<dyn FnMut(Time, Event<'_>) -> bool>,
-    /// The sender was told what is not so.
+    /// The sender received a false message.
     pub(super) lied_to: bool,
     placed: Vec<bool>,
     path: Path,
@@ -62,7 +62,7 @@ pub(super) struct Pair {
     window: u64,
 }
 
-/// Something that is about to cross.
+/// A packet that is about to cross the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     Unit(u64),
@@ -91,7 +91,7 @@ impl Pair {
             first,
             left: BTreeMap::new(),
             fresh: Vec::new(),
-            said: Vec::new(),
+            messages: Vec::new(),
             keep: false,
             lose: Box::new(|_, _| false),
             lied_to: false,
@@ -108,7 +108,7 @@ impl Pair {
         self.sender.acked() == self.first + self.total
     }
 
-    /// Runs until all is acknowledged or the time is over.
+    /// Runs until all is acknowledged or `limit` has passed.
     pub(super) fn run(&mut self, limit: Duration) {
         let end = self.now + limit;
         self.transmit();
@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// Runs until nothing happens by itself any more, or the time is over.
+    /// Runs until no event remains, or until `limit` has passed. Returns true if no event remains.
     pub(super) fn settle(&mut self, limit: Duration) -> bool {
         let end = self.now + limit;
         while self.now < end {
@@ -134,7 +134,7 @@ impl Pair {
         [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// On to the next event.
+    /// Advances to the next event.
     pub(super) fn step(&mut self) {
         self.transmit();
         let Some(next) = self.next_event() else { return };
@@ -155,14 +155,14 @@ impl Pair {
         match thing {
             Thing::Unit { unit, joined } => {
                 match self.receiver.check(unit) {
-                    Seen::New => {
+                    UnitStatus::New => {
                         let at = (unit - self.first) as usize;
                         assert!(!self.placed[at], "unit {unit} came twice");
                         self.placed[at] = true;
                         self.receiver.take(self.now, unit, 1);
                     }
-                    Seen::Again => {}
-                    Seen::Outside => panic!("unit {unit} outside of the window"),
+                    UnitStatus::Duplicate => {}
+                    UnitStatus::Outside => panic!("unit {unit} outside of the window"),
                 }
                 self.receiver.on_batch(self.now, unit, unit, 1, joined);
             }
@@ -174,7 +174,7 @@ impl Pair {
     fn transmit(&mut self) {
         while let Some(message) = self.receiver.poll_message(self.now) {
             if self.keep {
-                self.said.push((self.now, message.clone()));
+                self.messages.push((self.now, message.clone()));
             }
             self.cross(Thing::Back(message));
         }
@@ -185,8 +185,8 @@ impl Pair {
             let ready = self.first + self.total - self.sender.next();
             let Some(leave) = self.sender.poll(self.now, ready) else { break };
             let (first, count, again, joined) = match leave {
-                Leave::Again { first, count } => (first, count, true, false),
-                Leave::Fresh { count, joined } => (self.sender.next(), count, false, joined),
+                Permit::Retransmit { first, count } => (first, count, true, false),
+                Permit::Fresh { count, joined } => (self.sender.next(), count, false, joined),
             };
             assert!(count > 0);
             let wire = ByteCount(u64::from(count) * DATAGRAM.get());
@@ -226,7 +226,7 @@ impl Pair {
         }
     }
 
-    /// Makes the path longer by so much.
+    /// Increases the delay of the path by `late`.
     pub(super) fn slow(&mut self, late: Duration) {
         self.path.delay = MS_5 + late;
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::network::{Event, Pair, Path, RATE};
 use super::{Knobs, Puppet};
-use crate::udt::{Ack, Message, PacketRate, Receiver, ReceiverConfig, Seen};
+use crate::udt::{Ack, Message, PacketRate, Receiver, ReceiverConfig, UnitStatus};
 
 fn path() -> impl Strategy<Value = Path> {
     let outage = prop::option::of((0..400u64, 1..1_500u64));
@@ -110,18 +110,18 @@ proptest! {
         for (message, wild, near, wait) in messages {
             now += Duration::from_millis(wait);
             for unit in [wild, near] {
-                if receiver.check(unit) == Seen::New {
+                if receiver.check(unit) == UnitStatus::New {
                     receiver.take(now, unit, 1);
-                    prop_assert_ne!(receiver.check(unit), Seen::New);
+                    prop_assert_ne!(receiver.check(unit), UnitStatus::New);
                 }
                 receiver.take(now, unit, wild as u32);
                 receiver.on_batch(now, unit, wild, near as u32, wait % 2 == 0);
             }
             let _ = receiver.on_message(now, &message);
-            let mut said = 0;
+            let mut messages = 0;
             while receiver.poll_message(now).is_some() {
-                said += 1;
-                prop_assert!(said < 1_000);
+                messages += 1;
+                prop_assert!(messages < 1_000);
             }
             prop_assert!(receiver.missing() <= 300);
         }
@@ -160,15 +160,16 @@ fn at_thirty_per_cent_loss_little_is_sent_for_nothing() {
         assert!(pair.is_done());
         let needed = 20_000.0 * 0.3 / 0.7;
         let sent = pair.repeats() as f64;
-        // ns-2's agent asks again each round trip, when the first repeat is still under way.
-        let most = if variant == Variant::Ns2 { 2.2 } else { 1.15 };
-        assert!(sent < needed * most, "{variant:?}: {sent} for {needed}");
+        // ns-2's agent requests again each round trip, while the first retransmission is still in
+        // flight.
+        let max = if variant == Variant::Ns2 { 2.2 } else { 1.15 };
+        assert!(sent < needed * max, "{variant:?}: {sent} for {needed}");
     }
 }
 
 #[test]
 fn no_message_need_come_more_than_now_and_then() {
-    // Nothing but every tenth message comes, of each kind.
+    // Only every tenth message of each kind arrives.
     for variant in Variant::ALL {
         let path = Path { data_loss: 20, ..Path::clean(Duration::from_millis(5)) };
         let puppet = Puppet::new(300, Some(RATE), 1);

@@ -11,7 +11,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 use super::group::{Group, Reading};
 use super::stripe_scheduler::StreamId;
 use crate::candidate_paths::CandidatePaths;
-use packtrain_service::WayReport;
+use packtrain_service::PathReport;
 
 /// A loss is a sign of the path for so long.
 const LOSSES: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ struct Sign {
 }
 
 /// The chooser at work.
-pub(super) struct Helm {
+pub(super) struct PathFeed {
     ways: Arc<CandidatePaths>,
     pilot: PathSelector,
     signs: VecDeque<Sign>,
@@ -47,7 +47,7 @@ pub(super) struct Helm {
     left: Option<ByteCount>,
 }
 
-impl Helm {
+impl PathFeed {
     pub(super) fn new(ways: Arc<CandidatePaths>) -> Self {
         let mut pilot = PathSelector::new();
         for name in ways.names() {
@@ -167,10 +167,10 @@ impl Helm {
     }
 
     /// What each way did.
-    pub(super) fn report(&self, group: &Group, now: Time) -> (Vec<WayReport>, Vec<String>) {
+    pub(super) fn report(&self, group: &Group, now: Time) -> (Vec<PathReport>, Vec<String>) {
         let ways = self.each().map(|way| {
             let steady = self.pilot.steady(way);
-            WayReport {
+            PathReport {
                 way: self.pilot.name(way).to_owned(),
                 bytes: group.seen(now, way).delivered,
                 rate: steady.map(|(rate, _)| rate),

@@ -11,10 +11,11 @@ use packtrain_transfer::message::Message;
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::group::{Group, Reading};
-use super::path_feed::Helm;
+use super::path_feed::PathFeed;
 use super::record::Record;
 use super::source::StreamNews;
 use super::stream_count::StreamCount;
+use super::stream_pool::StreamPool;
 use super::{Connector, MAX_STREAMS, Tasks, TcpStream};
 use crate::candidate_paths::CandidatePaths;
 use crate::control::ControlSender;
@@ -27,8 +28,6 @@ use packtrain_service::{StreamEnd, StreamsReport};
 const RANK: u8 = 10;
 /// How often streams are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How often the kernel is asked about them.
-const SAMPLE: Duration = Duration::from_millis(50);
 /// The wait after a connection that failed; doubles with each in a row, up to the longest.
 const RETRY: Duration = Duration::from_millis(250);
 const RETRY_MOST: Duration = Duration::from_secs(8);
@@ -43,7 +42,7 @@ const BREAKS: u32 = 256;
 
 /// Connections to be made on one way.
 #[derive(Clone, Copy, Default)]
-struct Door {
+struct DialState {
     /// Under way.
     connecting: u32,
     /// Failures in a row, and when it is tried again.
@@ -58,27 +57,25 @@ struct Door {
 /// The streams of a transfer at its sending end.
 pub(in crate::transports) struct Streams {
     group: Group,
-    count: StreamCount,
+    pool: StreamPool,
     tasks: Tasks,
     outbox: Outbox<StreamNews>,
     control: ControlSender,
     connector: Option<Connector>,
-    doors: BTreeMap<PathId, Door>,
+    dials: BTreeMap<PathId, DialState>,
     /// The most streams that either end allows.
     most: u32,
     /// Where there are ways to choose from.
-    path_feed: Option<Helm>,
+    path_feed: Option<PathFeed>,
     /// How many the peer was asked to have.
     invited: u32,
     broken: u32,
     up: bool,
     looked: Time,
-    sampled: Time,
     /// How often in a row nothing was ready for the streams.
     starved: u32,
     /// Until it is used one stream is enough.
     modest: bool,
-    record: Record,
 }
 
 /// What a group of streams is made of.
@@ -102,29 +99,27 @@ impl Streams {
         let Parts { count, modest, tasks, outbox, control, reader, limiter, most, ways } = parts;
         Self {
             group: Group::start(reader, outbox.clone(), limiter),
-            count,
+            pool: StreamPool::new(count),
             tasks,
             outbox,
             control,
             connector: None,
-            doors: BTreeMap::from([(PathId::DIRECT, Door::default())]),
+            dials: BTreeMap::from([(PathId::DIRECT, DialState::default())]),
             most,
-            path_feed: ways.filter(|_| most > 1).map(Helm::new),
+            path_feed: ways.filter(|_| most > 1).map(PathFeed::new),
             invited: 1,
             broken: 0,
             up: false,
             looked: Time::ZERO,
-            sampled: Time::ZERO,
             starved: 0,
             modest,
-            record: Record::new(clock::now()),
         }
     }
 
     /// There are ways to choose from.
     pub(in crate::transports) fn choose_from(&mut self, ways: Arc<CandidatePaths>) {
         if self.most > 1 {
-            self.path_feed = Some(Helm::new(ways));
+            self.path_feed = Some(PathFeed::new(ways));
         }
     }
 
@@ -141,13 +136,13 @@ impl Streams {
 
     fn wanted(&mut self) -> u32 {
         self.modest &= !self.group.is_used();
-        let modest = self.modest && self.count.is_tuned();
+        let modest = self.modest && self.pool.is_tuned();
         // While it changes from one way to another both have streams.
         let most = match &self.path_feed {
             Some(_) if self.most < MAX_STREAMS => self.most / 2,
             _ => self.most,
         };
-        if modest { 1 } else { self.count.target().clamp(1, most.clamp(1, MAX_STREAMS)) }
+        if modest { 1 } else { self.pool.target().clamp(1, most.clamp(1, MAX_STREAMS)) }
     }
 
     /// How many there are to be on each way.
@@ -165,7 +160,7 @@ impl Streams {
     fn fill(&mut self, now: Time) {
         for (way, wanted) in self.targets() {
             let there = self.group.count_on(way) as u32;
-            self.knock(now, way, wanted.saturating_sub(there));
+            self.dial_missing(now, way, wanted.saturating_sub(there));
             if way == PathId::DIRECT {
                 self.invite(wanted, there);
             }
@@ -176,23 +171,23 @@ impl Streams {
     }
 
     /// Connects on a way where so many are missing.
-    fn knock(&mut self, now: Time, way: PathId, missing: u32) {
+    fn dial_missing(&mut self, now: Time, way: PathId, missing: u32) {
         // The other end brings streams over depots where it is the one that knows them.
-        let far = way != PathId::DIRECT && self.path_feed.as_ref().is_some_and(Helm::is_far);
-        let door = self.doors.entry(way).or_default();
-        if now < door.retry_at || self.broken >= BREAKS {
+        let far = way != PathId::DIRECT && self.path_feed.as_ref().is_some_and(PathFeed::is_far);
+        let dial = self.dials.entry(way).or_default();
+        if now < dial.retry_at || self.broken >= BREAKS {
             return;
         }
-        if far && now.since(door.asked) >= FORGOTTEN {
-            door.connecting = 0;
+        if far && now.since(dial.asked) >= FORGOTTEN {
+            dial.connecting = 0;
         }
         // After failures one at a time shows whether it works again.
-        let most = if door.failed > 0 { 1 } else { MAX_STREAMS };
-        let missing = missing.saturating_sub(door.connecting);
-        let missing = missing.min(most.saturating_sub(door.connecting));
+        let most = if dial.failed > 0 { 1 } else { MAX_STREAMS };
+        let missing = missing.saturating_sub(dial.connecting);
+        let missing = missing.min(most.saturating_sub(dial.connecting));
         if far {
             if missing > 0 {
-                (door.connecting, door.asked) = (door.connecting + missing, now);
+                (dial.connecting, dial.asked) = (dial.connecting + missing, now);
                 let word = ControlMessage::Dial(way.index() as u8, missing);
                 self.control.send(&Message::Channel(word.encode()));
             }
@@ -200,7 +195,7 @@ impl Streams {
         }
         let Some(connector) = self.connector.clone() else { return };
         for _ in 0..missing {
-            door.connecting += 1;
+            dial.connecting += 1;
             let outbox = self.outbox.clone();
             let failed = move |why| outbox.send(StreamNews::Failed(way, why));
             if way == PathId::DIRECT {
@@ -215,8 +210,8 @@ impl Streams {
 
     /// Asks the peer to connect where this end cannot.
     fn invite(&mut self, wanted: u32, there: u32) {
-        let door = self.doors.entry(PathId::DIRECT).or_default();
-        let cannot = self.connector.is_none() || (door.failed >= TURN && !door.reached);
+        let dial = self.dials.entry(PathId::DIRECT).or_default();
+        let cannot = self.connector.is_none() || (dial.failed >= TURN && !dial.reached);
         if cannot && there > 0 && wanted > self.invited {
             self.invited = wanted;
             self.control.send(&Message::Channel(ControlMessage::Streams(wanted).encode()));
@@ -227,12 +222,12 @@ impl Streams {
     pub(in crate::transports) fn failed(&mut self, way: PathId, why: &str) {
         let now = clock::now();
         let there = self.group.count_on(way);
-        let door = self.doors.entry(way).or_default();
-        door.connecting = door.connecting.saturating_sub(1);
-        door.failed = door.failed.saturating_add(1);
-        let wait = (RETRY * (1 << door.failed.min(5))).min(RETRY_MOST);
-        door.retry_at = now + wait;
-        let hopeless = there == 0 && door.failed >= TURN && !door.reached;
+        let dial = self.dials.entry(way).or_default();
+        dial.connecting = dial.connecting.saturating_sub(1);
+        dial.failed = dial.failed.saturating_add(1);
+        let wait = (RETRY * (1 << dial.failed.min(5))).min(RETRY_MOST);
+        dial.retry_at = now + wait;
+        let hopeless = there == 0 && dial.failed >= TURN && !dial.reached;
         if let Some(path_feed) = &mut self.path_feed
             && (way != PathId::DIRECT || hopeless)
         {
@@ -248,16 +243,16 @@ impl Streams {
         way: PathId,
     ) -> Option<TransportEvent> {
         if matches!(stream, TcpStream::Client(_)) || way != PathId::DIRECT {
-            let door = self.doors.entry(way).or_default();
-            door.connecting = door.connecting.saturating_sub(1);
-            (door.failed, door.reached) = (0, true);
+            let dial = self.dials.entry(way).or_default();
+            dial.connecting = dial.connecting.saturating_sub(1);
+            (dial.failed, dial.reached) = (0, true);
         }
         let wanted = self.targets().iter().find(|(on, _)| *on == way).map_or(0, |(_, n)| *n);
         if self.group.count_on(way) as u32 >= wanted {
             return None;
         }
         let first = self.group.add(&self.tasks, stream, way);
-        self.record.came(self.group.count() as u32, first);
+        self.pool.came(self.group.count() as u32, first);
         if std::mem::replace(&mut self.up, true) {
             return None;
         }
@@ -279,7 +274,7 @@ impl Streams {
         way: PathId,
         last: Option<Reading>,
     ) -> Option<TransportEvent> {
-        self.record.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
+        self.pool.ended(last, if had { StreamEnd::Broken } else { StreamEnd::Retired });
         if had {
             self.broken += 1;
             if let Some(path_feed) = self.path_feed.as_mut().filter(|_| way != PathId::DIRECT) {
@@ -299,16 +294,13 @@ impl Streams {
             return;
         }
         self.looked = now;
-        if now.since(self.sampled) >= SAMPLE {
-            self.sampled = now;
-            let readings = self.group.readings(now);
-            self.record.look(now, &readings);
+        if let Some((_, readings)) = self.pool.sample(now, || self.group.readings(now)) {
             self.starved = if self.group.is_starved() { self.starved + 1 } else { 0 };
             let busy = self.starved < STARVED;
             // Between ways their number says nothing.
-            let plain = self.path_feed.as_ref().is_none_or(Helm::is_plain);
+            let plain = self.path_feed.as_ref().is_none_or(PathFeed::is_plain);
             if plain {
-                self.count.sample(now, &readings, busy);
+                self.pool.tune(now, &readings, busy);
             }
             let wanted = self.wanted();
             if let Some(path_feed) = &mut self.path_feed {
@@ -324,14 +316,12 @@ impl Streams {
 
     /// What is known of the streams.
     pub(in crate::transports) fn record(&self) -> &Record {
-        &self.record
+        self.pool.record()
     }
 
     /// What there is to tell; none if there never was a stream.
     pub(in crate::transports) fn report(&self) -> Option<StreamsReport> {
-        let mut report = self.record.report()?;
-        report.moved_twice = self.sent_again();
-        self.count.explain(&mut report);
+        let mut report = self.pool.report(self.sent_again())?;
         if let Some(path_feed) = &self.path_feed {
             (report.ways, report.way_reasons) = path_feed.report(&self.group, clock::now());
         }
@@ -345,7 +335,7 @@ impl Streams {
 
     /// Bytes that the kernel sent again.
     pub(in crate::transports) fn retransmitted(&self) -> ByteCount {
-        self.record.retransmitted()
+        self.pool.record().retransmitted()
     }
 
     /// Payload handed to a second stream.

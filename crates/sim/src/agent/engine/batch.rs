@@ -1,4 +1,4 @@
-//! What has come in and is not read yet.
+//! Packets that have arrived and are not read yet.
 
 use packtrain_link::{Pace, Segments};
 use packtrain_proto::TRAIN_PACKETS;
@@ -7,24 +7,24 @@ use packtrain_units::{Duration, Time};
 
 use crate::train::{Body, EngineBody, Train};
 
-/// How long a receiving process sleeps on what has come.
+/// How long a receiving process sleeps after a packet arrives.
 const COALESCE: Duration = Duration::from_micros(50);
 
 /// Packets of one size, the last perhaps shorter.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Without a codec: what came.
+    /// Without a codec: the packets.
     pub(super) packets: Vec<BarePacket>,
-    /// With one: its bytes.
+    /// With a codec: the bytes.
     pub(super) bytes: Vec<u8>,
     size: u32,
     stride: usize,
     count: u32,
     opened: Time,
     last: Time,
-    /// A packet shorter than the others ended it.
+    /// Whether a packet shorter than the others ended it.
     ended: bool,
-    most: u32,
+    max_packets: u32,
     span: Duration,
 }
 
@@ -40,43 +40,43 @@ impl Batch {
             opened: Time::ZERO,
             last: Time::ZERO,
             ended: false,
-            most: 1,
+            max_packets: 1,
             span: Duration::ZERO,
         }
     }
 
-    /// For an end that sleeps on what comes.
+    /// For an end that sleeps after a packet arrives.
     pub(super) fn coalescing() -> Self {
-        Self { most: TRAIN_PACKETS, span: COALESCE, ..Self::single() }
+        Self { max_packets: TRAIN_PACKETS, span: COALESCE, ..Self::single() }
     }
 
-    /// For what a socket has joined already: only size and number end it.
+    /// For packets that a socket has already coalesced: only size and number end the batch.
     pub(super) fn joined() -> Self {
-        Self { most: TRAIN_PACKETS, span: Duration::MAX, ..Self::single() }
+        Self { max_packets: TRAIN_PACKETS, span: Duration::MAX, ..Self::single() }
     }
 
-    /// Bytes of each datagram but the last.
+    /// Bytes of each datagram except the last.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// When its last packet came.
+    /// When its last packet arrived.
     pub(super) fn last(&self) -> Time {
         self.last
     }
 
-    /// When it is to be read.
+    /// When it is due to be read.
     pub(super) fn due(&self) -> Option<Time> {
         if self.count == 0 {
             return None;
         }
-        let full = self.ended || self.count == self.most;
+        let full = self.ended || self.count == self.max_packets;
         Some(if full { self.last } else { self.opened + self.span })
     }
 
-    /// Takes the packets of a train that belong to this batch and come no later than `until`.
-    /// Gives the others back; with the first of them the batch must be read before going on,
-    /// unless it comes later than `until`.
+    /// Takes the packets of a train that belong to this batch and arrive no later than `until`.
+    /// Returns the others. The batch must be read before the first of them, unless that arrives
+    /// later than `until`.
     pub(super) fn take(
         &mut self,
         pace: Pace,
@@ -90,11 +90,11 @@ impl Batch {
         if self.count == 0 {
             (self.size, self.opened) = (train.size, pace.first);
         }
-        if self.ended || self.count == self.most {
+        if self.ended || self.count == self.max_packets {
             return Some((pace, train));
         }
         let shorter = train.size < self.size;
-        let room = if shorter { 1 } else { self.most - self.count };
+        let room = if shorter { 1 } else { self.max_packets - self.count };
         let until = until.min(self.opened + self.span);
         let count = train.count.min(room).min(before(pace, until));
         if count == 0 {
@@ -133,7 +133,7 @@ impl Batch {
                 }
                 self.packets.push(packet);
             }
-            // Goes another way.
+            // Channel segments do not pass here.
             EngineBody::Channel(_) => debug_assert!(false, "a segment is no datagram"),
             EngineBody::Sealed(bytes, stride) => {
                 if self.bytes.is_empty() {
@@ -145,7 +145,7 @@ impl Batch {
     }
 }
 
-/// How many packets at this pace come no later than `until`.
+/// How many packets at this pace arrive no later than `until`.
 fn before(pace: Pace, until: Time) -> u32 {
     if pace.first > until {
         return 0;

@@ -1,8 +1,8 @@
-//! The channel of SABUL's state: a stand-in for TCP over the simulated network, queues and losses
-//! included.
+//! The channel of SABUL's state: a substitute for TCP over the simulated network, with its queues
+//! and losses.
 //!
-//! It has TCP's segments, cumulative acknowledgements, fast retransmission and timer (RFC 6298, with
-//! its doubling), so that what is lost holds up what follows it; it has no congestion window, since a
+//! It has TCP's segments, cumulative acknowledgements, fast retransmission and timer (RFC 6298,
+//! with doubling), so a loss delays the data behind it. It has no congestion window, because a
 //! state every 500 packets never fills one.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,33 +11,33 @@ use packtrain_units::{Duration, Time};
 
 use crate::train::{HEADERS, Segment};
 
-/// Bytes of a full segment: what an Ethernet frame holds beside [`HEADERS`].
+/// Bytes of a full segment: an Ethernet frame less [`HEADERS`].
 const SEGMENT: usize = 1_500 - HEADERS as usize;
-/// The least retransmission timeout: Linux's.
-const LEAST_RTO: Duration = Duration::from_millis(200);
-/// Before a round trip is known (RFC 6298 section 2).
+/// Minimum retransmission timeout, as in Linux.
+const MIN_RTO: Duration = Duration::from_millis(200);
+/// Timeout before a round trip is known (RFC 6298 section 2).
 const FIRST_RTO: Duration = Duration::from_secs(1);
-/// Acknowledgements of the same byte that make a loss (RFC 5681).
+/// Duplicate acknowledgements that indicate a loss (RFC 5681).
 const DUPLICATES: u32 = 3;
 
-/// One end of it.
+/// One end of the channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    /// Sent and not acknowledged, with when they left, and whether more than once.
+    /// Unacknowledged segments: offset, bytes, sending time, and whether retransmitted.
     open: VecDeque<(u64, Vec<u8>, Time, bool)>,
-    /// Behind the last byte written.
+    /// One past the last byte written.
     next: u64,
     duplicates: u32,
     rtt: Option<(Duration, Duration)>,
     doublings: u32,
-    /// All below was read.
+    /// All bytes below have been read.
     expected: u64,
     early: BTreeMap<u64, Vec<u8>>,
     out: VecDeque<Segment>,
 }
 
 impl Channel {
-    /// These bytes are to come out at the other end.
+    /// Queues bytes for the other end.
     pub(super) fn write(&mut self, now: Time, bytes: &[u8]) {
         for piece in bytes.chunks(SEGMENT) {
             let (at, bytes) = (self.next, piece.to_vec());
@@ -53,7 +53,7 @@ impl Channel {
         self.out.pop_front().map(|segment| Segment { acked, ..segment })
     }
 
-    /// A segment came; gives what can be read by it.
+    /// Takes a received segment; returns the bytes that can be read now.
     pub(super) fn arrive(&mut self, now: Time, segment: Segment) -> Vec<u8> {
         self.on_ack(now, segment.acked, segment.bytes.is_empty());
         if segment.bytes.is_empty() {
@@ -90,26 +90,26 @@ impl Channel {
         } else if pure && !self.open.is_empty() {
             self.duplicates += 1;
             if self.duplicates == DUPLICATES {
-                self.repeat(now);
+                self.retransmit(now);
             }
         }
     }
 
-    /// The first open segment leaves again.
-    fn repeat(&mut self, now: Time) {
+    /// Retransmits the first open segment.
+    fn retransmit(&mut self, now: Time) {
         if let Some((at, bytes, sent, again)) = self.open.front_mut() {
             (*sent, *again) = (now, true);
             self.out.push_back(Segment { at: *at, bytes: bytes.clone(), acked: 0 });
         }
     }
 
-    /// When the timer runs out; the epoch if something waits to leave.
+    /// When the timer expires; the epoch if a segment waits.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         if !self.out.is_empty() {
             return Some(Time::ZERO);
         }
         let (_, _, sent, _) = self.open.front()?;
-        let rto = self.rtt.map_or(FIRST_RTO, |(rtt, var)| (rtt + var * 4).max(LEAST_RTO));
+        let rto = self.rtt.map_or(FIRST_RTO, |(rtt, var)| (rtt + var * 4).max(MIN_RTO));
         Some(*sent + rto * (1 << self.doublings.min(6)))
     }
 
@@ -117,7 +117,7 @@ impl Channel {
     pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.out.is_empty() && self.poll_timeout().is_some_and(|at| at <= now) {
             self.doublings += 1;
-            self.repeat(now);
+            self.retransmit(now);
         }
     }
 }

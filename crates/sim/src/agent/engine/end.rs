@@ -1,4 +1,4 @@
-//! One end of an engine's flow in the simulation: when it reads, when it sends.
+//! One end of an engine's flow in the simulation.
 
 use packtrain_cc::udt::Variant;
 use packtrain_cc::{ControllerConfig, build};
@@ -19,9 +19,10 @@ use crate::train::{Body, EngineBody, Segment, Toward, Train};
 
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: u64 = 28;
-/// What a source without end offers.
-const ENDLESS: ByteCount = ByteCount(1 << 60);
-/// An engine that asks to be called at once so often without sending anything waits this long.
+/// Bytes that an endless source offers.
+const ENDLESS_ROOM: ByteCount = ByteCount(1 << 60);
+/// An engine that asks to be called at once this often without sending anything is called again
+/// after this time.
 const IDLE_TURNS: (u32, Duration) = (8, Duration::from_micros(50));
 
 /// One end.
@@ -34,12 +35,12 @@ pub(super) struct End {
     peer: u32,
     toward: Toward,
     stop: Option<Time>,
-    /// When it is to be called next.
+    /// When it must be called next.
     due: Option<Time>,
     now: Time,
     idle_turns: u32,
     sent: u64,
-    /// Whether it sends without end, so that being idle is not having completed.
+    /// Whether it sends endlessly, so that idle does not mean completed.
     endless: bool,
     completed_at: Option<Time>,
 }
@@ -77,7 +78,7 @@ impl End {
         let mut wire =
             Wire::new(setup, now).map_err(|e| SimError::invalid(field("mtu"), e.to_string()))?;
         if sends {
-            wire.assign(spec.bytes.unwrap_or(ENDLESS));
+            wire.assign(spec.bytes.unwrap_or(ENDLESS_ROOM));
         }
         let intake = match &place.host {
             _ if sends => Intake::Plain(Batch::single()),
@@ -102,7 +103,7 @@ impl End {
         })
     }
 
-    /// When it is to be called next.
+    /// When it must be called next.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }
@@ -119,7 +120,7 @@ impl End {
         self.wire.delivered()
     }
 
-    /// Packets arrive. What falls due between two of them is done in between.
+    /// Packets arrive. Timers due between two of them run between them.
     pub(super) fn on_train(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) {
         if let Body::Engine(body) = &train.body
             && let EngineBody::Channel(segment) = &**body
@@ -132,7 +133,7 @@ impl End {
             while let Some(due) = self.due.filter(|due| *due < pace.first) {
                 self.step(due, ctx);
             }
-            // At the same instant the packet is first.
+            // At the same instant the packet comes first.
             let until = self.due.unwrap_or(Time::MAX);
             let at = pace.first;
             rest = self.intake.take(pace, train, until);
@@ -145,7 +146,7 @@ impl End {
         self.run(ctx);
     }
 
-    /// A segment of the channel arrives: it goes by a socket of its own.
+    /// A segment of the channel arrives; it uses its own socket.
     fn on_segment(&mut self, at: Time, segment: Segment, ctx: &mut Ctx<'_>) {
         while let Some(due) = self.due.filter(|due| *due < at) {
             self.step(due, ctx);
@@ -158,7 +159,7 @@ impl End {
         self.run(ctx);
     }
 
-    /// The instant of `due` came.
+    /// Runs the timers due at `now`.
     pub(super) fn on_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         if self.due.is_some_and(|due| due <= now) {
             self.step(now, ctx);
@@ -166,14 +167,14 @@ impl End {
         self.run(ctx);
     }
 
-    /// Does what falls due before anything else can happen at the node.
+    /// Runs the timers that are due before anything else can happen at the node.
     fn run(&mut self, ctx: &mut Ctx<'_>) {
         while let Some(due) = self.due.filter(|due| *due < ctx.horizon()) {
             self.step(due, ctx);
         }
     }
 
-    /// Does all that is due until nothing more is at this instant.
+    /// Does all that is due at this instant.
     fn step(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         let now = now.max(self.now);
         self.now = now;
@@ -183,7 +184,7 @@ impl End {
         }
     }
 
-    /// Does what is due, sends what may leave, and finds out when to be called next.
+    /// Handles one step: reads, sends what may be sent, and determines when to be called next.
     fn turn(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.intake.read(now, &mut self.wire);
         if self.stop.is_some_and(|stop| stop <= now) {
@@ -229,7 +230,7 @@ impl End {
         self.leave(now, count, size + ByteCount(HEADERS), body, ctx);
     }
 
-    /// Packets leave, of `size` bytes each from the network header on.
+    /// Sends packets of `size` bytes each from the network header on.
     fn leave(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Capacity and rate of arrival stay right where the receiving host joins packets.
+//! Estimates of capacity and arrival rate are right although the receiving host coalesces packets.
 
 use packtrain_link::{HostConfig, Scheduler};
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -22,7 +22,7 @@ fn host(coalesce: Duration) -> HostConfig {
     }
 }
 
-/// A flow under `cc` over `rate`, read by a host that sleeps `coalesce` on what comes.
+/// A flow with `cc` over `rate`, read by a host that sleeps `coalesce` after a packet arrives.
 fn estimates(cc: &str, train: u32, rate: DataRate, coalesce: Duration) -> FlowOutcome {
     let spec = EngineSpec { train, ..engine(cc) };
     let mut scenario = path(rate, Duration::from_millis(20), vec![flow("a", spec)]);

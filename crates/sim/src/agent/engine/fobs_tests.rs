@@ -1,4 +1,4 @@
-//! FOBS without an asked rate: what it makes of a path, of a starved receiver, of company.
+//! FOBS without a requested rate: alone, with a starved receiver, and beside other flows.
 
 use packtrain_link::{HostConfig, Limit, QueueConfig, Scheduler};
 use packtrain_units::{DataRate, Duration, Time};
@@ -12,7 +12,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A gigabit over 65 ms for 20 s, launch and all; `queue` in bandwidth-delay products.
+/// A gigabit over 65 ms for 20 s, including the launch; `queue` in bandwidth-delay products.
 fn scenario(queue: f64, scheduler: Scheduler, seed: u64) -> Scenario {
     let rtt = ms(65);
     let mut scenario = path(RATE, rtt, vec![flow("fobs", engine("fobs"))]);
@@ -23,7 +23,7 @@ fn scenario(queue: f64, scheduler: Scheduler, seed: u64) -> Scenario {
     scenario
 }
 
-/// Goodput of each flow in Mbit/s; `--nocapture` shows what the guide tells.
+/// Goodput of each flow in Mbit/s; `--nocapture` prints the numbers of the guide.
 #[allow(clippy::print_stdout, reason = "figures for the guide")]
 fn goodput(name: &str, scenario: &Scenario) -> Vec<f64> {
     let flows = play(scenario).flows;
@@ -33,7 +33,7 @@ fn goodput(name: &str, scenario: &Scenario) -> Vec<f64> {
     mbps
 }
 
-/// Now and then the receiver's thread is late by a few milliseconds.
+/// The receiver's thread is sometimes late by a few milliseconds.
 fn late() -> Scheduler {
     Scheduler::OnOff { on: ms(200), off: ms(2) }
 }

@@ -1,4 +1,4 @@
-//! How packets come from the network to the engine.
+//! Passes packets from the network to the engine.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use super::batch::Batch;
 use super::wire::Wire;
 use crate::train::Train;
 
-/// Between the network and the engine.
+/// The path between the network and the engine.
 #[derive(Debug)]
 pub(super) enum Intake {
-    /// Batches by time and size alone.
+    /// Batches by time and size only.
     Plain(Batch),
     /// A model of the host.
     Host(Box<Socket>),
@@ -22,11 +22,11 @@ pub(super) enum Intake {
 #[derive(Debug)]
 pub(super) struct Socket {
     host: Host<Train>,
-    /// Read by the process, which still works on it.
+    /// Batches that the process has read and still works on.
     reading: VecDeque<packtrain_link::Batch<Train>>,
-    /// Dropped since the beginning.
+    /// Drops since the beginning.
     drops: Drops,
-    /// When the newest packet came.
+    /// When the newest packet arrived.
     last: Time,
     batch: Batch,
 }
@@ -41,7 +41,7 @@ impl Observer<Train> for Drops {
 }
 
 impl Intake {
-    /// Through a host, whose luck is this flow's own by `seed`.
+    /// With a host model whose randomness is this flow's own, from `seed`.
     pub(super) fn host(config: &HostConfig, seed: u64) -> Self {
         let config = HostConfig { seed: crate::trace::mix(config.seed ^ seed), ..config.clone() };
         Self::Host(Box::new(Socket {
@@ -53,8 +53,8 @@ impl Intake {
         }))
     }
 
-    /// Takes packets that come no later than `until`, at least one; gives the others back. What
-    /// is due then comes before them.
+    /// Takes packets that arrive no later than `until`, at least one; returns the others. A read
+    /// that becomes due comes before them.
     pub(super) fn take(&mut self, pace: Pace, train: Train, until: Time) -> Option<(Pace, Train)> {
         match self {
             Self::Plain(batch) => batch.take(pace, train, until),
@@ -62,7 +62,7 @@ impl Intake {
         }
     }
 
-    /// When the newest packet came.
+    /// When the newest packet arrived.
     pub(super) fn last(&self) -> Time {
         match self {
             Self::Plain(batch) => batch.last(),
@@ -70,7 +70,7 @@ impl Intake {
         }
     }
 
-    /// When `read` has something to do.
+    /// When `read` has work.
     pub(super) fn due(&self) -> Option<Time> {
         match self {
             Self::Plain(batch) => batch.due(),
@@ -81,7 +81,7 @@ impl Intake {
         }
     }
 
-    /// Hands the engine what is due.
+    /// Passes due batches to the engine.
     pub(super) fn read(&mut self, now: Time, wire: &mut Wire) {
         match self {
             Self::Plain(batch) => {
@@ -95,7 +95,8 @@ impl Intake {
 }
 
 impl Socket {
-    /// One packet at a time: whether the process reads between two of them depends on its turns.
+    /// Takes one packet at a time: whether the process reads between two of them depends on its
+    /// scheduling.
     fn take(&mut self, pace: Pace, mut train: Train) -> Option<(Pace, Train)> {
         let rest = (train.count() > 1).then(|| (pace.from(1), train.split_off(1)));
         self.last = pace.first;
@@ -103,8 +104,8 @@ impl Socket {
         rest
     }
 
-    /// The engine gets what was read when the process has worked on it; with it, as with
-    /// `SO_RXQ_OVFL`, how many datagrams the socket has dropped.
+    /// Passes a batch to the engine when the process has finished it, with the socket's drop
+    /// counter, like `SO_RXQ_OVFL`.
     fn read(&mut self, now: Time, wire: &mut Wire) {
         while let Some(batch) = self.host.poll_read(now, &mut self.drops) {
             self.reading.push_back(batch);

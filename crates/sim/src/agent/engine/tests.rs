@@ -59,7 +59,7 @@ pub(super) fn play(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Everything but what a run cost.
+/// The outcome without its cost.
 fn found(scenario: &Scenario) -> Outcome {
     Outcome { events: 0, ..play(scenario) }
 }
@@ -68,7 +68,7 @@ fn share(outcome: &FlowOutcome, rate: DataRate) -> f64 {
     outcome.goodput.as_bps() as f64 / rate.as_bps() as f64
 }
 
-/// Scenarios in which much goes wrong, all short.
+/// Short scenarios with many impairments.
 fn trials() -> Vec<Scenario> {
     let ms = Duration::from_millis;
     let mbps = DataRate::from_mbps;
@@ -150,7 +150,7 @@ fn what_drains_after_a_stop_is_in_no_rate_before_it() {
     scenario.warm_up = Duration::ZERO;
     scenario.duration = Duration::from_secs(8);
     scenario.flows[0].stop = Some(Time::ZERO + Duration::from_secs(3));
-    // A queue of a second: what is in it at the stop is delivered afterwards.
+    // A queue of a second: its contents at the stop are delivered afterwards.
     scenario.links[0].config.queue = QueueConfig::DropTail(Limit::Bytes(ByteCount(1_250_000)));
     let stopped = play(&scenario).flows[0].clone();
     let all = DataRate::from_bytes_over(stopped.delivered, Duration::from_secs(3));
@@ -186,7 +186,7 @@ fn sabul_completes_though_its_channel_crosses_a_network_that_loses() {
     assert!(took < Duration::from_millis(3_000), "{took}");
 }
 
-/// The shares lost of what a link was offered, by stretches of so long.
+/// The loss shares at a link in stretches of this length.
 fn losses(outcome: &Outcome, stretch: Duration) -> Vec<f64> {
     let mut counts: Vec<(u32, u32)> = Vec::new();
     for packet in &outcome.record {
@@ -217,7 +217,7 @@ fn sabul_loses_less_than_one_per_cent_after_its_first_adjustment() {
             let packets = ((rate.bytes_in(rtt).get() / 1_500) as f64 * queue) as u64;
             let config = &mut scenario.links[0].config;
             config.queue = QueueConfig::DropTail(Limit::Packets(packets.max(20)));
-            // A little that is nobody's fault, so that a seed makes a difference.
+            // A small random loss, so that the seed makes a difference.
             config.loss = LossConfig::Independent(1e-4);
             (scenario.seed, scenario.record) = (seed, Some(0));
             (scenario.warm_up, scenario.duration) = (Duration::ZERO, ms(12_000));
@@ -225,18 +225,18 @@ fn sabul_loses_less_than_one_per_cent_after_its_first_adjustment() {
             let mut losses = losses(&outcome, ms(500));
             losses.truncate(24);
             let label = format!("{rate} {rtt} from {first}, queue {queue}, seed {seed}");
-            // The first adjustment ends when what was lost falls below the limit.
+            // The initial adjustment ends when the loss falls below the limit.
             let spike = losses.iter().position(|loss| *loss > 0.01).unwrap_or(0);
             let end = spike + losses[spike..].iter().position(|loss| *loss < 0.01).unwrap();
             let later = &losses[end..];
             let above = later.iter().filter(|loss| **loss >= 0.01).count();
-            // On the paper's path none at all. Elsewhere some are a little above the limit, of which a
-            // review of 500 packets with five lost knows nothing; in the mean none are.
+            // On the paper's path none. Elsewhere some stretches are slightly above the limit,
+            // which a review of 500 packets with five losses does not detect; on average none are.
             let own = first == "100mbit";
             let most = if own { 0 } else { later.len() / 5 };
             let mean = later.iter().sum::<f64>() / later.len() as f64;
             assert!(end <= 6 && above <= most && mean < 0.008, "{label}: {losses:.4?}");
-            // Of the payload, which is 94 % to 96 % of what a link carries.
+            // Share of the payload, which is 94 % to 96 % of the link's rate.
             let share = share(&outcome.flows[0], rate);
             assert!(share > 0.92, "{label}: {share:.3}");
         }
@@ -277,7 +277,7 @@ fn the_launch_loses_next_to_nothing() {
     }
 }
 
-/// Shares of the link, after 15 s, of a native flow and of those that join it.
+/// Shares of the link, after 15 s, of a native flow and of the flows that join it.
 fn shares(rate: DataRate, joining: Vec<FlowKind>) -> Vec<f64> {
     let joined = joining.into_iter().enumerate().map(|(i, kind)| FlowSpec {
         name: format!("joins-{i}"),
@@ -334,7 +334,7 @@ fn a_busy_host_drops_and_is_told_apart() {
     assert_eq!(trains, found(&Scenario { train: 1, ..scenario }));
 }
 
-/// Goodput in Mbit/s over a gigabit and 65 ms to a host whose processor others want, by the
+/// Goodput in Mbit/s over a gigabit and 65 ms to a host whose processor is shared, for a
 /// controller, and the share that the host dropped.
 fn starved(cc: &str, scheduler: Scheduler) -> (f64, f64) {
     let ms = Duration::from_millis;
@@ -353,8 +353,8 @@ fn a_starved_receiver_keeps_what_it_has_processor_time_for() {
     let generator = Scheduler::Generator { most: 7, slice: ms(3), spread: 0.3, keep: ms(20) };
     let often = Scheduler::OnOff { on: ms(30), off: ms(5) };
     let seldom = Scheduler::OnOff { on: ms(500), off: ms(20) };
-    // A microsecond a packet: while it has the processor it can take ten times the link's rate, so
-    // that even an eighth of the processor is enough for all of it.
+    // A microsecond per packet: with the whole processor it can take ten times the link's rate, so
+    // even an eighth of the processor suffices for all packets.
     let (alone, _) = starved("native", Scheduler::Alone);
     for (name, scheduler) in [("generator", generator), ("often", often), ("seldom", seldom)] {
         let (native, dropped) = starved("native", scheduler);

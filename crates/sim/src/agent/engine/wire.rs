@@ -1,9 +1,9 @@
-//! The engine behind an end, with its codec or without, and what it sends.
+//! The engine of an end, with or without its codec, and the datagrams that it sends.
 
 use std::net::SocketAddr;
 
 use packtrain_cc::CongestionController;
-use packtrain_proto::bare::{BareConfig, BareFlow, BarePacket, Nothing, Pool, Room};
+use packtrain_proto::bare::{BareConfig, BareFlow, BarePacket, NullPayload, Pool, Room};
 use packtrain_proto::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Flow, FlowConfig, FlowError, FlowKeys, FlowStats,
     Role, Suite,
@@ -16,7 +16,7 @@ use crate::train::EngineBody;
 /// Port of the sender; the receiver has the next one.
 const PORT: u16 = 7_000;
 
-/// Some datagrams of one size that leave together.
+/// Datagrams of one size that are sent together.
 pub(super) struct Leaving {
     pub(super) count: u32,
     /// UDP payload bytes of each.
@@ -24,7 +24,7 @@ pub(super) struct Leaving {
     pub(super) body: EngineBody,
 }
 
-/// What an engine is made from.
+/// The configuration of an engine.
 pub(super) struct Setup {
     pub(super) role: Role,
     pub(super) codec: bool,
@@ -39,14 +39,14 @@ pub(super) enum Wire {
     Sealed(Box<Sealed>),
 }
 
-/// The product's flow with what surrounds it.
+/// The product's flow with its surroundings.
 #[derive(Debug)]
 pub(super) struct Sealed {
     flow: Flow,
     pool: Pool,
     peer: SocketAddr,
     slab: Vec<u8>,
-    /// What of the last batch is not handed out yet: from, to, stride.
+    /// The part of the last batch not handed out yet: from, to, stride.
     rest: (usize, usize, usize),
 }
 
@@ -75,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// A batch is read, its last packet having come at `received_at`.
+    /// Reads a batch whose last packet arrived at `received_at`.
     pub(super) fn handle(&mut self, now: Time, received_at: Time, batch: &mut Batch) {
         match self {
             Self::Bare(flow, _) => {
@@ -85,7 +85,7 @@ impl Wire {
         }
     }
 
-    /// The next message for the channel that loses nothing.
+    /// The next message for the reliable channel.
     pub(super) fn poll_reliable(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::Bare(flow, _) => flow.poll_reliable(),
@@ -93,7 +93,7 @@ impl Wire {
         }
     }
 
-    /// Bytes came by it.
+    /// Handles bytes of the reliable channel.
     pub(super) fn handle_reliable(&mut self, now: Time, bytes: &[u8]) {
         match self {
             Self::Bare(flow, _) => flow.handle_reliable(now, bytes),
@@ -200,12 +200,12 @@ impl Sealed {
 
     fn poll_transmit(&mut self, now: Time) -> Option<Leaving> {
         if self.rest.0 == self.rest.1 {
-            let sent = self.flow.poll_transmit(now, &mut Nothing, &mut self.slab)?;
+            let sent = self.flow.poll_transmit(now, &mut NullPayload, &mut self.slab)?;
             self.rest = (0, sent.len, sent.segment);
         }
         let (from, to, stride) = self.rest;
         let full = (to - from) / stride;
-        // The last one of a batch may be shorter and goes by itself.
+        // The last one of a batch may be shorter and is sent separately.
         let (count, stride) = if full > 0 { (full, stride) } else { (1, to - from) };
         let until = from + count * stride;
         self.rest.0 = until;

@@ -1,14 +1,14 @@
-//! Which SACK blocks an acknowledgement has.
+//! Selects the SACK blocks of an acknowledgement.
 
 use std::collections::VecDeque;
 
 use super::ranges::Ranges;
 use crate::train::{BLOCKS, Sack};
 
-/// Which blocks to tell: the one of the newest arrival, then those told before.
+/// Selects the blocks to report: that of the newest arrival, then those reported before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reporter {
-    /// A segment of each block told lately, the newest first.
+    /// A segment of each recently reported block, the newest first.
     recent: VecDeque<u64>,
 }
 
@@ -21,10 +21,10 @@ impl Reporter {
         self.recent.truncate(BLOCKS + 1);
     }
 
-    /// The blocks of the next acknowledgement, where `held` is held beyond a gap.
+    /// The blocks of the next acknowledgement; `held` is the data beyond a gap.
     pub(super) fn report(&self, held: &Ranges, duplicate: Option<u64>, room: u32) -> Sack {
         let mut sack = Sack::new(duplicate, room);
-        // A report of a duplicate takes the place of one block.
+        // A report of a duplicate uses the space of one block.
         let room = BLOCKS - usize::from(duplicate.is_some());
         for told in &self.recent {
             if sack.count() < room
@@ -36,7 +36,7 @@ impl Reporter {
         sack
     }
 
-    /// Nothing is held beyond a gap any more.
+    /// No data is held beyond a gap any more.
     pub(super) fn clear(&mut self) {
         self.recent.clear();
     }

@@ -1,4 +1,4 @@
-//! What an acknowledgement does.
+//! Processing of acknowledgements.
 
 use packtrain_cc::{Feedback, LossRange};
 use packtrain_units::{ByteCount, Time};
@@ -10,19 +10,19 @@ use crate::agent::Ctx;
 use crate::spec::Recovery;
 use crate::train::{ROOM, Sack};
 
-/// What one acknowledgement delivered.
+/// The data that one acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivered {
     /// Segments newly delivered, and their bytes.
     pub(super) segments: u64,
     pub(super) bytes: u64,
-    /// How far the cumulative number went.
+    /// How far the cumulative number advanced.
     pub(super) advanced: u64,
     /// The newest transmission among them.
     pub(super) newest: Option<Transmission>,
-    /// The number ends or goes on with a recovery without SACK.
+    /// Whether the number ends or continues a recovery without SACK.
     pub(super) repaired: bool,
-    /// Found lost by it: anything.
+    /// Whether it revealed a loss.
     pub(super) lost: bool,
 }
 
@@ -39,7 +39,7 @@ impl Delivered {
 }
 
 impl Sender {
-    /// The answer to the SYN came.
+    /// The answer to the SYN arrived.
     pub(super) fn on_opened(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         let Life::Opening(tries) = self.life else { return };
         self.life = Life::Open;
@@ -47,12 +47,12 @@ impl Sender {
         if tries == 1 {
             self.rto.measured(now.since(self.timers.opened_at));
         }
-        self.rto.heard();
+        self.rto.reset_backoff();
         self.output(now, ctx);
         self.arm(now);
     }
 
-    /// Everything below `number` arrived, and what `sack` says.
+    /// All segments below `number` arrived, and those in `sack`.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -64,8 +64,8 @@ impl Sender {
         if self.life != Life::Open || number < self.una || number > self.nxt {
             return;
         }
-        if self.told_of_room(number, room) && sack.is_none() && number == self.una {
-            // An update of the window is no duplicate (RFC 5681 section 2).
+        if self.window_opened(number, room) && sack.is_none() && number == self.una {
+            // A window update is no duplicate (RFC 5681 section 2).
             return self.output(now, ctx);
         }
         let mut delivered = Delivered { advanced: number - self.una, ..Delivered::default() };
@@ -91,7 +91,7 @@ impl Sender {
             self.timers.probed &= delivered.advanced == 0;
         }
         if self.method == Recovery::NewReno && matches!(self.phase, Phase::Recovery(_)) {
-            // Most of what it covers arrived before: duplicates told so, not which.
+            // Most of the segments it covers arrived before: duplicates showed how many, not which.
             delivered.repaired = true;
         }
         self.leave_phase();
@@ -104,7 +104,7 @@ impl Sender {
             return self.done(now);
         }
         if delivered.advanced > 0 || entered {
-            self.rto.heard();
+            self.rto.reset_backoff();
             self.output(now, ctx);
             self.arm(now);
         } else {
@@ -112,16 +112,15 @@ impl Sender {
         }
     }
 
-    /// Whether an acknowledgement opened the receiver's window. A probe of the closed one is not
-    /// needed then.
+    /// Whether an acknowledgement opened the receiver's window, so that no window probe is needed.
     #[inline]
-    fn told_of_room(&mut self, number: u64, room: u32) -> bool {
+    fn window_opened(&mut self, number: u64, room: u32) -> bool {
         if room == ROOM || number + u64::from(room) <= self.edge {
             return false;
         }
         self.edge = number + u64::from(room);
         if self.outstanding() == 0 {
-            self.rto.heard();
+            self.rto.reset_backoff();
             self.timers.deadline = Time::MAX;
         }
         true
@@ -133,7 +132,7 @@ impl Sender {
         self.log.forget_below(self.nxt);
     }
 
-    /// All below `number` arrived in order, each by its first transmission.
+    /// All segments below `number` arrived in order, each by its first transmission.
     #[inline]
     fn advance_clean(&mut self, number: u64, delivered: &mut Delivered) {
         if number == self.una {
@@ -147,7 +146,8 @@ impl Sender {
         self.board.highest = self.board.highest.max(Some(number - 1));
     }
 
-    /// All below `number` arrived; some of it was known, some was sent again.
+    /// All segments below `number` arrived; some were known to have arrived, some were
+    /// retransmitted.
     fn advance(&mut self, number: u64, delivered: &mut Delivered) {
         if number == self.una {
             return;
@@ -157,7 +157,7 @@ impl Sender {
             self.deliver(from, to, delivered);
             at = to;
         }
-        // What is known already was counted; a retransmission of it is in flight no more.
+        // Known ones were counted; their retransmissions are no longer in flight.
         self.board.delivered_again(self.una, number);
         self.una = number;
         self.log.forget_below(number);
@@ -174,7 +174,7 @@ impl Sender {
         if let Some(by) = newest_first.and_then(|segment| self.log.first_of(segment)) {
             delivered.add(0, 0, Some(by));
         }
-        // A segment delivered below the highest, sent once: the network reordered.
+        // A segment below the highest, sent once, was delivered: the network reordered.
         let reordered = self.board.highest.is_some_and(|highest| from < highest)
             && again < count
             && newest_first.is_some();
@@ -182,7 +182,7 @@ impl Sender {
         self.board.highest = self.board.highest.max(Some(to - 1));
     }
 
-    /// The highest segment of a run that was not sent again.
+    /// The highest segment of a run that was not retransmitted.
     fn first_not_again(&self, from: u64, to: u64) -> Option<u64> {
         (from..to).rev().find(|segment| self.board.again(*segment).is_none())
     }
@@ -224,7 +224,7 @@ impl Sender {
         }
     }
 
-    /// Losses found while none were being repaired open a recovery.
+    /// Losses detected outside a recovery start one.
     pub(super) fn enter_recovery(&mut self) -> bool {
         let enters = self.phase == Phase::Open && !self.board.lost.is_empty();
         if enters {
@@ -234,7 +234,7 @@ impl Sender {
         enters
     }
 
-    /// Sets what may be sent during a recovery, once the controller has reduced its window.
+    /// Limits sending during a recovery, after the controller has reduced its window.
     pub(super) fn reduce(&mut self, entered: bool, delivered: &Delivered) {
         if self.method != Recovery::Rack || self.self_governed() {
             return;
@@ -253,8 +253,8 @@ impl Sender {
         }
     }
 
-    /// Notes losses for the controller: `count` transmissions in a row.
-    pub(super) fn note_lost(&mut self, first: Transmission, count: u64) {
+    /// Records losses for the controller: `count` consecutive transmissions.
+    pub(super) fn record_lost(&mut self, first: Transmission, count: u64) {
         if first.index + count > self.loss_round {
             self.counts.loss_events += 1;
             self.loss_round = self.index;
@@ -267,14 +267,14 @@ impl Sender {
         });
     }
 
-    /// Tells the controller.
+    /// Passes the feedback to the controller.
     #[inline]
     pub(super) fn feedback(&mut self, now: Time, delivered: &Delivered, timeout: bool) {
         // Window controllers do not grow before the losses of their round are repaired.
         let in_recovery = delivered.repaired || matches!(self.phase, Phase::Recovery(_));
-        // Nor do they on what only SACK reports (RFC 5681 section 3.1), as long as that is not the
-        // usual way because of reordering (Linux' tcp_may_raise_cwnd): the first of these tell of
-        // a loss, and growing on them loses another packet.
+        // Nor do they grow on segments that only SACK reports (RFC 5681 section 3.1), unless
+        // reordering makes that the usual case (tcp_may_raise_cwnd in Linux): the first of these
+        // indicate a loss, and growth would lose another packet.
         let out_of_order = delivered.advanced == 0 && !self.rack.reordered;
         let repairing = (in_recovery || out_of_order) && !self.self_governed();
         let round_ended = self.largest_acked.is_some_and(|largest| largest >= self.round_end);

@@ -1,4 +1,4 @@
-//! When segments were first sent, by burst.
+//! First transmission times of segments, per burst.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use packtrain_units::{Duration, Time};
 
 use super::rate::Snapshot;
 
-/// Segments that left together for the first time.
+/// Segments first sent together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The first segment and how many there are.
+    /// The first segment, and the number of segments.
     pub(super) segment: u64,
     pub(super) count: u64,
     /// Send index of the first.
     pub(super) index: u64,
-    /// When the first left, and from each to the next.
+    /// When the first was sent, and the gap between segments.
     pub(super) at: Time,
     pub(super) gap: Duration,
     pub(super) snapshot: Snapshot,
@@ -26,7 +26,7 @@ pub(super) struct Transmission {
     pub(super) index: u64,
     pub(super) at: Time,
     pub(super) snapshot: Snapshot,
-    /// Whether it repeated the segment.
+    /// Whether it was a retransmission.
     pub(super) again: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Segments left for the first time; a paced sender's join the burst before.
+    /// Adds segments sent for the first time; a paced sender's segments join the previous burst.
     pub(super) fn push(&mut self, burst: Burst) {
         if let Some(last) = self.bursts.back_mut()
             && last.snapshot == burst.snapshot
@@ -72,7 +72,7 @@ impl Log {
         self.bursts.push_back(burst);
     }
 
-    /// Forgets bursts that lie below `segment`.
+    /// Drops bursts below `segment`.
     #[inline]
     pub(super) fn forget_below(&mut self, segment: u64) {
         while self.bursts.front().is_some_and(|burst| burst.end() <= segment) {

@@ -1,11 +1,11 @@
 //! TCP: a sender on the controllers of `packtrain-cc`, and a receiver.
 //!
-//! Everything is counted in segments of one size, dense from zero; windows and rates are in
-//! payload bytes. The sender keeps its records by burst, not by segment, and its scoreboard as
-//! ranges, so that a window of a hundred thousand segments costs little while nothing is lost.
+//! All quantities are counted in segments of one size, dense from zero; windows and rates are in
+//! payload bytes. The sender keeps its records per burst, not per segment, and its scoreboard as
+//! ranges, so a window of a hundred thousand segments is cheap while no loss occurs.
 //!
-//! Absent: the urgent pointer, keep-alives, window scaling (the window is what it is), undoing of
-//! a reduction found spurious, explicit congestion notification, and the closing handshake.
+//! Not modelled: the urgent pointer, keep-alives, window scaling (the window has no 16-bit limit),
+//! undoing of a spurious reduction, explicit congestion notification, and the closing handshake.
 
 use packtrain_units::{ByteCount, Time};
 
@@ -34,7 +34,7 @@ pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 pub(crate) use space::Space;
 
-/// What both ends know of a connection.
+/// The parameters of a connection that both ends know.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     flow: u32,
@@ -45,11 +45,11 @@ pub(crate) struct Shape {
     mss: u32,
     /// Bytes of headers.
     header: u32,
-    /// How many segments there are; the maximum if there is no end.
+    /// Number of segments; the maximum for an endless connection.
     segments: u64,
     /// Payload bytes of the last one.
     last: u32,
-    /// When it starts, and when it sends nothing new any more.
+    /// When it starts, and when it stops sending new data.
     start: Time,
     stop: Time,
 }
@@ -80,7 +80,7 @@ impl Shape {
         if first + count == self.segments { full - u64::from(self.mss - self.last) } else { full }
     }
 
-    /// As bytes for the controller.
+    /// As bytes, for the controller.
     #[inline]
     fn segments_as_bytes(&self, segments: u64) -> ByteCount {
         ByteCount(segments * u64::from(self.mss))
@@ -106,7 +106,7 @@ impl Shape {
         }
     }
 
-    /// The answer to whatever comes after everything arrived.
+    /// The answer to any packet after everything has arrived.
     pub(crate) fn acknowledge_all(&self) -> Train {
         self.back(self.segments, 1, Body::Ack { step: 0, room: ROOM })
     }

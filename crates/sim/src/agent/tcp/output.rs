@@ -1,4 +1,4 @@
-//! What may be sent, and sending it.
+//! Decides what may be sent, and sends it.
 
 use packtrain_cc::Sent;
 use packtrain_link::Pace;
@@ -10,13 +10,13 @@ use crate::agent::Ctx;
 use crate::spec::Recovery;
 use crate::train::Train;
 
-/// The longest train.
+/// Maximum length of a train.
 const MAX_TRAIN_PACKETS: u64 = 64;
-/// However small the rate is, it may rise before the next packet is due.
+/// Maximum gap between packets, because a small rate may rise before the next packet is due.
 const MAX_PACKET_GAP: Duration = Duration::from_secs(10);
 
 impl Sender {
-    /// Sends what the window allows at `now`; a paced sender only if it is time.
+    /// Sends what the window allows at `now`; a paced sender only when it is time.
     #[inline]
     pub(super) fn output(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         if self.paced {
@@ -39,8 +39,7 @@ impl Sender {
         self.forced = 0;
     }
 
-    /// One segment at a time, each a gap after the one before; without a rate the window alone
-    /// decides.
+    /// Sends one segment at a time at the pace; without a rate only the window limits.
     fn output_paced(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.timers.pace = Time::MAX;
         while self.timers.paced_until <= now && self.has_output(now) {
@@ -66,7 +65,7 @@ impl Sender {
         room > 0 && self.fresh(at) > 0
     }
 
-    /// How many segments may leave now.
+    /// Number of segments that may be sent now.
     #[inline]
     fn room(&self) -> u64 {
         let cwnd = || self.cwnd().max(1);
@@ -86,7 +85,7 @@ impl Sender {
         }
     }
 
-    /// How many segments there are that were never sent.
+    /// Number of segments that were never sent.
     #[inline]
     pub(super) fn fresh(&mut self, now: Time) -> u64 {
         let there = match now < self.shape.stop {
@@ -100,7 +99,7 @@ impl Sender {
         there.min(window).min(self.edge.saturating_sub(self.nxt))
     }
 
-    /// A last segment that is shorter than others travels alone.
+    /// A last segment that is shorter than the others is sent alone.
     fn run_of_fresh(&self, count: u64) -> u64 {
         let short = self.shape.last != self.shape.mss;
         let reaches_end = self.nxt + count == self.shape.segments;
@@ -117,7 +116,7 @@ impl Sender {
         self.emit(now, segment, count, false, ctx);
     }
 
-    /// Sends `count` segments from the first lost one on again.
+    /// Retransmits `count` segments from the first lost one on.
     fn send_again(&mut self, now: Time, from: u64, count: u64, ctx: &mut Ctx<'_>) {
         let short = self.shape.last != self.shape.mss && from + count == self.shape.segments;
         let count = if short && count > 1 { count - 1 } else { count };
@@ -131,7 +130,7 @@ impl Sender {
         self.emit(now, from, count, true, ctx);
     }
 
-    /// Sends one segment again that is not known to be lost.
+    /// Retransmits one segment that is not known to be lost.
     pub(super) fn probe(&mut self, now: Time, segment: u64, ctx: &mut Ctx<'_>) {
         self.board.lost.insert(segment, segment + 1);
         self.send_again(now, segment, 1, ctx);
@@ -165,8 +164,8 @@ impl Sender {
         }
     }
 
-    /// Paced packets leave by trains: nobody else acts at this node before the horizon, so that
-    /// they may be offered together, as long as it is in order.
+    /// Collects paced packets into trains: no other end acts at this node before the horizon, so
+    /// they may be offered together, as long as they are in order.
     fn stage(&mut self, pace: Pace, train: Train, ctx: &mut Ctx<'_>) {
         let train = match &mut self.staged {
             None => train,
@@ -181,7 +180,7 @@ impl Sender {
         self.staged = Some((pace, train));
     }
 
-    /// Offers what is staged; before the node goes on.
+    /// Offers the staged packets; call it before the node continues.
     #[inline]
     pub(super) fn flush(&mut self, ctx: &mut Ctx<'_>) {
         if let Some((pace, train)) = self.staged.take() {

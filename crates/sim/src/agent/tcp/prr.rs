@@ -8,7 +8,7 @@ pub(super) struct Prr {
     ssthresh: u64,
     delivered: u64,
     out: u64,
-    /// What may still be sent on this acknowledgement.
+    /// Segments that may still be sent for this acknowledgement.
     pub(super) allowance: u64,
 }
 
@@ -17,9 +17,9 @@ impl Prr {
         Self { flight: flight.max(1), ssthresh, delivered: 0, out: 0, allowance: 0 }
     }
 
-    /// An acknowledgement delivered so many with `pipe` left in flight; `advanced`: the
-    /// cumulative number rose and nothing new was found lost (then as slow start, else as packet
-    /// conservation).
+    /// An acknowledgement delivered `delivered` segments and left `pipe` in flight. `advanced`
+    /// means that the cumulative number rose and no new loss was found: then slow start applies,
+    /// else packet conservation.
     pub(super) fn acknowledged(&mut self, delivered: u64, pipe: u64, advanced: bool) {
         self.delivered += delivered;
         let count = if pipe > self.ssthresh {
@@ -29,11 +29,11 @@ impl Prr {
             let limit = if advanced { conserved.max(delivered) + 1 } else { conserved };
             limit.min(self.ssthresh - pipe)
         };
-        // The first retransmission is never held back.
+        // The first retransmission is always allowed.
         self.allowance = count.max(u64::from(self.out == 0));
     }
 
-    /// Segments left.
+    /// Segments were sent.
     pub(super) fn sent(&mut self, count: u64) {
         self.out += count;
         self.allowance = self.allowance.saturating_sub(count);

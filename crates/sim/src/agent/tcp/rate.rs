@@ -4,7 +4,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::log::Transmission;
 
-/// What is kept with each packet sent: P.delivered and so on.
+/// The state stored with each sent packet: P.delivered and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     delivered: u64,
@@ -13,19 +13,19 @@ pub(super) struct Snapshot {
     pub(super) app_limited: bool,
 }
 
-/// The connection's part: C.delivered and so on.
+/// The state of the connection: C.delivered and so on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RateSampler {
     /// Bytes delivered so far.
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Until so much is delivered, samples are limited by the application.
+    /// Samples are application-limited until this many bytes are delivered.
     app_limited_until: u64,
 }
 
 impl RateSampler {
-    /// A packet leaves at `now`, with `in_flight` bytes before it.
+    /// A packet is sent at `now`, with `in_flight` bytes before it.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Time, in_flight: u64) -> Snapshot {
         if in_flight == 0 {
@@ -39,7 +39,7 @@ impl RateSampler {
         }
     }
 
-    /// The sender has nothing more to send though it might.
+    /// The sender has no more data although it could send.
     pub(super) fn app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
@@ -55,8 +55,8 @@ impl RateSampler {
         }
     }
 
-    /// The rate over the flight that `newest` closes; none for spans shorter than the least
-    /// round trip, which only tell of acknowledgements that came in a heap.
+    /// The rate over the flight that `newest` ends; none for spans shorter than the minimum round
+    /// trip, which only reflect acknowledgements that arrived together.
     pub(super) fn sample(
         &self,
         now: Time,

@@ -13,25 +13,25 @@ use crate::spec::{Recovery, TcpSpec};
 use crate::train::{Body, ROOM, Train};
 
 /// Takes segments in any order and acknowledges them: every `ack_every`-th at once, others after
-/// `ack_delay` (RFC 5681 section 4.2); out of order, into a gap, twice, or the last one of all: at
-/// once.
+/// `ack_delay` (RFC 5681 section 4.2); at once for segments that are out of order, fill a gap, are
+/// duplicates, or are the last.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     shape: Shape,
     ack_every: u32,
     ack_delay: Duration,
     sack: bool,
-    /// All below have arrived.
+    /// All segments below have arrived.
     next: u64,
-    /// Arrived beyond a gap.
+    /// Segments that arrived beyond a gap.
     held: Ranges,
     reporter: Reporter,
-    /// In order and not acknowledged yet.
+    /// Segments in order that are not acknowledged yet.
     pending: u32,
-    /// When they must be.
+    /// When they must be acknowledged.
     deadline: Time,
     delivered: u64,
-    /// Room for what nobody has read yet; none: there is always room.
+    /// The receive buffer; none for unlimited room.
     pub(super) space: Option<Space>,
 }
 
@@ -57,7 +57,7 @@ impl Receiver {
         }
     }
 
-    /// The receiving end of a depot, whose room is bounded.
+    /// The receiving end of a depot, with limited room.
     pub(crate) fn bounded(self, space: Space) -> Self {
         Self { space: Some(space), ..self }
     }
@@ -67,17 +67,17 @@ impl Receiver {
         self.next
     }
 
-    /// The reader has room for all below `until`. A sender that waits for room is told, once it is
-    /// worth a packet.
+    /// The reader has room for all segments below `until`. A sender that waits for room gets an
+    /// update once the room is worth a packet.
     pub(crate) fn readable_until(&mut self, until: u64, at: Time, ctx: &mut Ctx<'_>) {
         let Some(space) = &mut self.space else { return };
         space.readable_until(until);
-        if space.worth_telling(self.next) && !self.complete() {
+        if space.needs_update(self.next) && !self.complete() {
             self.acknowledge(at, ctx);
         }
     }
 
-    /// What an acknowledgement of all below `number` says of the room.
+    /// The room that an acknowledgement of all segments below `number` advertises.
     fn room(&mut self, number: u64) -> u32 {
         self.space.as_mut().map_or(ROOM, |space| space.room(number))
     }
@@ -98,11 +98,11 @@ impl Receiver {
         ctx.send(Pace::at(at), self.shape.back(self.next, 1, body));
     }
 
-    /// Segments in order while nothing is missing, none of which lets the timer run out: whether
-    /// it was such a train.
+    /// Handles a train of segments in order, without gaps and without a timer expiring. Returns
+    /// whether it was such a train.
     fn in_order(&mut self, pace: Pace, train: &Train, ctx: &mut Ctx<'_>) -> bool {
         let (every, count) = (self.ack_every, train.count());
-        // Index of the packet that calls for the first acknowledgement.
+        // Index of the packet that triggers the first acknowledgement.
         let first = every - 1 - self.pending;
         let in_time = pace.gap * u64::from(every - 1) <= self.ack_delay
             && (self.pending == 0 || pace.time(first.min(count - 1)) <= self.deadline);
@@ -163,7 +163,7 @@ impl Receiver {
     }
 
     fn duplicate(&mut self, at: Time, segment: u64, ctx: &mut Ctx<'_>) {
-        // Short connections forget their state once complete: the answer is plain then.
+        // Short connections drop their state once complete: the answer is then plain.
         if !self.sack || self.complete() {
             return self.acknowledge(at, ctx);
         }

@@ -1,24 +1,24 @@
 //! Recovery without SACK (RFC 6582), the slow-but-steady variant: each partial acknowledgement
-//! repairs one loss and starts the retransmission timer anew.
+//! repairs one loss and restarts the retransmission timer.
 
 use super::input::Delivered;
 use super::sender::{Phase, Sender};
 
-/// So many duplicates make the first unacknowledged segment lost.
+/// Duplicate acknowledgements after which the first unacknowledged segment is lost.
 const DUP_THRESH: u64 = 3;
 
-/// What is counted besides.
+/// Additional state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     duplicates: u64,
-    /// By how much the window is inflated for segments that left the network.
+    /// Inflation of the window for segments that left the network.
     inflation: u64,
-    /// No recovery is entered before everything below is acknowledged.
+    /// No recovery begins before all segments below are acknowledged.
     recover: u64,
 }
 
 impl NewReno {
-    /// Segments that are known to have left the network, though not which.
+    /// Number of segments that left the network but are not identified.
     #[inline]
     pub(super) fn duplicates(&self) -> u64 {
         self.duplicates
@@ -28,7 +28,7 @@ impl NewReno {
         self.inflation
     }
 
-    /// A recovery or the time after a timeout is over.
+    /// A recovery, or the time after a timeout, is over.
     pub(super) fn leave(&mut self) {
         (self.duplicates, self.inflation) = (0, 0);
     }
@@ -62,8 +62,8 @@ impl Sender {
         }
     }
 
-    /// Section 3.2 step 3: the next segment is lost too; the window is deflated by what was
-    /// acknowledged, and inflated by the one to be sent.
+    /// Section 3.2 step 3: the next segment is lost too; the window is deflated by the acknowledged
+    /// segments, and inflated by the one to be sent.
     fn newreno_partial(&mut self, delivered: &mut Delivered) {
         let newreno = &mut self.newreno;
         newreno.inflation = (newreno.inflation + 1).saturating_sub(delivered.advanced);

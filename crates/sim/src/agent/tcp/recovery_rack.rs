@@ -1,4 +1,4 @@
-//! Finding losses by time (RFC 8985), as Linux does.
+//! Loss detection by time (RFC 8985), as in Linux.
 
 use packtrain_units::{Duration, Time};
 
@@ -8,15 +8,15 @@ use super::sender::{Phase, Sender};
 use crate::agent::Ctx;
 use crate::train::Sack;
 
-/// So many segments delivered out of order end the wait for late ones while no reordering was
-/// ever seen (section 6.2 step 4).
+/// Segments delivered out of order that end the wait for late ones while no reordering was seen
+/// (section 6.2 step 4).
 const DUP_THRESH: u64 = 3;
-/// A lone segment's acknowledgement may be delayed by so much at the far end (section 7.2).
-const FAR_DELAY: Duration = Duration::from_millis(200);
-/// Two ticks of Linux' timer.
-const SLACK: Duration = Duration::from_millis(2);
+/// Maximum delay of a lone segment's acknowledgement at the receiver (section 7.2).
+const MAX_RECEIVER_DELAY: Duration = Duration::from_millis(200);
+/// Two ticks of the Linux timer.
+const TIMER_SLACK: Duration = Duration::from_millis(2);
 
-/// RACK.xmit_ts and so on.
+/// State of RFC 8985: RACK.xmit_ts and so on.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
     /// Send index and time of the newest transmission known to have been delivered.
@@ -25,10 +25,10 @@ pub(super) struct Rack {
     rtt: Duration,
     /// RACK.reordering_seen.
     pub(super) reordered: bool,
-    /// RACK.reo_wnd_mult, in quarters of the least round trip; raised when a retransmission
-    /// turned out needless, at most once a round.
+    /// RACK.reo_wnd_mult, in quarters of the minimum round trip; raised at most once a round when a
+    /// retransmission turned out to be unnecessary.
     quarters: u64,
-    /// The next raise not before this send index is acknowledged.
+    /// The next raise is allowed when this send index is acknowledged.
     raise_after: u64,
 }
 
@@ -53,7 +53,7 @@ impl Rack {
     /// Section 7.2.
     #[inline]
     pub(super) fn probe_timeout(&self, srtt: Duration, outstanding: u64) -> Duration {
-        srtt * 2 + if outstanding == 1 { FAR_DELAY } else { SLACK }
+        srtt * 2 + if outstanding == 1 { MAX_RECEIVER_DELAY } else { TIMER_SLACK }
     }
 }
 
@@ -65,7 +65,8 @@ impl Sender {
         delivered: &mut Delivered,
     ) {
         if let Some(newest) = &delivered.newest {
-            // An acknowledgement too soon after a retransmission is one of the original.
+            // An acknowledgement too soon after a retransmission belongs to the original
+            // transmission.
             let rtt = now.since(newest.at);
             if !newest.again || rtt >= self.rto.min() {
                 self.rack.delivered(Some(newest), now);
@@ -96,12 +97,13 @@ impl Sender {
         (self.rto.min() * self.rack.quarters / 4).min(srtt)
     }
 
-    /// Section 6.2 step 5: what was sent before the newest delivered transmission and should have
-    /// been acknowledged by now is lost; what should soon be sets the timer. Returns how many.
+    /// Section 6.2 step 5: segments sent before the newest delivered transmission that should have
+    /// been acknowledged by now are lost; those that should be acknowledged soon set the timer.
+    /// Returns the number of losses.
     fn rack_find(&mut self, now: Time) -> u64 {
         self.timers.reorder = Time::MAX;
         let Some((newest, _)) = self.rack.newest else { return 0 };
-        let patience = self.rack.rtt + self.reordering_window();
+        let timeout = self.rack.rtt + self.reordering_window();
         let mut lost = 0;
         // First transmissions, in the order of sending.
         let mut at = self.board.judged.max(self.una);
@@ -111,32 +113,32 @@ impl Sender {
             if first.index >= newest {
                 break;
             }
-            if first.at + patience > now {
-                self.timers.reorder = self.timers.reorder.min(first.at + patience);
+            if first.at + timeout > now {
+                self.timers.reorder = self.timers.reorder.min(first.at + timeout);
                 break;
             }
-            // Of this burst, those old enough.
+            // The segments of this burst that are old enough.
             let most = to.min(burst.segment + burst.count).min(from + (newest - first.index));
             let mut end = from + 1;
-            while end < most && burst.of(end).at + patience <= now {
+            while end < most && burst.of(end).at + timeout <= now {
                 end += 1;
             }
             lost += self.lose_run(from, end);
             at = end;
             self.board.judged = end;
         }
-        // Retransmissions, in the same order.
+        // Retransmissions, also in the order of sending.
         while let Some((segment, by)) = self.board.oldest_again() {
             if by.index >= newest {
                 break;
             }
-            if by.at + patience > now {
-                self.timers.reorder = self.timers.reorder.min(by.at + patience);
+            if by.at + timeout > now {
+                self.timers.reorder = self.timers.reorder.min(by.at + timeout);
                 break;
             }
-            // The reduction for this round was made: a controller of the window is not told.
+            // The reduction for this round was made: a controller of the window is not notified.
             if self.self_governed() || self.phase == Phase::Open {
-                self.note_lost(by, 1);
+                self.record_lost(by, 1);
             }
             self.board.mark_lost(segment, segment + 1);
             lost += 1;

@@ -1,17 +1,16 @@
-//! Finding losses by counting (RFC 6675 section 4).
+//! Loss detection by counting (RFC 6675 section 4).
 
 use super::input::Delivered;
 use super::sender::{Phase, Sender};
 
-/// So many segments delivered above make one lost.
+/// Segments delivered above a segment that make it lost.
 const DUP_THRESH: u64 = 3;
 
 impl Sender {
-    /// `IsLost` of RFC 6675 for all segments at once: those below the third highest one that
-    /// arrived.
+    /// `IsLost` of RFC 6675 for all segments at once: those below the third highest delivered one.
     pub(super) fn sack_detect(&mut self, delivered: &mut Delivered) {
         if let Phase::Loss(_) = self.phase {
-            // All but the newest is being sent again anyway.
+            // All but the newest are being retransmitted anyway.
             return;
         }
         let mut above = 0;
@@ -30,8 +29,8 @@ impl Sender {
         }
     }
 
-    /// Takes every first transmission below `upto` for lost that was not judged before; returns
-    /// how many there were.
+    /// Marks every first transmission below `upto` lost that was not judged before; returns their
+    /// number.
     pub(super) fn lose_first_transmissions(&mut self, upto: u64) -> u64 {
         let mut at = self.board.judged.max(self.una);
         let mut lost = 0;
@@ -43,7 +42,7 @@ impl Sender {
         lost
     }
 
-    /// The same for a run of which nothing arrived.
+    /// The same for a run of which no segment arrived.
     pub(super) fn lose_run(&mut self, from: u64, to: u64) -> u64 {
         let (mut at, mut lost) = (from, 0);
         while at < to {
@@ -56,7 +55,7 @@ impl Sender {
             if let Some(again) = (at + 1..end).find(|s| self.board.again(*s).is_some()) {
                 end = again;
             }
-            self.note_lost(burst.of(at), end - at);
+            self.record_lost(burst.of(at), end - at);
             self.board.mark_lost(at, end);
             lost += end - at;
             at = end;

@@ -3,27 +3,27 @@
 use packtrain_cc::RttSample;
 use packtrain_units::Duration;
 
-/// Before anything was measured (RFC 6298 section 2.1).
-const INITIAL: Duration = Duration::from_secs(1);
-/// The most that backing off leads to (RFC 6298 section 2.5).
-const MAX: Duration = Duration::from_secs(60);
+/// Initial value (RFC 6298 section 2.1).
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum after backoff (RFC 6298 section 2.5).
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The estimator.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
-    least: Duration,
-    /// Whether the floor is under four times the variation (Linux) or under the whole.
+    min_timeout: Duration,
+    /// Whether the minimum applies to four times the variation (Linux) or to the whole timeout.
     floor_on_variation: bool,
     sample: Option<RttSample>,
     backoff: u32,
 }
 
 impl Rto {
-    pub(super) fn new(least: Duration, floor_on_variation: bool) -> Self {
-        Self { least, floor_on_variation, sample: None, backoff: 0 }
+    pub(super) fn new(min_timeout: Duration, floor_on_variation: bool) -> Self {
+        Self { min_timeout, floor_on_variation, sample: None, backoff: 0 }
     }
 
-    /// A round trip was measured; integer arithmetic with gains 1/8 and 1/4.
+    /// Takes a round-trip sample; integer arithmetic with gains 1/8 and 1/4.
     #[inline]
     pub(super) fn measured(&mut self, latest: Duration) {
         let sample = match self.sample {
@@ -48,32 +48,36 @@ impl Rto {
         self.sample
     }
 
-    /// The least round trip; zero before one was measured.
+    /// The minimum round trip; zero before the first sample.
     pub(super) fn min(&self) -> Duration {
         self.sample.map_or(Duration::ZERO, |sample| sample.min)
     }
 
-    /// How long to wait for an acknowledgement.
+    /// The retransmission timeout.
     #[inline]
     pub(super) fn timeout(&self) -> Duration {
         let plain = match self.sample {
-            None => INITIAL.max(self.least),
+            None => INITIAL_TIMEOUT.max(self.min_timeout),
             Some(rtt) if self.floor_on_variation => {
-                rtt.smoothed + (rtt.variation * 4).max(self.least)
+                rtt.smoothed + (rtt.variation * 4).max(self.min_timeout)
             }
-            Some(rtt) => (rtt.smoothed + rtt.variation * 4).max(self.least),
+            Some(rtt) => (rtt.smoothed + rtt.variation * 4).max(self.min_timeout),
         };
-        if self.backoff == 0 { plain } else { (plain * (1 << self.backoff.min(16))).min(MAX) }
+        if self.backoff == 0 {
+            plain
+        } else {
+            (plain * (1 << self.backoff.min(16))).min(MAX_TIMEOUT)
+        }
     }
 
-    /// It ran out: the next is twice as long (section 5.5).
-    pub(super) fn ran_out(&mut self) {
+    /// The timer expired: the next timeout is twice as long (section 5.5).
+    pub(super) fn back_off(&mut self) {
         self.backoff += 1;
     }
 
-    /// Something new was acknowledged.
+    /// New data was acknowledged.
     #[inline]
-    pub(super) fn heard(&mut self) {
+    pub(super) fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
 }

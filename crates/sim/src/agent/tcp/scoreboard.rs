@@ -1,49 +1,49 @@
-//! What became of the segments in flight where something is amiss.
+//! The state of segments in flight other than first transmissions.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::log::Transmission;
 use super::ranges::Ranges;
 
-/// Sets over the segments from the first unacknowledged one on. A segment that is in none of them
-/// is in flight by its first transmission.
+/// Sets of segments from the first unacknowledged one on. A segment in none of them is in flight by
+/// its first transmission.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     /// Reported by SACK.
     pub(super) sacked: Ranges,
-    /// Taken for lost and not yet sent again.
+    /// Lost and not yet retransmitted.
     pub(super) lost: Ranges,
-    /// Sent again and in flight.
+    /// Retransmitted and in flight.
     again: BTreeMap<u64, Transmission>,
-    /// The same in the order of sending; may hold what is no longer in flight.
+    /// The same in the order of sending; may contain segments no longer in flight.
     order: VecDeque<(u64, u64)>,
     /// First transmissions of all segments below have been judged.
     pub(super) judged: u64,
-    /// The highest segment delivered, by either kind of acknowledgement.
+    /// The highest delivered segment, by either kind of acknowledgement.
     pub(super) highest: Option<u64>,
 }
 
 impl Scoreboard {
-    /// Whether everything in flight is there for the first time and nothing is amiss.
+    /// Whether all segments in flight are first transmissions, without SACKs or losses.
     #[inline]
     pub(super) fn is_clean(&self) -> bool {
         self.sacked.is_empty() && self.lost.is_empty() && self.again.is_empty()
     }
 
-    /// Segments that are known not to be in flight.
+    /// Number of segments known not to be in flight.
     #[inline]
     pub(super) fn absent(&self) -> u64 {
         self.sacked.len() + self.lost.len()
     }
 
-    /// A segment leaves again.
+    /// A segment is retransmitted.
     pub(super) fn sent_again(&mut self, segment: u64, by: Transmission) {
         self.lost.remove(segment, segment + 1);
         self.again.insert(segment, by);
         self.order.push_back((by.index, segment));
     }
 
-    /// The transmission in flight of a segment sent again.
+    /// The retransmission in flight of a segment.
     pub(super) fn again(&self, segment: u64) -> Option<&Transmission> {
         self.again.get(&segment)
     }
@@ -59,7 +59,7 @@ impl Scoreboard {
         None
     }
 
-    /// A segment is lost, again or for the first time.
+    /// Marks segments lost, for the first time or again.
     pub(super) fn mark_lost(&mut self, from: u64, to: u64) {
         if to - from == 1 {
             self.again.remove(&from);
@@ -67,8 +67,8 @@ impl Scoreboard {
         self.lost.insert(from, to);
     }
 
-    /// Segments were delivered: those of them sent again are in flight no more. Returns their
-    /// newest transmission, and how many there were.
+    /// Segments were delivered: their retransmissions are no longer in flight. Returns the newest
+    /// of these and their number.
     pub(super) fn delivered_again(&mut self, from: u64, to: u64) -> (Option<Transmission>, u64) {
         let mut newest: Option<Transmission> = None;
         let mut count = 0;
@@ -85,7 +85,7 @@ impl Scoreboard {
         (newest, count)
     }
 
-    /// Everything below `una` is acknowledged.
+    /// All segments below `una` are acknowledged.
     pub(super) fn forget_below(&mut self, una: u64) {
         self.sacked.remove_below(una);
         self.lost.remove_below(una);
@@ -95,8 +95,9 @@ impl Scoreboard {
         }
     }
 
-    /// The timer ran out: nothing is in flight any more. Returns the retransmissions that were.
-    pub(super) fn give_up(&mut self) -> Vec<(u64, Transmission)> {
+    /// The timer expired: no segment is in flight any more. Returns the retransmissions that were
+    /// in flight.
+    pub(super) fn clear_retransmissions(&mut self) -> Vec<(u64, Transmission)> {
         self.order.clear();
         std::mem::take(&mut self.again).into_iter().collect()
     }

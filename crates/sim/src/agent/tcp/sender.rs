@@ -1,4 +1,4 @@
-//! The sending end: its state and what drives it.
+//! The sending end: its state and its driver.
 
 use packtrain_cc::{CongestionController, ControllerConfig, LossRange, Signal, Signals, Start};
 use packtrain_link::{Pace, Segments};
@@ -19,49 +19,49 @@ use crate::agent::{Agent, Counts, Ctx, Curve};
 use crate::spec::{Recovery, TcpSpec};
 use crate::train::{Body, Train};
 
-/// Where the sender is with its losses.
+/// State of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing is known to be lost.
+    /// No known loss.
     Open,
-    /// Losses are repaired until everything below is acknowledged.
+    /// Recovery until all segments below are acknowledged.
     Recovery(u64),
-    /// The timer ran out; the same.
+    /// After a timeout, until all segments below are acknowledged.
     Loss(u64),
 }
 
-/// How far the connection is.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Not begun.
+    /// Not started.
     Idle,
-    /// SYN sent, so many times.
+    /// SYN sent this many times.
     Opening(u32),
     /// Data may flow.
     Open,
-    /// All is acknowledged.
+    /// All data is acknowledged.
     Done(Time),
 }
 
-/// Sends segments as its controller allows and repairs losses by one of three methods.
+/// Sends segments as its controller allows, and repairs losses with one of three methods.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(super) shape: Shape,
     pub(super) cc: Box<dyn CongestionController>,
-    /// Whether packets leave at the controller's pace.
+    /// Whether packets are sent at the controller's pace.
     pub(super) paced: bool,
-    /// Whether the controller asks for delivery rates.
+    /// Whether the controller uses delivery rates.
     pub(super) wants_rate: bool,
     pub(super) method: Recovery,
     /// The receiver's window in segments.
     pub(super) window: u64,
-    /// The receiver has room for all below; only a depot's room ends.
+    /// The receiver has room for all segments below; only a depot has limited room.
     pub(super) edge: u64,
-    /// All below may be sent: what a depot has, elsewhere everything.
+    /// All segments below may be sent: at a depot what it has, elsewhere everything.
     pub(super) available: u64,
     pub(super) life: Life,
     pub(super) phase: Phase,
-    /// All below is acknowledged; nothing from here on was sent.
+    /// All segments below are acknowledged; none from `nxt` on was sent.
     pub(super) una: u64,
     pub(super) nxt: u64,
     /// The next send index.
@@ -69,7 +69,7 @@ pub(crate) struct Sender {
     pub(super) largest_acked: Option<u64>,
     /// The round ends when this index is acknowledged.
     pub(super) round_end: u64,
-    /// Losses of lower indices belong to a round whose loss was told.
+    /// Losses of lower indices belong to a round whose loss was reported.
     pub(super) loss_round: u64,
     pub(super) log: Log,
     pub(super) board: Scoreboard,
@@ -79,9 +79,9 @@ pub(crate) struct Sender {
     pub(super) prr: Option<Prr>,
     pub(super) newreno: NewReno,
     pub(super) rack: Rack,
-    /// Retransmissions that may leave whatever the window says.
+    /// Retransmissions allowed regardless of the window.
     pub(super) forced: u64,
-    /// Found lost and not yet told to the controller.
+    /// Losses not yet reported to the controller.
     pub(super) losses: Vec<LossRange>,
     /// Paced packets that are not offered yet.
     pub(super) staged: Option<(Pace, Train)>,
@@ -105,7 +105,7 @@ impl Sender {
         let start = Start {
             initial_window: spec.initial_window,
             paced: spec.paced,
-            // Who repairs losses as Linux does counts as Linux does.
+            // A sender with Linux' recovery also counts as Linux does.
             whole_packets: spec.recovery == Recovery::Rack,
         };
         let cc = packtrain_cc::build_with(&spec.cc, &config, &start).map_err(|error| {
@@ -146,19 +146,19 @@ impl Sender {
         })
     }
 
-    /// Sends to a depot, whose receive buffer has so many segments.
+    /// Limits the sender to the receive buffer of a depot, in segments.
     pub(crate) fn limit_to(&mut self, room: u64) {
         self.edge = room;
     }
 
-    /// Sends from a depot: nothing, not even the opening, before there is something.
-    pub(crate) fn starved(mut self) -> Self {
+    /// A sender in a depot: sends nothing, not even the SYN, before data is available.
+    pub(crate) fn waiting(mut self) -> Self {
         self.available = 0;
         self.timers.deadline = Time::MAX;
         self
     }
 
-    /// All below `until` may be sent from `now` on. The first of it opens the connection.
+    /// All segments below `until` may be sent from `now` on. The first one opens the connection.
     pub(crate) fn available_until(&mut self, until: u64, now: Time, ctx: &mut Ctx<'_>) {
         if until <= self.available {
             return;
@@ -178,36 +178,36 @@ impl Sender {
         self.flush(ctx);
     }
 
-    /// All below is acknowledged.
+    /// All segments below are acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.una
     }
 
-    /// Segments sent and not acknowledged cumulatively.
+    /// Segments sent and not cumulatively acknowledged.
     #[inline]
     pub(super) fn outstanding(&self) -> u64 {
         self.nxt - self.una
     }
 
-    /// Segments in the network, as far as is known (RFC 6675's pipe).
+    /// Segments in the network, as far as known (RFC 6675's pipe).
     #[inline]
     pub(super) fn pipe(&self) -> u64 {
         (self.outstanding() - self.board.absent()).saturating_sub(self.newreno.duplicates())
     }
 
-    /// The controller's window in segments, the receiver's left aside.
+    /// The controller's window in segments, without the receiver's limit.
     #[inline]
     pub(super) fn cwnd(&self) -> u64 {
         self.cc.cwnd().get() / u64::from(self.shape.mss)
     }
 
-    /// Whether the controller rules the window alone even while losses are repaired.
+    /// Whether the controller alone sets the window even during recovery.
     #[inline]
     pub(super) fn self_governed(&self) -> bool {
         self.cc.paces_itself()
     }
 
-    /// When everything was acknowledged.
+    /// When all data was acknowledged.
     pub(crate) fn done_at(&self) -> Option<Time> {
         match self.life {
             Life::Done(at) => Some(at),
@@ -215,7 +215,7 @@ impl Sender {
         }
     }
 
-    /// When it began.
+    /// When it started.
     pub(crate) fn started(&self) -> Time {
         self.shape.start
     }

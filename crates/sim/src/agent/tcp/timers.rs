@@ -1,5 +1,5 @@
-//! The sender's timers: opening and retransmission (one deadline), tail loss probe (the same),
-//! reordering (RACK), pace, and the controller's own.
+//! The sender's timers: connection setup and retransmission (one deadline), tail loss probe (the
+//! same deadline), reordering (RACK), pacing, and the controller's own.
 
 use packtrain_link::Pace;
 use packtrain_units::{Duration, Time};
@@ -10,25 +10,25 @@ use crate::agent::Ctx;
 use crate::spec::Recovery;
 use crate::train::Body;
 
-/// Least wait for an answer to the opening (RFC 6298 section 2.1).
+/// Minimum timeout of the SYN (RFC 6298 section 2.1).
 const OPENING: Duration = Duration::from_secs(1);
 
-/// When something is due.
+/// Due times.
 #[derive(Clone, Debug)]
 pub(super) struct Timers {
     /// The start, the answer to a SYN, a retransmission timeout or a tail loss probe.
     pub(super) deadline: Time,
-    /// Whether `deadline` is that of a probe.
+    /// Whether `deadline` belongs to a probe.
     pub(super) probe: bool,
-    /// A probe was sent and nothing heard since.
+    /// Whether a probe was sent and no acknowledgement has arrived since.
     pub(super) probed: bool,
-    /// A segment in the reordering window is lost then.
+    /// When a segment in the reordering window is lost.
     pub(super) reorder: Time,
-    /// The next packet may leave then, and something waits to.
+    /// When the next packet may be sent, if one waits.
     pub(super) pace: Time,
-    /// The next packet may leave then.
+    /// When the next packet may be sent.
     pub(super) paced_until: Time,
-    /// When the SYN left.
+    /// When the SYN was sent.
     pub(super) opened_at: Time,
 }
 
@@ -45,14 +45,14 @@ impl Timers {
         }
     }
 
-    /// Nothing is due any more.
+    /// Stops all timers.
     pub(super) fn clear(&mut self) {
         (self.deadline, self.reorder, self.pace) = (Time::MAX, Time::MAX, Time::MAX);
     }
 }
 
 impl Sender {
-    /// When the next timer runs out.
+    /// When the next timer expires.
     #[inline]
     pub(super) fn next_timeout(&self) -> Time {
         let own = self.timers.deadline.min(self.timers.reorder).min(self.timers.pace);
@@ -62,7 +62,7 @@ impl Sender {
         }
     }
 
-    /// Acts on all timers that run out before `limit`, and sends what that gives.
+    /// Runs all timers that expire before `limit`, and sends what they allow.
     pub(crate) fn run_timers(&mut self, limit: Time, ctx: &mut Ctx<'_>) {
         self.act_on_timers(limit, ctx);
         self.flush(ctx);
@@ -113,13 +113,13 @@ impl Sender {
         ctx.send(Pace::at(now), syn);
     }
 
-    /// Starts the retransmission timer or the probe's anew.
+    /// Restarts the retransmission or probe timer.
     #[inline]
     pub(super) fn arm(&mut self, now: Time) {
         self.timers.probe = false;
         let timeout = self.rto.timeout();
         if self.outstanding() == 0 {
-            self.timers.deadline = if self.shut_out() { now + timeout } else { Time::MAX };
+            self.timers.deadline = if self.is_window_closed() { now + timeout } else { Time::MAX };
             return;
         }
         self.timers.deadline = now + timeout;
@@ -136,17 +136,17 @@ impl Sender {
         }
     }
 
-    /// Whether there is something to send, and the receiver's window alone forbids it. The update
-    /// that opens it may be lost, hence the timer (RFC 9293 section 3.8.6.1).
-    fn shut_out(&self) -> bool {
+    /// Whether there is data to send and only the receiver's window forbids it. The update that
+    /// opens the window may be lost, so a timer is needed (RFC 9293 section 3.8.6.1).
+    fn is_window_closed(&self) -> bool {
         self.edge <= self.nxt && self.nxt < self.available.min(self.shape.segments)
     }
 
-    /// Section 7.3 of RFC 8985: something new if there is any, else the last segment again.
+    /// Section 7.3 of RFC 8985: sends new data if there is any, else the last segment again.
     fn on_probe_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.timers.probed = true;
         if self.phase != Phase::Open || !self.board.is_clean() {
-            // What came since says more than a probe would.
+            // The state shows more than a probe would.
             return self.arm(now);
         }
         if self.fresh(now) > 0 {
@@ -157,19 +157,19 @@ impl Sender {
         self.arm(now);
     }
 
-    /// Asks for the window, again and again, each time after twice as long.
+    /// Probes the closed window, with doubling intervals.
     fn on_closed_window(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         self.timers.deadline = Time::MAX;
-        if self.shut_out() && now < self.shape.stop {
+        if self.is_window_closed() && now < self.shape.stop {
             self.flush(ctx);
             ctx.send(Pace::at(now), self.shape.forward(self.nxt, 1, 0, Body::Probe));
-            self.rto.ran_out();
+            self.rto.back_off();
             self.timers.deadline = now + self.rto.timeout();
         }
     }
 
-    /// Section 5 of RFC 6298: nothing is in flight any more, and all is sent again from the first
-    /// on, but for what is known to have arrived.
+    /// Section 5 of RFC 6298: no segment is in flight any more, and all are retransmitted from the
+    /// first on, except those known to have arrived.
     fn on_retransmission_timer(&mut self, now: Time, ctx: &mut Ctx<'_>) {
         if self.outstanding() == 0 {
             return self.on_closed_window(now, ctx);
@@ -177,8 +177,8 @@ impl Sender {
         self.counts.timeouts += 1;
         self.timers.probed = false;
         self.timers.reorder = Time::MAX;
-        for (segment, by) in self.board.give_up() {
-            self.note_lost(by, 1);
+        for (segment, by) in self.board.clear_retransmissions() {
+            self.record_lost(by, 1);
             self.board.lost.insert(segment, segment + 1);
         }
         self.lose_first_transmissions(self.nxt);
@@ -186,7 +186,7 @@ impl Sender {
         self.prr = None;
         self.phase = Phase::Loss(self.nxt);
         self.feedback(now, &Delivered::default(), true);
-        self.rto.ran_out();
+        self.rto.back_off();
         self.timers.deadline = Time::MAX;
         self.forced = 1;
         self.output(now, ctx);

@@ -1,18 +1,18 @@
-//! Which messages are whole.
+//! Determines which messages are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::wire::Message;
 
-/// A message of which something arrived.
+/// A partially received message.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Its lowest and highest unit so far.
     low: u64,
     high: u64,
-    /// Units that are here.
+    /// Number of its units that have arrived.
     have: u64,
-    /// Whether `low` is its first, `high` its last.
+    /// Whether `low` is its first unit, and whether `high` is its last.
     first: bool,
     last: bool,
     in_order: bool,
@@ -24,22 +24,22 @@ impl Part {
     }
 }
 
-/// A whole message.
+/// A complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ready {
     /// Its first unit.
     pub(super) first: u64,
-    /// Behind its last.
+    /// One past its last unit.
     pub(super) end: u64,
     number: u32,
 }
 
-/// The messages in the window. Each has a unit here, so there are no more than slots.
+/// The messages in the window. Each has a unit in the buffer, so there are no more than slots.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     parts: BTreeMap<u32, Part>,
-    /// Whole ones, by their first unit: those that may be read at once, and those that must wait
-    /// until all before them has arrived.
+    /// Complete ones by their first unit: those that may be read at once, and those that must wait
+    /// until all units before them have arrived.
     free: BTreeSet<Ready>,
     ordered: BTreeSet<Ready>,
 }
@@ -58,7 +58,7 @@ impl Assembly {
         };
         let part = self.parts.entry(number).or_insert(fresh);
         if part.is_whole() {
-            // A second message of the same number: its units can never be read.
+            // A second message with the same number: its units can never be read.
             return;
         }
         part.have += 1;
@@ -72,29 +72,29 @@ impl Assembly {
         }
     }
 
-    /// The sender gave it up. A whole one stays.
+    /// The sender dropped the message. A complete one stays.
     pub(super) fn give_up(&mut self, number: u32) {
         if self.parts.get(&number).is_some_and(|part| !part.is_whole()) {
             self.parts.remove(&number);
         }
     }
 
-    /// The next message to read, all units before `next` having arrived.
+    /// The next message to read, when all units before `next` have arrived.
     pub(super) fn ready(&self, next: u64) -> Option<Ready> {
         let ordered = self.ordered.first().filter(|ready| ready.end <= next);
         self.free.first().into_iter().chain(ordered).min().copied()
     }
 
-    /// It was read.
+    /// The message was read.
     pub(super) fn taken(&mut self, ready: Ready) {
         self.free.remove(&ready);
         self.ordered.remove(&ready);
         self.parts.remove(&ready.number);
     }
 
-    /// Whether `unit`, the oldest that is here, can still become part of something to read: its
-    /// message is whole, or what is missing of it may yet come, which then lies from `next` on.
-    pub(super) fn hopeful(&self, unit: u64, message: Message, next: u64) -> bool {
+    /// Whether `unit`, the oldest in the buffer, can still be read: its message is complete, or its
+    /// missing units are from `next` on and may still arrive.
+    pub(super) fn can_become_readable(&self, unit: u64, message: Message, next: u64) -> bool {
         self.parts.get(&message.number()).is_some_and(|part| {
             let inside = (part.low..=part.high).contains(&unit);
             let open = part.high >= next || !part.last && part.high + 1 == next;

@@ -30,7 +30,7 @@ fn a_stream_is_read_in_order_across_packets() {
 #[test]
 fn a_message_without_order_overtakes_and_one_with_waits() {
     let mut buffer = messages(64);
-    // Message 1 (units 0..2) has only its first; 2 (2..3) keeps order, 3 (3..5) does not.
+    // Message 1 (units 0..2) has only its first unit; 2 (2..3) is in order, 3 (3..5) is not.
     buffer.put(0, word(1, 0, 0, 2, false), &[1; 10]);
     buffer.put(2, word(2, 2, 2, 3, true), &[2; 4]);
     buffer.put(4, word(3, 4, 3, 5, false), &[3; 4]);
@@ -70,8 +70,8 @@ fn a_message_with_a_hole_that_nobody_will_fill_does_not_stay() {
 }
 
 proptest! {
-    /// Whatever flags and numbers a peer makes up, the buffer stays in its bounds, and once all
-    /// has arrived and been read it is empty.
+    /// Whatever flags and numbers a peer sends, the buffer stays within its limits, and once all
+    /// units have arrived and been read it is empty.
     #[test]
     fn made_up_messages_do_no_harm(
         units in prop::collection::vec((0u64..48, 0u32..5, any::<[bool; 3]>(), 0usize..11), 1..80),
@@ -91,7 +91,7 @@ proptest! {
             }
         }
         drops.iter().for_each(|number| buffer.give_up(*number));
-        // All that is missing was dropped.
+        // All missing units were dropped.
         while buffer.read_message(48, &mut out).is_some() {}
         buffer.advance(48);
         prop_assert!(!buffer.readable(48));

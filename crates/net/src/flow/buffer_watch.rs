@@ -1,38 +1,38 @@
-//! Watching whether the receive buffers are too small for the rate at which datagrams come.
+//! Checks whether the receive buffers are too small for the arrival rate.
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::udp::{BufferWarning, UdpSocket};
 
-/// Over how long the rate is taken.
+/// Interval over which the rate is measured.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Warns once a flow.
-pub(super) struct Watch {
+/// Gives one warning per flow.
+pub(super) struct BufferWatch {
     since: Time,
     bytes: u64,
     dropped: bool,
     warned: bool,
 }
 
-impl Watch {
+impl BufferWatch {
     pub(super) fn new(now: Time) -> Self {
         Self { since: now, bytes: 0, dropped: false, warned: false }
     }
 
-    /// Bytes came in.
+    /// Adds received bytes.
     pub(super) fn note_bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// The kernel dropped something for want of buffer.
+    /// Records a drop because of a full buffer.
     pub(super) fn note_drops(&mut self) {
         self.dropped = true;
     }
 
-    /// A warning when datagrams were dropped in the last second, at a rate for which a system
-    /// limit keeps the buffers too small.
-    pub(super) fn look<'a>(
+    /// A warning if datagrams were dropped in the last second, at a rate for which a system limit
+    /// keeps the buffers too small.
+    pub(super) fn check<'a>(
         &mut self,
         now: Time,
         mut sockets: impl ExactSizeIterator<Item = &'a UdpSocket>,
@@ -66,17 +66,19 @@ mod tests {
     #[test]
     fn warns_once_and_only_of_drops() {
         let sockets = [UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap()];
-        let mut watch = Watch::new(second(0));
+        let mut buffer_watch = BufferWatch::new(second(0));
         let mut told = 0;
         for n in 0..10 {
-            watch.note_bytes(100 << 30);
-            assert!(watch.look(second(n) + Duration::from_millis(1), sockets.iter()).is_none());
+            buffer_watch.note_bytes(100 << 30);
+            assert!(
+                buffer_watch.check(second(n) + Duration::from_millis(1), sockets.iter()).is_none()
+            );
             if n % 2 == 1 {
-                watch.note_drops();
+                buffer_watch.note_drops();
             }
-            told += u32::from(watch.look(second(n + 1), sockets.iter()).is_some());
+            told += u32::from(buffer_watch.check(second(n + 1), sockets.iter()).is_some());
         }
-        // A machine that grants what we ask for has nothing to warn of.
+        // A machine that grants the requested size gives no warning.
         let sizes = sockets[0].buffer_sizes().unwrap();
         assert_eq!(told, u32::from(sizes.receive < sizes.wanted));
     }

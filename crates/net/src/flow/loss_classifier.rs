@@ -1,8 +1,8 @@
-//! The thread that names the causes of losses.
+//! The thread that classifies losses.
 //!
-//! A verdict on 100,000 packets takes a fraction of a millisecond, in which the network thread
-//! would send or receive hundreds of them. So the windows go to a thread of their own, which is
-//! started with the first: most flows lose nothing.
+//! The classification of 100,000 packets takes a fraction of a millisecond, in which the network
+//! thread would send or receive hundreds of packets. Therefore it runs on a separate thread, which
+//! starts with the first window: most flows lose nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use packtrain_os::thread::{self, Waker};
 use packtrain_proto::{LossWindow, judge};
 use packtrain_units::Duration;
 
-/// Windows that may wait for the thread. One that finds no place is not judged, which a
-/// controller takes for the network's doing.
+/// Maximum number of queued windows. A further window is not classified, and a controller treats
+/// its losses as those of the network.
 const MAX_WAITING: usize = 4;
 
-/// The way to the thread and back.
+/// The channels to the thread and back.
 type Ways = (Sender<LossWindow>, Receiver<(LossWindow, Verdict)>);
 
-/// The network thread's way to it.
-pub(super) struct Judge {
+/// The network thread's side.
+pub(super) struct LossClassifier {
     waker: Waker,
     thread: Option<Ways>,
-    /// No thread could be had.
+    /// No thread could be started.
     none: bool,
     spent: Arc<Spent>,
 }
 
-/// What the thread has done.
+/// The work of the thread so far.
 #[derive(Debug, Default)]
 struct Spent {
     windows: AtomicU64,
     nanos: AtomicU64,
 }
 
-impl Judge {
-    /// Wakes `waker` with each verdict.
+impl LossClassifier {
+    /// Verdicts wake `waker`.
     pub(super) fn new(waker: Waker) -> Self {
         Self { waker, thread: None, none: false, spent: Arc::default() }
     }
 
-    /// Has a window judged.
+    /// Passes a window to the thread.
     pub(super) fn ask(&mut self, window: LossWindow) {
         if self.thread.is_none() && !self.none {
             self.thread = start(self.waker.clone(), Arc::clone(&self.spent));
@@ -56,19 +56,19 @@ impl Judge {
         }
     }
 
-    /// How many windows were judged, and the processor time that took.
+    /// The number of classified windows, and their processor time.
     pub(super) fn spent(&self) -> (u64, Duration) {
         let nanos = self.spent.nanos.load(Ordering::Relaxed);
         (self.spent.windows.load(Ordering::Relaxed), Duration::from_nanos(nanos))
     }
 
-    /// A verdict that is there.
+    /// The next verdict, if there is one.
     pub(super) fn verdict(&self) -> Option<(LossWindow, Verdict)> {
         self.thread.as_ref()?.1.try_recv().ok()
     }
 }
 
-/// The thread ends when the network thread has gone.
+/// The thread ends after the network thread.
 fn start(waker: Waker, spent: Arc<Spent>) -> Option<Ways> {
     let (to, windows) = bounded::<LossWindow>(MAX_WAITING);
     let (verdicts, from) = bounded(MAX_WAITING);
@@ -96,20 +96,20 @@ mod tests {
     #[test]
     fn a_window_comes_back_judged_and_wakes() {
         let (waker, sleeper) = pair().unwrap();
-        let mut judge = Judge::new(waker);
-        assert!(judge.verdict().is_none());
+        let mut classifier = LossClassifier::new(waker);
+        assert!(classifier.verdict().is_none());
         let signature = "1110111".parse().unwrap();
-        judge.ask(LossWindow { number: 3, signature, host_drops: None });
+        classifier.ask(LossWindow { number: 3, signature, host_drops: None });
         let (window, verdict) = loop {
-            if let Some(found) = judge.verdict() {
+            if let Some(found) = classifier.verdict() {
                 break found;
             }
             std::thread::yield_now();
         };
         assert_eq!((window.number, verdict.lost), (3, 1));
-        assert_eq!(judge.spent().0, 1);
-        assert!(judge.spent().1 > Duration::ZERO);
-        while !sleeper.take_calls() {
+        assert_eq!(classifier.spent().0, 1);
+        assert!(classifier.spent().1 > Duration::ZERO);
+        while !sleeper.take_wakes() {
             std::thread::yield_now();
         }
     }

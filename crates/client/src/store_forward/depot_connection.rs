@@ -1,4 +1,4 @@
-//! A connection to a depot: what the sender and the receiver of a kept session have in common.
+//! A connection to a depot, for the sender and the receiver of a kept session.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -10,42 +10,42 @@ use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration};
 
-/// How long a depot has to be connected, and then to answer.
-const CONNECT: StdDuration = StdDuration::from_secs(10);
-/// A depot that says nothing for so long is gone.
-pub(super) const SILENT: Duration = Duration::from_secs(20);
+/// Timeout for the connection, and for the answer.
+const CONNECT_TIMEOUT: StdDuration = StdDuration::from_secs(10);
+/// A depot that sends nothing for this long counts as dead.
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why a depot does not do what it is asked for.
+/// Why a depot does not carry out a request.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum LineError {
-    /// It says no.
+pub(super) enum DepotError {
+    /// It refused.
     #[error("the depot {0} refuses: {1}")]
     Refused(Place, Refusal),
-    /// It cannot be reached, or breaks off.
+    /// It is unreachable, or closed the connection.
     #[error("the depot {0}: {1}")]
-    Away(Place, String),
+    Unreachable(Place, String),
 }
 
-impl LineError {
-    /// Whether it is of no use to try the same again.
+impl DepotError {
+    /// Whether the same request would fail again.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_, refusal) if !refusal.reason.passes())
     }
 
-    /// How long to wait at least before the same is tried again.
+    /// Minimum pause before the next try.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Refused(_, refusal) => refusal.retry_after,
-            Self::Away(..) => None,
+            Self::Unreachable(..) => None,
         }
     }
 }
 
-impl From<&LineError> for Failure {
-    fn from(error: &LineError) -> Self {
+impl From<&DepotError> for Failure {
+    fn from(error: &DepotError) -> Self {
         let kind = match error {
-            LineError::Away(..) => FailureKind::Temporary,
-            LineError::Refused(_, refusal) => match refusal.reason {
+            DepotError::Unreachable(..) => FailureKind::Temporary,
+            DepotError::Refused(_, refusal) => match refusal.reason {
                 Reason::NotAuthorised | Reason::Forbidden => FailureKind::NotAuthorised,
                 Reason::Absent => FailureKind::SourceMissing,
                 reason if reason.passes() => FailureKind::Temporary,
@@ -61,21 +61,21 @@ impl From<&LineError> for Failure {
     }
 }
 
-/// A connection to a depot that took the header.
+/// A connection to a depot that accepted the header.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DepotConnection {
     pub(super) place: Place,
     socket: TcpStream,
 }
 
-impl Line {
-    /// Connects, says `hello`, and hears that it is taken.
+impl DepotConnection {
+    /// Connects, sends `hello`, and waits for its acceptance.
     pub(super) fn open(
         place: &Place,
         hello: &[u8],
         buffers: Option<ByteCount>,
-    ) -> Result<Self, LineError> {
-        let away = |text: String| LineError::Away(place.clone(), text);
+    ) -> Result<Self, DepotError> {
+        let away = |text: String| DepotError::Unreachable(place.clone(), text);
         let found: Vec<SocketAddr> = match &place.host {
             Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
             Host::Name(name) => (name.as_str(), place.port)
@@ -85,7 +85,7 @@ impl Line {
         };
         let mut last = away("it has no address".to_owned());
         for address in found {
-            match TcpStream::connect_timeout(&address, CONNECT) {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(socket) => {
                     let line = Self { place: place.clone(), socket };
                     return line.greet(hello, buffers);
@@ -96,40 +96,41 @@ impl Line {
         Err(last)
     }
 
-    fn greet(mut self, hello: &[u8], buffers: Option<ByteCount>) -> Result<Self, LineError> {
-        // What a system lacks of these, it does without.
+    fn greet(mut self, hello: &[u8], buffers: Option<ByteCount>) -> Result<Self, DepotError> {
+        // These options are not required.
         let _ = self.socket.set_nodelay(true);
         if let Some(size) = buffers {
             let _ = tune::set_buffers(&self.socket, size);
         }
-        // Writing may take as long as the depot lets its sender wait; it says that it lives.
-        let limits = self.socket.set_read_timeout(Some(SILENT.to_std()));
+        // A write may wait as long as the depot delays its sender; the depot sends keepalive
+        // messages meanwhile.
+        let limits = self.socket.set_read_timeout(Some(SILENCE_TIMEOUT.to_std()));
         limits.and_then(|()| self.socket.write_all(hello)).map_err(|e| self.away(&e))?;
         match self.answer(None)? {
             Answer::Accepted => Ok(self),
-            Answer::Refused(refusal) => Err(LineError::Refused(self.place, refusal)),
+            Answer::Refused(refusal) => Err(DepotError::Refused(self.place, refusal)),
         }
     }
 
-    fn away(&self, error: &std::io::Error) -> LineError {
+    fn away(&self, error: &std::io::Error) -> DepotError {
         use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
         let text = match error.kind() {
-            TimedOut | WouldBlock => format!("nothing comes from it for {SILENT}"),
+            TimedOut | WouldBlock => format!("nothing comes from it for {SILENCE_TIMEOUT}"),
             UnexpectedEof => "the connection broke".to_owned(),
             _ => error.to_string(),
         };
-        LineError::Away(self.place.clone(), text)
+        DepotError::Unreachable(self.place.clone(), text)
     }
 
-    fn odd(&self, text: impl std::fmt::Display) -> LineError {
-        LineError::Away(self.place.clone(), text.to_string())
+    fn odd(&self, text: impl std::fmt::Display) -> DepotError {
+        DepotError::Unreachable(self.place.clone(), text.to_string())
     }
 
-    fn fill(&mut self, room: &mut [u8]) -> Result<(), LineError> {
+    fn fill(&mut self, room: &mut [u8]) -> Result<(), DepotError> {
         self.socket.read_exact(room).map_err(|e| self.away(&e))
     }
 
-    fn answer(&mut self, len: Option<u32>) -> Result<Answer, LineError> {
+    fn answer(&mut self, len: Option<u32>) -> Result<Answer, DepotError> {
         let mut bytes = vec![0; len.map_or(ANSWER_HEAD, |len| len as usize)];
         self.fill(&mut bytes)?;
         if len.is_none() {
@@ -142,38 +143,38 @@ impl Line {
     }
 
     /// The same connection, for another thread.
-    pub(super) fn other(&self) -> Result<Self, LineError> {
+    pub(super) fn other(&self) -> Result<Self, DepotError> {
         let socket = self.socket.try_clone().map_err(|e| self.away(&e))?;
         Ok(Self { place: self.place.clone(), socket })
     }
 
-    /// Ends it for all who have it.
+    /// Closes it for all threads.
     pub(super) fn close(&self) {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// The next frame; a refusal is an error.
-    pub(super) fn frame(&mut self) -> Result<Frame, LineError> {
+    /// Reads the next frame; a refusal is an error.
+    pub(super) fn frame(&mut self) -> Result<Frame, DepotError> {
         let mut head = [0; FRAME_HEAD];
         self.fill(&mut head)?;
         match Frame::read(&head).map_err(|e| self.odd(e))? {
             Frame::Refused { len } => match self.answer(Some(len))? {
-                Answer::Refused(refusal) => Err(LineError::Refused(self.place.clone(), refusal)),
+                Answer::Refused(refusal) => Err(DepotError::Refused(self.place.clone(), refusal)),
                 Answer::Accepted => Err(self.odd("a refusal that is none")),
             },
             frame => Ok(frame),
         }
     }
 
-    /// What follows a record's frame.
-    pub(super) fn record(&mut self, len: u32) -> Result<Vec<u8>, LineError> {
+    /// Reads the record after its frame.
+    pub(super) fn record(&mut self, len: u32) -> Result<Vec<u8>, DepotError> {
         let mut record = vec![0; len as usize];
         self.fill(&mut record)?;
         Ok(record)
     }
 
-    /// Sends a frame and what follows it.
-    pub(super) fn send(&mut self, frame: Frame, record: &[u8]) -> Result<(), LineError> {
+    /// Sends a frame and its record.
+    pub(super) fn send(&mut self, frame: Frame, record: &[u8]) -> Result<(), DepotError> {
         let sent = self.socket.write_all(&frame.write());
         sent.and_then(|()| self.socket.write_all(record)).map_err(|e| self.away(&e))
     }

@@ -1,8 +1,9 @@
-//! The channel beside a flow's datagrams, which loses nothing: the feedback `sabul` has one, TCP.
+//! The separate reliable channel of a flow's feedback: `sabul` uses TCP.
 //!
-//! The network thread must neither wait for a stream nor take a lock for it. So the stream is
-//! somebody else's: whoever has it moves bytes between it and the two bounded queues here, of
-//! which the thread's ends never block. A queue that stays full ends the flow; nothing grows.
+//! The network thread must neither wait for a stream nor take a lock for it. Therefore another task
+//! owns the stream, and moves bytes between it and the two bounded queues of this module. The
+//! thread's operations on them never block. A queue that stays full ends the flow, so memory is
+//! bounded.
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use packtrain_os::thread::Waker;
@@ -10,42 +11,41 @@ use packtrain_units::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Messages on their way out, and pieces on their way in. What finds no place out there stays
-/// with the engine, which has a bound of its own.
+/// Sizes of the queues, in messages to the stream and pieces from it. A message that finds the
+/// first queue full stays in the engine, which has a limit of its own.
 const OUT: usize = 64;
 const IN: usize = 64;
-/// Bytes read off a stream at once.
+/// Maximum bytes per read of the stream.
 const PIECE: usize = 16 << 10;
-/// How long whoever reads the stream waits for the thread to take what came before.
+/// Pause of the stream's reader while the thread has not taken the earlier pieces.
 const TAKE: Duration = Duration::from_millis(1);
 
-/// The channel as its stream's owner has it. Dropping it tells the flow that the stream broke.
+/// The stream's side of the channel. Dropping it reports a broken stream to the flow.
 #[derive(Debug)]
-pub struct Beside {
+pub struct FeedbackChannel {
     out: mpsc::Receiver<Vec<u8>>,
-    inward: Inward,
+    inward: ChannelInput,
 }
 
-/// The way in alone.
+/// The direction from the stream to the flow.
 #[derive(Debug)]
-pub struct Inward {
-    /// None only while it is dropped.
+pub struct ChannelInput {
+    /// `None` only during the drop.
     to: Option<Sender<Vec<u8>>>,
     waker: Waker,
 }
 
-/// The way out alone.
+/// The direction from the flow to the stream.
 #[derive(Debug)]
-pub struct Outward(mpsc::Receiver<Vec<u8>>);
+pub struct ChannelOutput(mpsc::Receiver<Vec<u8>>);
 
-impl Beside {
-    /// Both ways apart, for who reads and who writes the stream. The flow ends when the way in is
-    /// dropped.
-    pub fn split(self) -> (Outward, Inward) {
-        (Outward(self.out), self.inward)
+impl FeedbackChannel {
+    /// Splits the channel into its directions. The flow ends when the inward one is dropped.
+    pub fn split(self) -> (ChannelOutput, ChannelInput) {
+        (ChannelOutput(self.out), self.inward)
     }
 
-    /// Moves bytes between a stream and the flow until either is over.
+    /// Moves bytes between a stream and the flow until one of them ends.
     pub async fn carry(self, stream: impl AsyncRead + AsyncWrite) {
         let (mut input, mut output) = tokio::io::split(stream);
         let (mut outward, inward) = self.split();
@@ -61,7 +61,7 @@ impl Beside {
         let read = async move {
             let mut buffer = vec![0; PIECE];
             while let Ok(count @ 1..) = input.read(&mut buffer).await {
-                if !inward.came(buffer[..count].to_vec()).await {
+                if !inward.push(buffer[..count].to_vec()).await {
                     return;
                 }
             }
@@ -73,21 +73,22 @@ impl Beside {
     }
 }
 
-impl Outward {
-    /// The next bytes to write. None: the flow is over.
+impl ChannelOutput {
+    /// The next bytes to write; `None` after the end of the flow.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         self.0.recv().await
     }
 
-    /// Whether nothing more waits: what was written may be flushed.
+    /// Whether the queue is empty, so that written bytes should be flushed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl Inward {
-    /// Bytes came; waits while those before were not taken. False: the flow is over.
-    pub async fn came(&self, mut bytes: Vec<u8>) -> bool {
+impl ChannelInput {
+    /// Passes bytes to the flow; waits while earlier ones were not taken. False after the end of
+    /// the flow.
+    pub async fn push(&self, mut bytes: Vec<u8>) -> bool {
         loop {
             let Some(to) = &self.to else { return false };
             match to.try_send(bytes) {
@@ -104,61 +105,62 @@ impl Inward {
     }
 }
 
-impl Drop for Inward {
+impl Drop for ChannelInput {
     fn drop(&mut self) {
-        // Before the thread is woken, or it would find the queue whole.
+        // Dropped before the wake, so that the thread finds the queue closed.
         self.to = None;
         self.waker.wake();
     }
 }
 
-/// The network thread's end.
-pub(super) struct Line {
+/// The network thread's side of the channel.
+pub(super) struct ChannelEnd {
     out: mpsc::Sender<Vec<u8>>,
     from: Receiver<Vec<u8>>,
-    /// What found no place in the queue out.
-    unsaid: Option<Vec<u8>>,
+    /// A message that found the queue full.
+    pending_out: Option<Vec<u8>>,
     broken: bool,
 }
 
-/// What the network thread learns of its line.
+/// The result of a read by the network thread.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ChannelRead {
     Bytes(Vec<u8>),
     Nothing,
     Broken,
 }
 
-/// A line and the end that goes to the stream.
-pub(super) fn pair(waker: Waker) -> (Line, Beside) {
+/// Creates both sides of a channel.
+pub(super) fn pair(waker: Waker) -> (ChannelEnd, FeedbackChannel) {
     let (out, said) = mpsc::channel(OUT);
     let (to, from) = bounded(IN);
-    let beside = Beside { out: said, inward: Inward { to: Some(to), waker } };
-    (Line { out, from, unsaid: None, broken: false }, beside)
+    let feedback_channel =
+        FeedbackChannel { out: said, inward: ChannelInput { to: Some(to), waker } };
+    (ChannelEnd { out, from, pending_out: None, broken: false }, feedback_channel)
 }
 
-impl Line {
-    /// What came; that it broke is said once.
-    pub(super) fn hear(&mut self) -> Heard {
+impl ChannelEnd {
+    /// Reads the next piece; a broken stream is reported once.
+    pub(super) fn read(&mut self) -> ChannelRead {
         match self.from.try_recv() {
-            Ok(bytes) => Heard::Bytes(bytes),
+            Ok(bytes) => ChannelRead::Bytes(bytes),
             Err(TryRecvError::Disconnected) if !std::mem::replace(&mut self.broken, true) => {
-                Heard::Broken
+                ChannelRead::Broken
             }
-            Err(_) => Heard::Nothing,
+            Err(_) => ChannelRead::Nothing,
         }
     }
 
-    /// Passes on what `next` gives as long as there is room; true if something had to wait.
-    pub(super) fn say(&mut self, mut next: impl FnMut() -> Option<Vec<u8>>) -> bool {
-        while let Some(bytes) = self.unsaid.take().or_else(&mut next) {
+    /// Sends messages from `next` while the queue has room; true if one has to wait.
+    pub(super) fn write(&mut self, mut next: impl FnMut() -> Option<Vec<u8>>) -> bool {
+        while let Some(bytes) = self.pending_out.take().or_else(&mut next) {
             match self.out.try_send(bytes) {
                 Ok(()) => {}
                 Err(mpsc::error::TrySendError::Full(back)) => {
-                    self.unsaid = Some(back);
+                    self.pending_out = Some(back);
                     return true;
                 }
-                // The stream is gone, of which the way in will tell.
+                // The stream is closed; the other direction reports it.
                 Err(mpsc::error::TrySendError::Closed(_)) => {}
             }
         }
@@ -179,15 +181,15 @@ mod tests {
     #[test]
     fn what_is_said_comes_out_in_order_and_a_full_queue_keeps_the_rest() {
         let (waker, _sleeper) = thread::pair().unwrap();
-        let (mut line, beside) = pair(waker);
+        let (mut line, feedback_channel) = pair(waker);
         let mut next = 0..100u8;
-        assert!(line.say(|| next.next().map(|n| vec![n])));
-        let (mut outward, _inward) = beside.split();
+        assert!(line.write(|| next.next().map(|n| vec![n])));
+        let (mut outward, _inward) = feedback_channel.split();
         block_on(async {
             let mut seen = Vec::new();
             while seen.len() < 100 {
                 seen.extend(outward.next().await.unwrap());
-                line.say(|| next.next().map(|n| vec![n]));
+                line.write(|| next.next().map(|n| vec![n]));
             }
             assert_eq!(seen, (0..100).collect::<Vec<u8>>());
             drop(line);
@@ -198,33 +200,33 @@ mod tests {
     #[test]
     fn what_came_is_heard_wakes_and_a_stream_that_is_gone_is_told_once() {
         let (waker, sleeper) = thread::pair().unwrap();
-        let (mut line, beside) = pair(waker);
-        assert_eq!(line.hear(), Heard::Nothing);
-        let (outward, inward) = beside.split();
-        assert!(block_on(inward.came(vec![7])));
-        assert!(sleeper.take_calls());
+        let (mut line, feedback_channel) = pair(waker);
+        assert_eq!(line.read(), ChannelRead::Nothing);
+        let (outward, inward) = feedback_channel.split();
+        assert!(block_on(inward.push(vec![7])));
+        assert!(sleeper.take_wakes());
         drop((outward, inward));
-        assert!(sleeper.take_calls());
-        assert_eq!(line.hear(), Heard::Bytes(vec![7]));
-        assert_eq!(line.hear(), Heard::Broken);
-        assert_eq!(line.hear(), Heard::Nothing);
-        assert!(!line.say(|| None));
+        assert!(sleeper.take_wakes());
+        assert_eq!(line.read(), ChannelRead::Bytes(vec![7]));
+        assert_eq!(line.read(), ChannelRead::Broken);
+        assert_eq!(line.read(), ChannelRead::Nothing);
+        assert!(!line.write(|| None));
     }
 
     #[test]
     fn a_thread_that_takes_nothing_holds_the_stream_back() {
         let (waker, _sleeper) = thread::pair().unwrap();
-        let (line, beside) = pair(waker);
-        let (_outward, inward) = beside.split();
+        let (line, feedback_channel) = pair(waker);
+        let (_outward, inward) = feedback_channel.split();
         block_on(async {
             for _ in 0..IN {
-                assert!(inward.came(vec![1]).await);
+                assert!(inward.push(vec![1]).await);
             }
-            let late = inward.came(vec![2]);
+            let late = inward.push(vec![2]);
             let limit = std::time::Duration::from_millis(20);
             assert!(tokio::time::timeout(limit, late).await.is_err());
             drop(line);
-            assert!(!inward.came(vec![3]).await);
+            assert!(!inward.push(vec![3]).await);
         });
     }
 }

@@ -1,20 +1,20 @@
-//! What `packtrain emulate` says at its end.
+//! The output of `packtrain emulate` at its end.
 
 use packtrain_emu::{Ended, LinkReport};
 use packtrain_units::{DataRate, Duration};
 use serde_json::{Value, json};
 
-use crate::exit::{Code, complain};
+use crate::exit::{Code, print_message};
 
-/// For people, on stderr: a line for each direction, and one for the emulator itself.
-pub(super) fn people(ended: &Ended) {
+/// Prints text to stderr: one line per direction, and one for the emulator itself.
+pub(super) fn text(ended: &Ended) {
     let report = &ended.report;
     for link in report.links.iter().filter(|link| link.offered > 0) {
-        complain(&direction(link));
+        print_message(&direction(link));
     }
     let late = &report.delay_error;
     let lost: u64 = report.hosts.iter().map(|host| host.device_drops + host.write_failures).sum();
-    complain(&format!(
+    print_message(&format!(
         "emulator: deliveries {} late on average, 99 % within {}, all within {}; its devices lost {}",
         time(late.mean_seconds),
         time(late.p99_seconds),
@@ -22,10 +22,10 @@ pub(super) fn people(ended: &Ended) {
         if lost == 0 { "nothing".to_owned() } else { format!("{lost} packets") },
     ));
     if let Some(error) = &report.record_error {
-        complain(&format!("THE RECORD IS NOT WHOLE: {error}"));
+        print_message(&format!("THE RECORD IS NOT WHOLE: {error}"));
     }
     if let Some(why) = &report.bottleneck {
-        complain(&format!("DO NOT TRUST THIS RUN, the emulator was the bottleneck: {why}"));
+        print_message(&format!("DO NOT TRUST THIS RUN, the emulator was the bottleneck: {why}"));
     }
 }
 
@@ -47,13 +47,13 @@ fn direction(link: &LinkReport) -> String {
     )
 }
 
-/// Microseconds are enough.
+/// A duration, to the microsecond.
 fn time(seconds: f64) -> Duration {
     let micros = Duration::from_secs_f64(seconds).as_nanos().div_ceil(1_000);
     Duration::from_micros(micros)
 }
 
-/// The last line on stdout for programs.
+/// Prints the last JSON line to stdout.
 pub(super) fn json(ended: &Ended, code: Code) {
     let report = &ended.report;
     let mut line = serde_json::to_value(report).unwrap_or(Value::Null);
@@ -71,7 +71,7 @@ pub(super) fn json(ended: &Ended, code: Code) {
     print(&line);
 }
 
-/// The same for an emulation that never was.
+/// Prints the JSON line of an emulation that did not start.
 pub(super) fn failed(text: &str, code: u8) {
     print(&json!({"event": "done", "ok": false, "exit_code": code, "error": text}));
 }

@@ -1,4 +1,4 @@
-//! Hears how a transfer goes and passes it on as the user asked.
+//! Receives the events of a transfer and prints them as the options request.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use super::progress::{Line, Progress};
 use super::summary::Work;
 use super::{JsonName, json_line, line, shown};
 use crate::args::OutputArgs;
-use crate::exit::{Exit, complain, say};
+use crate::exit::{Exit, print_message, print_stderr};
 
 /// A reporter for people, programs or both.
-pub(crate) struct Teller {
+pub(crate) struct ConsoleReporter {
     quiet: bool,
     json: bool,
-    /// Each file gets a line.
+    /// A line is printed for each file.
     files: bool,
-    /// The lines of files are what the command was run for.
+    /// The lines of files are the command's result.
     files_are_data: bool,
-    /// They tell what would be done.
+    /// The lines of files say what would be done.
     dry: bool,
     progress: Progress,
     log: Option<Log>,
@@ -31,14 +31,14 @@ pub(crate) struct Teller {
 struct FileEvent<'a> {
     event: &'static str,
     path: String,
-    /// The name's bytes, where `path` cannot say them.
+    /// The exact bytes of a name that is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
     result: &'static str,
     error: Option<Cause<'a>>,
 }
 
-/// What is to be moved. Places are as people see them: without secrets.
+/// The start of a transfer. Locations contain no secrets.
 #[derive(Serialize)]
 struct StartedEvent<'a> {
     event: &'static str,
@@ -46,7 +46,7 @@ struct StartedEvent<'a> {
     target: &'a str,
 }
 
-/// A depot changed bytes.
+/// A depot corrupted bytes.
 #[derive(Serialize)]
 struct CorruptedEvent<'a> {
     event: &'static str,
@@ -60,8 +60,8 @@ struct NoticeEvent<'a> {
     text: &'a str,
 }
 
-impl Teller {
-    /// As `output` asks, for `work`.
+impl ConsoleReporter {
+    /// A reporter for `output` and `work`.
     pub(crate) fn new(output: &OutputArgs, work: Work) -> Result<Self, Exit> {
         let data = work != Work::Copy;
         let open = |path: &PathBuf| {
@@ -79,53 +79,53 @@ impl Teller {
         })
     }
 
-    /// Whether each file should be told.
+    /// Whether the reporter uses events of single files.
     pub(crate) const fn wants_files(&self) -> bool {
         self.files || self.log.is_some()
     }
 
-    /// Whether a person is there who likes a summary.
+    /// Whether a summary is printed.
     pub(crate) const fn wants_summary(&self) -> bool {
         !self.quiet && (self.progress.is_bar() || self.files)
     }
 
-    /// Writes an event to the log, if there is one.
+    /// Appends an event to the log file, if there is one.
     pub(crate) fn record(&self, event: &impl Serialize) {
         if let Some(log) = &self.log {
             log.event(event);
         }
     }
 
-    /// Tells the log what moves, from where to where, and which way.
+    /// Logs sources, target and direction of the transfer.
     pub(crate) fn started(&self, sources: &[Location], target: &str, direction: &'static str) {
         if let Some(log) = &self.log {
-            log.goes(direction);
+            log.set_direction(direction);
             let sources = sources.iter().map(ToString::to_string).collect();
             log.event(&StartedEvent { event: "started", sources, target });
         }
     }
 
-    /// Says why.
+    /// Prints explanations.
     pub(crate) fn explain(&self, lines: Vec<String>) {
         for line in lines {
             self.notice(&Notice::new(NoticeLevel::Explain, line));
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the progress display.
     pub(crate) fn finish(&self) {
         self.progress.finish();
     }
 }
 
-impl Reporter for Teller {
+impl Reporter for ConsoleReporter {
     fn progress(&self, snapshot: &ProgressSnapshot) {
         self.progress.show(snapshot);
         self.record(&Line::new(snapshot));
     }
 
     fn file(&self, path: &[u8], report: &FileReport) {
-        // What failed is told at the end, all together; here only to programs.
+        // Failed files are printed together at the end; here only for programs.
         let (result, error) = match report {
             FileReport::Moved if self.dry => ("to move", None),
             FileReport::Deleted if self.dry => ("to delete", None),
@@ -147,7 +147,7 @@ impl Reporter for Teller {
         if !self.files || self.json {
             return;
         }
-        // A verify that finds nothing has nothing to say.
+        // `verify` prints only files that differ.
         let dull = self.files_are_data && *report == FileReport::Unchanged;
         if dull || (self.quiet && !self.files_are_data) {
             return;
@@ -157,7 +157,7 @@ impl Reporter for Teller {
             if self.files_are_data {
                 line(&text);
             } else {
-                say(&text);
+                print_stderr(&text);
             }
         });
     }
@@ -171,7 +171,7 @@ impl Reporter for Teller {
     }
 
     fn notice(&self, notice: &Notice) {
-        // It may say that all begins again.
+        // The notice may announce a new try, whose progress starts at zero.
         self.progress.restart();
         let level = match notice.level {
             NoticeLevel::Explain => "explain",
@@ -183,14 +183,14 @@ impl Reporter for Teller {
         if self.json {
             json_line(&event);
         }
-        // A program reads stdout; a person who set it up still sees warnings.
+        // Programs read stdout; warnings go to stderr too.
         let said = match notice.level {
             NoticeLevel::Explain => !self.json,
             NoticeLevel::Info => !self.json && !self.quiet,
             NoticeLevel::Warning => true,
         };
         if said {
-            self.progress.around(|| complain(&notice.text));
+            self.progress.around(|| print_message(&notice.text));
         }
     }
 }

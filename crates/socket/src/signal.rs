@@ -1,28 +1,28 @@
-//! What wakes a thread that waits for many sockets.
+//! Wakes a thread that waits for several sockets.
 
 use packtrain_os::clock;
 use packtrain_units::Time;
 use parking_lot::{Condvar, Mutex};
 
-/// Rung when something happened to one of the sockets.
+/// Notified when the state of one of the sockets changes.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct PollSignal {
     rung: Mutex<bool>,
     condvar: Condvar,
 }
 
-impl Bell {
-    /// Something happened.
-    pub(crate) fn ring(&self) {
+impl PollSignal {
+    /// Notifies the waiting thread.
+    pub(crate) fn notify(&self) {
         *self.rung.lock() = true;
         self.condvar.notify_all();
     }
-    /// Rings from now on are new.
+    /// Clears earlier notifications.
     pub(crate) fn clear(&self) {
         *self.rung.lock() = false;
     }
 
-    /// Waits until it rings, at the longest until `until`.
+    /// Waits for a notification, at most until `until`.
     pub(crate) fn wait(&self, until: Option<Time>) {
         let mut rung = self.rung.lock();
         while !*rung {

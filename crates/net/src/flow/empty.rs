@@ -1,4 +1,4 @@
-//! What a sender receives and a receiver sends: nothing.
+//! An empty payload for receivers, and an empty placement for senders.
 
 use std::ops::Range;
 

@@ -1,42 +1,42 @@
-//! Which ways to weigh, out of all there are.
+//! Selects the candidate paths to compare.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{HostId, Matrix, Tree, lasts};
 
-/// Most depots of a way: each is one more machine that can fail.
+/// Maximum depots of a path: each is one more machine that can fail.
 const MAX_DEPOTS: usize = 3;
 
-/// What is to be sent, over what.
+/// A transfer and its network.
 #[derive(Clone, Copy)]
-pub struct Task<'a> {
+pub struct PathQuery<'a> {
     /// Forecasts of all edges, with their errors.
     pub matrix: &'a Matrix,
-    /// Round trips, as far as known; zero else.
+    /// Round trips, zero where unknown.
     pub rtt: &'a dyn Fn(HostId, HostId) -> Duration,
-    /// From where.
+    /// The source.
     pub from: HostId,
-    /// To where.
+    /// The destination.
     pub to: HostId,
-    /// How much.
+    /// Bytes to send.
     pub bytes: ByteCount,
 }
 
-/// Ways that are worth weighing by [`super::best_of`], as lists of hosts with both ends: those of
-/// the trees from the source, which are best for what takes long, and the fastest for `bytes` over
-/// one depot, then with another put into it, and a third. In this search an edge counts as slow
-/// as it may be by its error: the one that is best of many by luck would disappoint.
-pub fn ways(task: &Task<'_>, trees: &[&Tree]) -> Vec<Vec<HostId>> {
+/// Candidate paths for [`super::best_of`], as lists of hosts with both ends: those of the trees
+/// from the source, which are best for long transfers; and the fastest for `bytes` over one depot,
+/// then with a second and a third one inserted. This search counts each edge as slow as its error
+/// allows, because the best of many forecasts is likely too optimistic.
+pub fn candidate_paths(query: &PathQuery<'_>, trees: &[&Tree]) -> Vec<Vec<HostId>> {
     let mut found: Vec<Vec<HostId>> = Vec::new();
-    for tree in trees.iter().filter(|tree| tree.source() == task.from) {
-        let path = tree.path(task.to);
+    for tree in trees.iter().filter(|tree| tree.source() == query.from) {
+        let path = tree.path(query.to);
         if (3..=MAX_DEPOTS + 2).contains(&path.len()) && !found.contains(&path) {
             found.push(path);
         }
     }
-    let mut way = vec![task.from, task.to];
+    let mut way = vec![query.from, query.to];
     for _ in 0..MAX_DEPOTS {
-        let Some(longer) = task.best_longer(&way) else { break };
+        let Some(longer) = query.best_longer(&way) else { break };
         way.clone_from(&longer);
         if !found.contains(&longer) {
             found.push(longer);
@@ -45,8 +45,8 @@ pub fn ways(task: &Task<'_>, trees: &[&Tree]) -> Vec<Vec<HostId>> {
     found
 }
 
-impl Task<'_> {
-    /// The fastest way that has one depot more.
+impl PathQuery<'_> {
+    /// The fastest path with one more depot.
     fn best_longer(&self, way: &[HostId]) -> Option<Vec<HostId>> {
         let mut best: Option<(Duration, Vec<HostId>)> = None;
         for depot in self.matrix.hosts().filter(|host| !way.contains(host)) {
@@ -62,7 +62,7 @@ impl Task<'_> {
         best.map(|best| best.1)
     }
 
-    /// How long it takes when every edge is slower than forecast by its error.
+    /// Duration when every edge is slower than forecast by its error.
     fn doubtful_time(&self, way: &[HostId]) -> Duration {
         let cost = |pair: &[HostId]| {
             let error = self.matrix.error(pair[0], pair[1]);
@@ -70,10 +70,10 @@ impl Task<'_> {
         };
         let inner = way[1..way.len() - 1].iter();
         let through = inner.map(|&host| self.matrix.through(host).seconds_per_megabit());
-        let least = through.fold(0.0, f64::max);
+        let min = through.fold(0.0, f64::max);
         let (mut begins, mut longest) = (Duration::ZERO, Duration::ZERO);
         for pair in way.windows(2) {
-            let worst = cost(pair).max(least);
+            let worst = cost(pair).max(min);
             if !worst.is_finite() {
                 return Duration::MAX;
             }
@@ -99,7 +99,7 @@ mod tests {
         let rtt = |_: HostId, _: HostId| Duration::from_millis(50);
         let all = |matrix: &Matrix, trees: &[&Tree]| {
             let bytes = ByteCount(100_000_000);
-            ways(&Task { matrix, rtt: &rtt, from: a, to: b, bytes }, trees)
+            candidate_paths(&PathQuery { matrix, rtt: &rtt, from: a, to: b, bytes }, trees)
         };
         let found = tree(&matrix, a, Epsilon::PAPER);
         assert_eq!(all(&matrix, &[&found]), [vec![a, d, b]]);

@@ -1,4 +1,4 @@
-//! What earlier transfers say of the ways between here and another machine.
+//! Forecasts of the paths between this machine and another, from earlier transfers.
 
 use std::collections::BTreeMap;
 
@@ -9,57 +9,57 @@ use packtrain_plan::route::Forecasted;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use super::{find, this_machine};
-use crate::{HistoryConfig, StreamsReport, WayReport};
+use crate::{HistoryConfig, PathReport, StreamsReport};
 
-/// The name of the way without depots.
+/// The name of the path without depots.
 pub const DIRECT: &str = "direct";
-/// Rows that are looked at: the newest say most.
-const ROWS: u32 = 200;
-/// A path of a month ago may have become another.
+/// Maximum number of rows; the newest are used.
+const MAX_ROWS: u32 = 200;
+/// Maximum age of a row: the path may have changed since.
 const RECENT: Duration = Duration::from_secs(30 * 86_400);
-/// What is shorter says more of its start than of the way.
+/// The rate of a shorter transfer depends more on its start than on the path.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
-/// A way that moved this part of a transfer is what the transfer took.
-const NEARLY_ALL: f64 = 0.8;
+/// A path that moved at least this share of a transfer is the path of that transfer.
+const MAIN_SHARE: f64 = 0.8;
 
-/// What counts.
+/// Which transfers to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Alike {
-    /// Only transfers with so many streams.
+pub struct PathFilter {
+    /// Only transfers with this number of streams.
     pub streams: Option<u32>,
-    /// Only under this congestion control.
+    /// Only transfers with this congestion control.
     pub congestion: Option<String>,
 }
 
-/// What all streams together are expected to move over each way between two machines, of which one
-/// is this, by the way's name. A history that cannot be read says nothing.
-pub fn ways(
+/// The expected rate of all streams together for each path between two machines, by the path's
+/// name. One of the machines is this one. A history that cannot be read gives no forecasts.
+pub fn path_forecasts(
     keep: &HistoryConfig,
     [from, to]: [&str; 2],
-    alike: &Alike,
+    filter: &PathFilter,
 ) -> BTreeMap<String, Forecasted> {
     let wanted = Filter {
         host: Some(this_machine()),
         since: Some(clock::wall().saturating_sub(RECENT)),
-        most: Some(ROWS),
+        most: Some(MAX_ROWS),
         ..Filter::default()
     };
     let rows = find(keep, &wanted).unwrap_or_default();
-    forecasts(rows.iter().rev(), from, to, alike)
+    forecasts(rows.iter().rev(), from, to, filter)
 }
 
-/// From rows, the oldest first.
+/// Forecasts from rows, the oldest first.
 fn forecasts<'a>(
     rows: impl Iterator<Item = &'a Row>,
     from: &str,
     to: &str,
-    alike: &Alike,
+    filter: &PathFilter,
 ) -> BTreeMap<String, Forecasted> {
     let mut series: BTreeMap<String, Battery> = BTreeMap::new();
     for row in rows {
-        let streams = alike.streams.is_none_or(|n| row.streams == Some(n));
-        let congestion = alike.congestion.is_none() || row.tcp_cc == alike.congestion;
-        // What was held says nothing of the way.
+        let streams = filter.streams.is_none_or(|n| row.streams == Some(n));
+        let congestion = filter.congestion.is_none() || row.tcp_cc == filter.congestion;
+        // A limited rate is not that of the path.
         if row.held_by.is_some() {
             continue;
         }
@@ -67,7 +67,7 @@ fn forecasts<'a>(
             continue;
         }
         for (way, rate) in measured(row, to) {
-            // A rate is finite and not below zero.
+            // `learn` refuses only rates that are infinite or negative.
             let _ = series.entry(way).or_default().learn(rate.as_bps() as f64);
         }
     }
@@ -79,19 +79,19 @@ fn forecasts<'a>(
     forecasts.collect()
 }
 
-/// What a row measured of ways to `to`.
+/// The rates of the paths to `to` that a row contains.
 fn measured(row: &Row, to: &str) -> Vec<(String, DataRate)> {
-    // A machine and its depots, as `over` of a request names them.
+    // A machine and its depots, named as in `CpRequest::remote_name`.
     let Some(rest) = row.to_host.strip_prefix(to) else { return Vec::new() };
     if !rest.is_empty() && !rest.starts_with(" via ") {
         return Vec::new();
     }
     let each = row.tcp_info.as_deref().and_then(|text| {
         let mut info: serde_json::Value = serde_json::from_str(text).ok()?;
-        serde_json::from_value::<Vec<WayReport>>(info.get_mut("ways")?.take()).ok()
+        serde_json::from_value::<Vec<PathReport>>(info.get_mut("ways")?.take()).ok()
     });
     if let Some(each) = each {
-        let steady = |way: WayReport| Some((way.way, way.rate?));
+        let steady = |way: PathReport| Some((way.way, way.rate?));
         return each.into_iter().filter_map(steady).collect();
     }
     if row.elapsed < LONG_ENOUGH || row.throughput == DataRate::ZERO {
@@ -101,14 +101,14 @@ fn measured(row: &Row, to: &str) -> Vec<(String, DataRate)> {
     vec![(name.to_owned(), row.throughput)]
 }
 
-/// Names the way in the row of a transfer that had a choice.
+/// Sets the path in the row of a transfer that chose between several.
 pub(super) fn of_ways(row: &mut Row, report: &StreamsReport) {
     let chose = matches!(row.role, Role::Source | Role::Sink) && row.side == Side::Caller;
     if report.ways.is_empty() || !chose {
         return;
     }
     let all: ByteCount = report.ways.iter().map(|way| way.bytes).sum();
-    let most = |way: &&WayReport| way.bytes.get() as f64 >= all.get() as f64 * NEARLY_ALL;
+    let most = |way: &&PathReport| way.bytes.get() as f64 >= all.get() as f64 * MAIN_SHARE;
     match report.ways.iter().find(most) {
         Some(way) if way.way == DIRECT => {}
         Some(way) => row.to_host = format!("{} {}", row.to_host, way.way),
@@ -135,9 +135,9 @@ mod tests {
         }
     }
 
-    fn way(name: &str, bytes: u64, mbps: Option<u64>) -> WayReport {
+    fn way(name: &str, bytes: u64, mbps: Option<u64>) -> PathReport {
         let rate = mbps.map(DataRate::from_mbps);
-        WayReport { way: name.to_owned(), bytes: ByteCount(bytes), rate, ..WayReport::default() }
+        PathReport { way: name.to_owned(), bytes: ByteCount(bytes), rate, ..PathReport::default() }
     }
 
     #[test]
@@ -162,8 +162,8 @@ mod tests {
             Row { tcp_cc: Some("cubic".to_owned()), ..row("b", 999) },
             chosen,
         ];
-        let alike = Alike { streams: Some(1), congestion: Some("reno".to_owned()) };
-        let found = forecasts(rows.iter(), "a", "b", &alike);
+        let filter = PathFilter { streams: Some(1), congestion: Some("reno".to_owned()) };
+        let found = forecasts(rows.iter(), "a", "b", &filter);
         let names: Vec<&str> = found.keys().map(String::as_str).collect();
         assert_eq!(names, [DIRECT, "via d:1", "via e:1"]);
         assert!(found[DIRECT].rate <= DataRate::from_mbps(14));
