@@ -66,7 +66,7 @@ impl Collector {
     }
 
     /// Sets the length of the next window, and of the current one if it is not full.
-    pub fn set_packets(&mut self, packets: u64) {
+    pub(crate) fn set_packets(&mut self, packets: u64) {
         self.packets = packets.clamp(1, Signature::MAX_PACKETS as u64);
     }
 
@@ -89,7 +89,7 @@ impl Collector {
     }
 
     /// Whether the feedback contains a loss in or behind this window.
-    pub fn concerns(&self, feedback: &Feedback<'_>) -> bool {
+    pub(crate) fn concerns(&self, feedback: &Feedback<'_>) -> bool {
         feedback.lost.iter().any(|l| l.first.saturating_add(u64::from(l.count)) > self.first)
     }
 
@@ -99,7 +99,7 @@ impl Collector {
     }
 
     /// Losses among them that the receiving host has not counted as its drops.
-    pub fn unexplained(&self) -> u64 {
+    pub(crate) fn unexplained(&self) -> u64 {
         self.reported.saturating_sub(self.host_drops)
     }
 

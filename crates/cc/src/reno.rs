@@ -29,7 +29,7 @@ impl Reno {
     }
 
     /// Counts acknowledgements, not bytes: for a feedback with a call for each.
-    pub fn by_acks(config: &ControllerConfig, start: &Start) -> Self {
+    pub(crate) fn by_acks(config: &ControllerConfig, start: &Start) -> Self {
         Self { by_acks: true, ..Self::new(config, start) }
     }
 }

@@ -13,19 +13,21 @@ mod generate;
 mod history;
 mod keep;
 mod key;
-mod later;
+#[cfg(feature = "laboratory")]
 mod loss;
 mod perf;
+#[cfg(feature = "laboratory")]
 mod predict;
 mod route;
 mod send;
 mod serve;
 mod settings;
+#[cfg(feature = "laboratory")]
 mod sim;
 mod values;
 mod verify;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -45,13 +47,16 @@ pub(crate) use generate::{CompletionArgs, ManArgs};
 pub(crate) use history::{Export, HistoryArgs, When};
 pub(crate) use keep::{KeepArgs, without_password};
 pub(crate) use key::{KeyArgs, KeyCommand};
+#[cfg(feature = "laboratory")]
 pub(crate) use loss::{LossArgs, LossClassifyArgs, LossCommand, LossTrainArgs};
 pub(crate) use perf::{PerfArgs, PerfClientArgs, PerfCommand, PerfServerArgs};
+#[cfg(feature = "laboratory")]
 pub(crate) use predict::PredictArgs;
 pub(crate) use route::{EpsilonArg, RouteArgs};
 pub(crate) use send::{ClaimArgs, SendArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{Origin, Settings, options, precedence, variable};
+#[cfg(feature = "laboratory")]
 pub(crate) use sim::{
     SimArgs, SimBenchArgs, SimCommand, SimListArgs, SimRegion, SimReproduceArgs, SimRunArgs,
     SimSignaturesArgs,
@@ -105,15 +110,18 @@ pub(crate) enum Command {
     Clean(CleanArgs),
     /// List finished and running transfers.
     History(Box<HistoryArgs>),
+    #[cfg(feature = "laboratory")]
     /// Predict the best number of parallel TCP streams, and their throughput, from measurements.
     Predict(PredictArgs),
     /// Demonstrate a transfer that is interrupted and damaged on purpose, or compare programs on a
     /// path.
     Demo(DemoArgs),
+    #[cfg(feature = "laboratory")]
     /// Simulate networks in virtual time: scenarios, sweeps, published experiments.
     Sim(SimArgs),
     /// Run a program on hosts that an emulated network connects, in real time.
     Emulate(Box<EmulateArgs>),
+    #[cfg(feature = "laboratory")]
     /// Classify the cause of packet losses from the pattern of received and lost packets.
     Loss(LossArgs),
     /// Forecast the throughput of a path from past measurements.
@@ -128,9 +136,6 @@ pub(crate) enum Command {
     Completions(CompletionArgs),
     /// Write manual pages.
     Man(ManArgs),
-    /// Commands that later versions have.
-    #[command(flatten)]
-    Later(later::Later),
 }
 
 /// A command line that was parsed.
@@ -146,7 +151,7 @@ pub(crate) struct Parsed {
 /// Parses a command line; `line[0]` is the program.
 pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     keep::refuse_password(line)?;
-    let settings = if line.get(1).is_some_and(|word| later::needs_no_settings(word)) {
+    let settings = if line.get(1).is_some_and(|word| needs_no_settings(word)) {
         Settings::default()
     } else {
         Settings::load(line)?
@@ -160,7 +165,6 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     let mut command = Cli::from_arg_matches(&matches).map_err(explained)?.command;
     let own = matches.subcommand().map(|(_, own)| own.clone()).unwrap_or_default();
     match &mut command {
-        Command::Later(later) => return Err(Exit::usage(later.refusal())),
         Command::Cp(args) => args.output.resolve_quiet(&own)?,
         Command::Verify(args) => args.output.resolve_quiet(&own)?,
         Command::Send(args) => args.output.resolve_quiet(&own)?,
@@ -168,6 +172,14 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
         _ => {}
     }
     Ok(Parsed { command, matches: own, settings })
+}
+
+/// Commands that work whatever the configuration says, among them those that shells and packagers
+/// run.
+fn needs_no_settings(word: &OsStr) -> bool {
+    const NAMES: &[&str] =
+        &["completions", "man", "demo", "help", "--help", "-h", "--version", "-V"];
+    NAMES.iter().any(|name| word == *name)
 }
 
 /// The command as defined here, without variables and configuration files.

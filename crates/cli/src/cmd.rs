@@ -14,13 +14,16 @@ mod generate;
 mod history;
 mod input;
 mod key;
+#[cfg(feature = "laboratory")]
 mod loss;
 mod perf;
+#[cfg(feature = "laboratory")]
 mod predict;
 mod request;
 mod route;
 mod send;
 mod serve;
+#[cfg(feature = "laboratory")]
 mod sim;
 mod stores;
 
@@ -45,10 +48,13 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Clean(args) => clean::run(&args),
         Command::History(args) => history::run(&args),
+        #[cfg(feature = "laboratory")]
         Command::Predict(args) => predict::run(&args),
         Command::Demo(args) => demo::run(args, &matches),
         Command::Emulate(args) => emulate::run(&args, &matches, line),
+        #[cfg(feature = "laboratory")]
         Command::Sim(args) => Ok(sim::run(args)),
+        #[cfg(feature = "laboratory")]
         Command::Loss(args) => loss::run(&args),
         Command::Forecast(args) => forecast::run(&args),
         Command::Route(args) => route::run(&args),
@@ -56,7 +62,6 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Config(args) => config::run(&args, &settings),
         Command::Completions(args) => Ok(generate::completions(&args)),
         Command::Man(args) => generate::man(&args),
-        Command::Later(later) => Err(Exit::usage(later.refusal())),
     }
 }
 

@@ -89,6 +89,7 @@ impl Exit {
             (Some(error), Some("cp" | "verify" | "send" | "claim")) => {
                 done::print(&done::Cp::new(&Outcome::from(error), code, None));
             }
+            #[cfg(feature = "laboratory")]
             (Some(error), Some("sim")) => crate::out::sim::failed(&error.text, code.0),
             (Some(error), Some("perf")) => done::print(&done::Perf::new(&error.into(), code)),
             _ => {}

@@ -9,12 +9,15 @@ pub(crate) mod done;
 pub(crate) mod forecast;
 pub(crate) mod history;
 pub(crate) mod log;
+#[cfg(feature = "laboratory")]
 pub(crate) mod loss;
 pub(crate) mod perf;
+#[cfg(feature = "laboratory")]
 pub(crate) mod predict;
 pub(crate) mod progress;
 pub(crate) mod quote;
 pub(crate) mod route;
+#[cfg(feature = "laboratory")]
 pub(crate) mod sim;
 pub(crate) mod streams;
 pub(crate) mod summary;

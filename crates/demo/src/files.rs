@@ -16,8 +16,8 @@ use packtrain_service::RequestError;
 
 /// Disk space for source and target, with a margin.
 const NEEDED_SPACE: ByteCount = ByteCount(2_300 << 20);
-const BIG: u64 = 1 << 30;
-const SPARSE: u64 = 256 << 20;
+const BIG_FILE_BYTES: u64 = 1 << 30;
+const SPARSE_FILE_BYTES: u64 = 256 << 20;
 const SMALL_FILES: u32 = 5_000;
 
 pub(super) fn check_room(dir: &Path) -> Result<(), RequestError> {
@@ -98,7 +98,7 @@ fn noise(rng: &mut Rng, out: &mut [u8]) {
 fn big(path: &Path, rng: &mut Rng) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut block = vec![0; 1 << 20];
-    for _ in 0..BIG / block.len() as u64 {
+    for _ in 0..BIG_FILE_BYTES / block.len() as u64 {
         noise(rng, &mut block);
         out.write_all(&block)?;
     }
@@ -122,9 +122,9 @@ fn small(dir: &Path, rng: &mut Rng) -> std::io::Result<()> {
 
 fn sparse(path: &Path, rng: &mut Rng) -> std::io::Result<()> {
     let file = File::create(path)?;
-    file.set_len(SPARSE)?;
+    file.set_len(SPARSE_FILE_BYTES)?;
     let mut block = vec![0; 64 << 10];
-    for at in [0, 100 << 20, SPARSE - block.len() as u64] {
+    for at in [0, 100 << 20, SPARSE_FILE_BYTES - block.len() as u64] {
         noise(rng, &mut block);
         file.write_all_at(&block, at)?;
     }

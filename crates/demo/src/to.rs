@@ -18,8 +18,8 @@ const SEND_TIME: Duration = Duration::from_secs(5);
 /// Maximum bytes of each, for a fast path or a large disk.
 const MAX_BYTES: u64 = 8 << 30;
 /// Bytes sent before the measurement starts, because pipes and sockets buffer as much.
-const PRIMING: u64 = 8 << 20;
-const BLOCK: usize = 1 << 20;
+const PRIMING_BYTES: u64 = 8 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// The request of `demo --to`.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Ran {
 pub fn run(request: &ToRequest) -> Result<(), RequestError> {
     let place = Place::new(request)?;
     let most = place.room()?.min(MAX_BYTES);
-    if most < PRIMING * 4 {
+    if most < PRIMING_BYTES * 4 {
         let text = format!(
             "{} has {} free in {}: the demo needs 64 MiB",
             request.host,
@@ -195,7 +195,7 @@ fn feed(
     let (running, input, mut output) = Running::spawn(command, stop).map_err(failed(what))?;
     let mut input = Some(input);
     let mut rng = Rng::new(entropy::seed());
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; BLOCK_BYTES];
     for word in block.chunks_mut(8) {
         let bytes = rng.next_u64().to_le_bytes();
         word.copy_from_slice(&bytes[..word.len()]);
@@ -205,16 +205,16 @@ fn feed(
         if stop.requested().is_some() {
             break;
         }
-        if sent <= PRIMING {
+        if sent <= PRIMING_BYTES {
             start = clock::now();
         }
-        if clock::now().since(start) >= SEND_TIME || sent + BLOCK as u64 > most {
+        if clock::now().since(start) >= SEND_TIME || sent + BLOCK_BYTES as u64 > most {
             break;
         }
         // Each block is different, so that nothing on the path can compress or deduplicate them.
         block[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
         match pipe.write_all(&block) {
-            Ok(()) => sent += BLOCK as u64,
+            Ok(()) => sent += BLOCK_BYTES as u64,
             Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
             Err(e) => return Err(failed(what)(e)),
         }
@@ -230,7 +230,7 @@ fn feed(
         let text = format!("{what} to the host failed ({status}): see above");
         return Err(RequestError::new(FailureKind::Temporary, text));
     }
-    Ok(Ran { bytes: sent.saturating_sub(PRIMING), took, out })
+    Ok(Ran { bytes: sent.saturating_sub(PRIMING_BYTES), took, out })
 }
 
 #[cfg(test)]

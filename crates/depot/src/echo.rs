@@ -12,7 +12,7 @@ use super::Depot;
 use super::session::Flow;
 
 /// Bytes per echo.
-const PIECE: usize = 16 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 /// How long after a fallback to TCP an echo reports it.
 const FALLBACK_REPORT_TIME: Duration = Duration::from_secs(600);
 
@@ -23,7 +23,7 @@ pub(super) async fn serve(
     mut read: impl AsyncRead + Unpin,
     mut write: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; PIECE_BYTES];
     loop {
         let mut head = [0; ECHO_HEAD];
         if read.read(&mut head[..1]).await? == 0 {
@@ -37,7 +37,7 @@ pub(super) async fn serve(
         write.write_all(&EchoHead { flags, ..asked }.write()).await?;
         let mut left = asked.len as usize;
         while left > 0 {
-            let count = read.read(&mut piece[..left.min(PIECE)]).await?;
+            let count = read.read(&mut piece[..left.min(PIECE_BYTES)]).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -21,9 +21,9 @@ use super::stat::Kind;
 use super::trouble::{Trouble, classify};
 
 /// Space reserved after the journal's end, so that records can be written on a full disk.
-const RESERVE: u64 = 256 << 10;
+const RESERVE_BYTES: u64 = 256 << 10;
 /// Longer than any journal; a longer file is not a journal.
-const LENGTH_MAX: u64 = 1 << 30;
+const MAX_JOURNAL_BYTES: u64 = 1 << 30;
 /// The suffix of a journal's name. A random part precedes it if there is one.
 const JOURNAL_SUFFIX: &[u8] = b".journal";
 /// Tries if another process creates files of the journal's name at the same time.
@@ -51,8 +51,8 @@ impl JournalFile {
             Found::Absent | Found::Foreign => create(root, rel)?,
         };
         let mut held = Vec::new();
-        (&file).take(LENGTH_MAX + 1).read_to_end(&mut held)?;
-        if held.len() as u64 > LENGTH_MAX {
+        (&file).take(MAX_JOURNAL_BYTES + 1).read_to_end(&mut held)?;
+        if held.len() as u64 > MAX_JOURNAL_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the journal is longer than any journal; remove it to start anew",
@@ -76,7 +76,7 @@ impl JournalFile {
         match find(root, rel, OFlags::RDONLY) {
             Ok(Found::Own(file, _)) => {
                 let mut held = Vec::new();
-                file.take(LENGTH_MAX).read_to_end(&mut held)?;
+                file.take(MAX_JOURNAL_BYTES).read_to_end(&mut held)?;
                 Ok(held)
             }
             Ok(Found::Absent | Found::Foreign) => Ok(Vec::new()),
@@ -136,7 +136,7 @@ impl JournalFile {
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.len)?;
         self.len += bytes.len() as u64;
-        if self.reserved.saturating_sub(self.len) < RESERVE / 2 {
+        if self.reserved.saturating_sub(self.len) < RESERVE_BYTES / 2 {
             self.reserve();
         }
         Ok(())
@@ -187,7 +187,7 @@ impl JournalFile {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn sync_dir(&self) -> io::Result<()> {
+    pub(crate) fn sync_dir(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = self.root.with_place(self.rel.as_bytes(), |place| {
             rustix::fs::fsync(rustix::fs::openat(&place.dir, ".", flags, Mode::empty())?)
@@ -215,8 +215,8 @@ impl JournalFile {
     /// append without space fails itself.
     fn reserve(&mut self) {
         let ahead = FallocateFlags::KEEP_SIZE;
-        if rustix::fs::fallocate(&self.file, ahead, self.len, RESERVE).is_ok() {
-            self.reserved = self.len + RESERVE;
+        if rustix::fs::fallocate(&self.file, ahead, self.len, RESERVE_BYTES).is_ok() {
+            self.reserved = self.len + RESERVE_BYTES;
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Existing {
 impl Stat {
     /// Whether this is a regular file with one name that belongs to the effective user of this
     /// process and that no other user may write.
-    pub fn is_own_file(&self) -> bool {
+    pub(crate) fn is_own_file(&self) -> bool {
         self.kind == Kind::File && self.nlink == 1 && self.mode & 0o022 == 0 && self.is_own()
     }
 

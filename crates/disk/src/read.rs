@@ -2,13 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use packtrain_object::{Mtime, RelPath};
-use packtrain_units::ByteCount;
-use rustix::fs::{Advice, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::root::Root;
@@ -16,7 +14,7 @@ use super::stat::Stat;
 
 /// Files up to this size, in bytes, are read completely: a search for holes would cost more than it
 /// saves.
-const ALWAYS_READ: u64 = 1 << 20;
+const ALWAYS_READ_BYTES: u64 = 1 << 20;
 
 /// Why a source file could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +95,7 @@ impl SourceFile {
     /// Whether a search for holes is useful: the file is longer than 1 MiB and takes less space
     /// than its length.
     pub fn may_have_holes(&self) -> bool {
-        self.at_open.size > ALWAYS_READ && self.at_open.is_sparse()
+        self.at_open.size > ALWAYS_READ_BYTES && self.at_open.is_sparse()
     }
 
     /// The first hole at or after `from` according to the file system; `None` if the rest is data.
@@ -119,66 +117,6 @@ impl SourceFile {
         Ok((start < end).then_some(start..end))
     }
 
-    /// The ranges of `within` that contain data according to the file system; the gaps are holes,
-    /// to be verified.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn data_ranges(&self, within: Range<u64>) -> io::Result<Vec<Range<u64>>> {
-        let end = within.end.min(self.at_open.size);
-        let mut at = within.start;
-        let mut data = Vec::new();
-        while at < end {
-            let hole = self.next_hole(at)?.unwrap_or(end..end);
-            let until = hole.start.min(end);
-            if at < until {
-                data.push(at..until);
-            }
-            at = hole.end.max(until);
-        }
-        Ok(data)
-    }
-
-    /// Whether every byte of `range` is zero, read in steps of at most 1 MiB. Reading a real hole
-    /// needs no disk access.
-    ///
-    /// # Errors
-    /// `Changed` if the file is shorter; I/O errors.
-    pub fn verify_zero(&self, range: Range<u64>) -> Result<bool, ReadError> {
-        let longest = range.end.saturating_sub(range.start).min(ALWAYS_READ);
-        let mut buffer = vec![0; longest as usize];
-        let mut at = range.start;
-        while at < range.end {
-            let step = &mut buffer[..(range.end - at).min(longest) as usize];
-            self.read_exact_at(at, step)?;
-            if !is_zero(step) {
-                return Ok(false);
-            }
-            at += step.len() as u64;
-        }
-        Ok(true)
-    }
-
-    /// Advises the kernel that the whole file will be read sequentially.
-    pub fn advise_sequential(&self) {
-        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Sequential);
-    }
-
-    /// Starts reading `len` bytes at `offset` into the page cache, without waiting.
-    pub fn read_ahead(&self, offset: u64, len: ByteCount) {
-        if let Some(len) = NonZeroU64::new(len.get()) {
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
-        }
-    }
-
-    /// Advises the kernel that these bytes are not needed again, so that a file larger than memory
-    /// does not evict everything else from the page cache.
-    pub fn done_with(&self, offset: u64, len: ByteCount) {
-        if let Some(len) = NonZeroU64::new(len.get()) {
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::DontNeed);
-        }
-    }
-
     fn seek(&self, to: SeekFrom) -> io::Result<Option<u64>> {
         match rustix::fs::seek(&self.file, to) {
             Ok(at) => Ok(Some(at)),
@@ -186,13 +124,6 @@ impl SourceFile {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Whether all bytes are zero; compares at least a machine word at a time.
-pub fn is_zero(bytes: &[u8]) -> bool {
-    let mut chunks = bytes.chunks_exact(64);
-    let zeros = chunks.by_ref().all(|chunk| chunk.iter().fold(0, |any, b| any | b) == 0);
-    zeros && chunks.remainder().iter().all(|b| *b == 0)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub struct Stat {
 
 impl Stat {
     /// Whether two names are the same file.
-    pub fn same_file(&self, other: &Self) -> bool {
+    pub(crate) fn same_file(&self, other: &Self) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)
     }
 

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packtrain_link::{DropCause, Element, Link, Observer, Pace, QueueConfig, Segments};
+use packtrain_link::{DropCause, Element, Histogram, Link, Observer, Pace, QueueConfig, Segments};
 use packtrain_os::clock;
 use packtrain_units::{Duration, Time};
 
@@ -16,7 +16,6 @@ use crate::counters::WireCounters;
 use crate::device::{Device, Read};
 use crate::egress::{Egress, Timed, fit};
 use crate::error::EmuError;
-use crate::lateness::Lateness;
 use crate::merge::Batch;
 use crate::packet::Piece;
 use crate::record::Recorder;
@@ -64,7 +63,7 @@ struct Lane {
     /// Whether the queue decides after the offer.
     decides_after_offer: bool,
     counters: WireCounters,
-    lateness: Lateness,
+    lateness: Histogram,
 }
 
 /// A node.
@@ -81,7 +80,7 @@ struct Port {
 /// The counters of an engine.
 pub(crate) struct Counts {
     /// For each wire its counters and the lateness of its deliveries to hosts.
-    pub(crate) wires: Vec<(WireCounters, Lateness)>,
+    pub(crate) wires: Vec<(WireCounters, Histogram)>,
     /// For each node the packets whose write failed and the unroutable packets.
     pub(crate) nodes: Vec<(u64, u64)>,
     /// Running time.
@@ -106,7 +105,7 @@ impl Engine {
             decides: None,
             decides_after_offer: matches!(wire.config.queue, QueueConfig::CoDel(_)),
             counters: WireCounters::default(),
-            lateness: Lateness::new(),
+            lateness: Histogram::default(),
         };
         let port = |device| Port {
             device,

@@ -28,7 +28,6 @@ mod engine;
 mod error;
 mod header;
 mod hosts;
-mod lateness;
 mod merge;
 mod namespace;
 mod netlink;

@@ -1,10 +1,10 @@
 //! Makes the report from the engine's counters.
 
+use packtrain_link::Histogram;
 use packtrain_units::Duration;
 
 use crate::engine::Counts;
 use crate::hosts::{DeviceKind, Host};
-use crate::lateness::Lateness;
 use crate::plan::Plan;
 use crate::report::{DelayError, HostReport, LinkReport, Report};
 
@@ -15,7 +15,7 @@ const TOLERATED_SHARE: f64 = 0.05;
 
 /// Makes the report.
 pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: Counts) -> Report {
-    let mut lateness = Lateness::new();
+    let mut lateness = Histogram::default();
     let mut links = Vec::new();
     for (wire, (counters, own)) in plan.topology.wires.iter().zip(&counts.wires) {
         lateness.merge(own);
@@ -56,7 +56,7 @@ pub(crate) fn report(plan: &Plan, kind: DeviceKind, hosts: &mut [Host], counts: 
     report
 }
 
-fn delay_error(lateness: &Lateness) -> DelayError {
+fn delay_error(lateness: &Histogram) -> DelayError {
     DelayError {
         mean_seconds: lateness.mean().as_secs_f64(),
         p99_seconds: lateness.quantile(0.99).as_secs_f64(),

@@ -50,11 +50,11 @@ pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
         set_option(&fd, libc::SOL_PACKET, option, 1)?;
     }
     // Beyond the system's limit if allowed, else up to it.
-    const ROOM: c_int = 64 << 20;
-    set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM)
-        .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ROOM))?;
-    set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ROOM)
-        .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, ROOM))?;
+    const SOCKET_BUFFER_BYTES: c_int = 64 << 20;
+    set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BUFFER_BYTES)
+        .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, SOCKET_BUFFER_BYTES))?;
+    set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BUFFER_BYTES)
+        .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BUFFER_BYTES))?;
     // SAFETY: an all-zero sockaddr_ll is valid.
     let mut address = unsafe { std::mem::zeroed::<libc::sockaddr_ll>() };
     address.sll_family = libc::AF_PACKET as u16;

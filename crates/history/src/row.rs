@@ -152,7 +152,7 @@ macro_rules! word_enum {
             }
 
             /// Parses a word.
-            pub fn from_word(word: &str) -> Option<Self> {
+            pub(crate) fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|each| each.word() == word)
             }
         }

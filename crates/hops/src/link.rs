@@ -26,7 +26,7 @@ const MIN_FLOW_BYTES: u64 = 64 << 10;
 /// Timeout for the first datagrams.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum bytes per data frame.
-const PIECE: usize = 16 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 /// How long the other end may take to close after both directions have ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum unsent bytes in the TCP connection's buffer, because a switch message waits behind them.
@@ -355,7 +355,7 @@ async fn write_frame(write: &mut WriteHalf<'_>, frame: &Frame<'_>) -> std::io::R
 
 /// Writes at most one data frame from `sent` on; returns the new position.
 async fn write_data(write: &mut WriteHalf<'_>, ring: &Ring, sent: u64) -> std::io::Result<u64> {
-    let mut frame = vec![0; FRAME_HEAD + PIECE];
+    let mut frame = vec![0; FRAME_HEAD + PIECE_BYTES];
     let count = ring.copy(sent, &mut frame[FRAME_HEAD..]);
     frame[..FRAME_HEAD].copy_from_slice(&Frame::data_head(count));
     write.write_all(&frame[..FRAME_HEAD + count]).await?;
@@ -548,7 +548,7 @@ impl Incoming<'_> {
     }
 
     async fn data(&self, read: &mut ReadHalf<'_>, mut len: usize) -> std::io::Result<()> {
-        let mut piece = vec![0; PIECE.min(len)];
+        let mut piece = vec![0; PIECE_BYTES.min(len)];
         while len > 0 {
             // Waits for memory first, so that data which is not accepted stays at its sender.
             let most = self.ring.wait_room(piece.len().min(len)).await;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of such a file, in bytes; a longer one is an error and not read into memory.
-pub(crate) const MAX_LENGTH: u64 = 16 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The text of the file at `path`; `None` if it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
@@ -20,8 +20,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
         Err(e) => return Err(e),
     };
     let mut text = String::new();
-    file.take(MAX_LENGTH + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_LENGTH {
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is far too long"));
     }
     Ok(Some(text))

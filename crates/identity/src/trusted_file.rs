@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat};
 use rustix::process::geteuid;
 
-use crate::statefile::MAX_LENGTH;
+use crate::statefile::MAX_FILE_BYTES;
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -78,8 +78,8 @@ fn read_below(path: &Path, home: Option<&Path>, user: u32) -> Result<Option<Stri
         }
     }
     let mut text = String::new();
-    File::from(file).take(MAX_LENGTH + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_LENGTH {
+    File::from(file).take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         let error = io::Error::new(io::ErrorKind::InvalidData, "the file is far too long");
         return Err(failed(error));
     }

@@ -38,6 +38,7 @@ mod cross;
 mod delay;
 mod departures;
 mod element;
+mod histogram;
 mod host;
 mod link;
 mod loss;
@@ -52,6 +53,7 @@ pub use config::{
 };
 pub use cross::{Cross, CrossConfig, CrossKind};
 pub use element::{Count, DropCause, Element, Observer, Pace, Segments};
+pub use histogram::Histogram;
 pub use host::{Batch, Host, HostConfig, Scheduler, true_size, true_size_joined};
 pub use link::Link;
 pub use queue::{Arriving, Backlog, Discipline, Release, Verdict};

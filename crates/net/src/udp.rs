@@ -29,4 +29,5 @@ pub use buffers::{BufferSizes, BufferWarning};
 pub use lane::{Lane, Unsent};
 pub use ports::{PortRange, PortRangeError};
 pub use slab::{Message, RecvSlab};
-pub use socket::{BindError, Drops, Ecn, LOWER_EFFORT, Offloads, SendError, UdpSocket};
+pub(crate) use socket::LOWER_EFFORT;
+pub use socket::{BindError, Drops, Ecn, Offloads, SendError, UdpSocket};

@@ -17,7 +17,8 @@ use crate::path::RelPath;
 mod record;
 mod state;
 
-pub use record::{MAX_NOTE, Record, encode};
+pub(crate) use record::MAX_NOTE;
+pub use record::{Record, encode};
 pub use state::{ChunkState, FileState, JournalState};
 
 /// The journal format that this build writes, and the newest that it reads.

@@ -18,7 +18,7 @@ pub const MAX_SEGMENT_BYTES: usize = 512 << 10;
 pub const MAX_SEGMENT_ENTRIES: usize = 4096;
 /// Maximum total length of a segment's paths when expanded: front coding must not let a peer make
 /// the receiver hold many times the bytes it sent.
-pub const MAX_SEGMENT_PATHS: usize = 4 << 20;
+pub(crate) const MAX_SEGMENT_PATHS: usize = 4 << 20;
 
 /// The version of the segments that this build reads and writes.
 const VERSION: u8 = 1;

@@ -118,13 +118,6 @@ impl RangeSet {
         })
     }
 
-    /// What both sets hold.
-    pub fn intersection(&self, other: &Self) -> Self {
-        let (few, many) =
-            if self.ranges.len() <= other.ranges.len() { (self, other) } else { (other, self) };
-        few.iter().flat_map(|range| many.intersect(range)).collect()
-    }
-
     /// Adds everything in `other`.
     pub fn insert_all(&mut self, other: &Self) {
         for range in other.iter() {
@@ -142,11 +135,6 @@ impl RangeSet {
     /// How many bytes the set holds.
     pub const fn len_bytes(&self) -> ByteCount {
         ByteCount(self.bytes)
-    }
-
-    /// How many separate ranges the set holds.
-    pub fn range_count(&self) -> usize {
-        self.ranges.len()
     }
 
     /// Whether the set holds nothing.

@@ -24,7 +24,7 @@ use packtrain_service::{LossCause, TransportChoice};
 /// Length of the range that every flow gets, practically unlimited.
 const ENDLESS: u64 = 1 << 60;
 /// Size of the pattern in bytes, small enough for the cache.
-const PATTERN: usize = 1 << 16;
+const PATTERN_BYTES: usize = 1 << 16;
 /// The free buffer that the receiver announces; it stores nothing.
 const ANNOUNCED_BUFFER: ByteCount = ByteCount(256 << 20);
 /// The sender connects first; the receiver also tries to connect after this time.
@@ -324,7 +324,7 @@ struct Pattern {
 
 impl Pattern {
     fn new(go: Arc<AtomicBool>) -> Self {
-        Self { bytes: (0..2 * PATTERN).map(|n| ((n * 31) >> 3) as u8).collect(), go }
+        Self { bytes: (0..2 * PATTERN_BYTES).map(|n| ((n * 31) >> 3) as u8).collect(), go }
     }
 }
 
@@ -333,7 +333,7 @@ impl Payload for Pattern {
         if !self.go.load(Ordering::Acquire) {
             return Fill::Pending;
         }
-        let start = at.get() as usize % PATTERN;
+        let start = at.get() as usize % PATTERN_BYTES;
         out.copy_from_slice(&self.bytes[start..start + out.len()]);
         Fill::Ready
     }

@@ -14,14 +14,14 @@ pub mod limits {
     /// Maximum lanes (sockets) of one flow: the lane takes four bits on the wire.
     pub const LANES: usize = 16;
     /// Maximum remote addresses tried for one lane.
-    pub const CANDIDATES: usize = 8;
+    pub(crate) const CANDIDATES: usize = 8;
     /// Datagram size that every path is assumed to carry (RFC 8899 section 5.1.2, BASE_PLPMTU), in
     /// bytes.
-    pub const BASE_MTU: u16 = 1_200;
+    pub(crate) const BASE_MTU: u16 = 1_200;
     /// The largest datagram: a 9,000-byte jumbo frame less IPv4 and UDP headers, in bytes.
-    pub const MAX_MTU: u16 = 8_972;
+    pub(crate) const MAX_MTU: u16 = 8_972;
     /// Minimum interval between reports.
-    pub const REPORT_MIN: Duration = Duration::from_micros(500);
+    pub(crate) const REPORT_MIN: Duration = Duration::from_micros(500);
     /// Maximum interval between reports while data arrives.
     pub const REPORT_MAX: Duration = Duration::from_millis(10);
     /// Interval of keepalive pings of an idle flow.
@@ -31,22 +31,22 @@ pub mod limits {
     /// Time without a packet from the peer after which the flow closes.
     pub const SILENCE: Duration = Duration::from_secs(30);
     /// A flow that never receives a packet from its peer closes after this.
-    pub const UNREACHABLE: Duration = Duration::from_secs(30);
+    pub(crate) const UNREACHABLE: Duration = Duration::from_secs(30);
     /// How many times a close frame is sent.
-    pub const CLOSE_REPEATS: u32 = 3;
+    pub(crate) const CLOSE_REPEATS: u32 = 3;
     /// Packets encrypted under one key: 2^22.
-    pub const PHASE_BITS: u32 = 22;
+    pub(crate) const PHASE_BITS: u32 = 22;
     /// Packet numbers per lane for which a receiver keeps the arrival state.
     pub const WINDOW_PACKETS: u64 = 1 << 18;
     /// Maximum data units in flight, and maximum units accepted beyond the first missing one.
-    pub const WINDOW_UNITS: u64 = 1 << 22;
+    pub(crate) const WINDOW_UNITS: u64 = 1 << 22;
     /// Default buffer of feedback `sabul`: bytes sent once before losses are retransmitted. It is
     /// the transfer size in the paper.
     pub const BUFFER: ByteCount = ByteCount(128 << 20);
     /// Maximum unfetched messages for the reliable channel; the flow closes above it.
-    pub const MAX_RELIABLE_MESSAGES: usize = 4_096;
+    pub(crate) const MAX_RELIABLE_MESSAGES: usize = 4_096;
     /// Maximum unfetched log lines; the log drops further lines.
-    pub const LOG_LINES: usize = 10_000;
+    pub(crate) const LOG_LINES: usize = 10_000;
 }
 
 /// Direction of the data.

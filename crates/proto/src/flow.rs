@@ -209,12 +209,7 @@ impl Flow {
         self.core.close(now, reason);
     }
 
-    /// Whether authenticated packets have arrived in both directions.
-    pub fn is_established(&self) -> bool {
-        self.core.is_established()
-    }
-
-    /// Whether the flow is closed and has nothing more to send.
+    /// Whether the flow is over and has nothing more to send.
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
     }

@@ -14,7 +14,7 @@ pub const LOW_WINDOW: f64 = 38.0;
 /// Section 2.2: above this probability of the processor the sender does not respond.
 pub const SURE: f64 = 0.95;
 /// Below this loss rate of a window the paper's classifier is undefined.
-pub const IN_RANGE: f64 = 0.000_08;
+pub(crate) const IN_RANGE: f64 = 0.000_08;
 
 /// The virtual link and its packets.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,8 @@ mod ticks;
 
 use std::path::Path;
 
-pub use charts::{comparison, curves, over_axis};
+pub(crate) use charts::comparison;
+pub use charts::{curves, over_axis};
 
 /// A picture: panels in a column under one title.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -27,16 +27,16 @@ use writers::Job;
 pub(crate) use writers::THREADS;
 
 /// Memory for incomplete and unwritten data of big files.
-const BLOCK_MEMORY: u64 = 56 << 20;
+const BLOCK_MEMORY_BYTES: u64 = 56 << 20;
 /// Less room than this is hardly any.
-const NEARLY: u64 = 6 << 20;
+const LITTLE_ROOM_BYTES: u64 = 6 << 20;
 /// How long data waits for room before some is lent, and how often in a row.
 const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
-const SMALL_MEMORY: u64 = 40 << 20;
+const SMALL_FILE_MEMORY_BYTES: u64 = 40 << 20;
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
-pub(crate) const SMALL_FILE: u64 = 1 << 20;
+pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Where pieces are written to.
 pub(crate) trait PieceTarget: Send + Sync + 'static {
@@ -143,14 +143,15 @@ impl Assembly {
     /// Whether there is hardly room for more.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.state();
-        state.block_memory + NEARLY > BLOCK_MEMORY || state.small_memory + NEARLY > SMALL_MEMORY
+        state.block_memory + LITTLE_ROOM_BYTES > BLOCK_MEMORY_BYTES
+            || state.small_memory + LITTLE_ROOM_BYTES > SMALL_FILE_MEMORY_BYTES
     }
 
     /// From now on these pieces may arrive.
     pub(crate) fn expect(&self, plan: ChunkPlan) {
         let pieces = plan.pieces.into_iter().map(|(p, e)| (p, Arc::new(e)));
         let (small, big): (Vec<_>, Vec<_>) =
-            pieces.partition(|(p, _)| p.whole && len(&p.range) <= SMALL_FILE);
+            pieces.partition(|(p, _)| p.whole && len(&p.range) <= SMALL_FILE_BYTES);
         let mut state = self.state();
         let plans = state.plans.entry(plan.chunk).or_default();
         if let Some((first, _)) = small.first() {
@@ -262,7 +263,7 @@ impl Assembly {
                 }
                 if self.0.room.wait_for(&mut state, PLACE_TIMEOUT).timed_out() {
                     // Whoever would make room may wait behind this very data: lend some.
-                    state.lent = (state.lent + CHUNK.get()).min(SMALL_MEMORY);
+                    state.lent = (state.lent + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
                     waited += 1;
                     if waited > MAX_WAITS {
                         // No honest peer holds this much back: what it sends is dropped, and
@@ -314,8 +315,8 @@ impl Placement for Assembly {
 
     fn room(&self) -> ByteCount {
         let state = self.state();
-        ByteCount(BLOCK_MEMORY.saturating_sub(state.block_memory))
-            .min(ByteCount(SMALL_MEMORY.saturating_sub(state.small_memory)))
+        ByteCount(BLOCK_MEMORY_BYTES.saturating_sub(state.block_memory))
+            .min(ByteCount(SMALL_FILE_MEMORY_BYTES.saturating_sub(state.small_memory)))
     }
 }
 
@@ -351,7 +352,7 @@ impl State {
                     let Some(part) = overlap(&range, &(*base..end)) else { continue };
                     if buffer.is_empty() {
                         let size = len(&(*base..end));
-                        if self.small_memory + size > SMALL_MEMORY + self.lent {
+                        if self.small_memory + size > SMALL_FILE_MEMORY_BYTES + self.lent {
                             return Placed::NoRoom;
                         }
                         self.small_memory += size;
@@ -386,7 +387,7 @@ impl State {
             if let Some(job) = self.finish_small(chunk, n) {
                 let _ = jobs.send(job);
             }
-        } else if self.block_memory + BLOCK_MEMORY / 8 > BLOCK_MEMORY {
+        } else if self.block_memory + BLOCK_MEMORY_BYTES / 8 > BLOCK_MEMORY_BYTES {
             self.spill(jobs);
         }
         outcome
@@ -555,13 +556,13 @@ struct Memory<'a> {
 
 impl Memory<'_> {
     fn take(&mut self, chunk: ChunkIndex, block: usize) -> Option<Vec<u8>> {
-        if *self.used + BLOCK.get() > BLOCK_MEMORY {
+        if *self.used + BLOCK.get() > BLOCK_MEMORY_BYTES {
             return None;
         }
         *self.used += BLOCK.get();
         self.filling.push_back((chunk, block));
         // At most so many blocks have buffers: what is older than twice that was written.
-        if self.filling.len() > 4 * (BLOCK_MEMORY / BLOCK.get()) as usize {
+        if self.filling.len() > 4 * (BLOCK_MEMORY_BYTES / BLOCK.get()) as usize {
             self.filling.pop_front();
         }
         Some(self.spare.pop().unwrap_or_else(|| vec![0; BLOCK.get() as usize]))

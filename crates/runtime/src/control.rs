@@ -22,7 +22,7 @@ use packtrain_service::executor::spawn;
 
 /// Payload bytes that may wait in the queue: enough to keep a pipe busy, little enough that a
 /// control frame behind them leaves within milliseconds.
-const PAYLOAD_QUEUE: u64 = 4 << 20;
+const PAYLOAD_QUEUE_BYTES: u64 = 4 << 20;
 
 /// Takes the payload that arrives on the pipe; may block for room.
 pub trait PayloadSink: Send + Sync {
@@ -94,9 +94,9 @@ const MAX_QUEUED_PONGS: u64 = 1024;
 const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
 /// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
 /// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
-const MAX_QUEUED: u64 = 128 << 20;
+const MAX_QUEUED_BYTES: u64 = 128 << 20;
 /// Bytes of messages that are passed on to an end which has not read the ones before.
-const MAX_PASSED_ON: u64 = 8 << 20;
+const MAX_PASSED_ON_BYTES: u64 = 8 << 20;
 /// Messages that may wait to be looked at, and bytes of their frames; then the connection is not read.
 /// Decoded, a message takes up to 20 times the bytes of its frame.
 const MAX_WAITING: usize = 256;
@@ -168,7 +168,7 @@ impl ControlSender {
 
     /// Whether the peer reads so little that nothing more is queued: it is given up.
     pub(crate) fn is_overfull(&self) -> bool {
-        self.waiting.frames.load(Ordering::Relaxed) > MAX_QUEUED
+        self.waiting.frames.load(Ordering::Relaxed) > MAX_QUEUED_BYTES
     }
 
     /// Whether nobody takes what comes in any more.
@@ -178,14 +178,14 @@ impl ControlSender {
 
     /// Whether messages of another end may be passed on now.
     pub fn has_room(&self) -> bool {
-        self.waiting.frames.load(Ordering::Relaxed) < MAX_PASSED_ON
+        self.waiting.frames.load(Ordering::Relaxed) < MAX_PASSED_ON_BYTES
     }
 
     /// Queues payload, waiting while too much waits already. False once the connection is over.
     pub fn send_payload(&self, at: Offset, slice: Slice) -> bool {
         let bytes = slice.len() as u64;
         let mut state = self.waiting.state.lock();
-        while state.0 > 0 && state.0 + bytes > PAYLOAD_QUEUE && !state.1 {
+        while state.0 > 0 && state.0 + bytes > PAYLOAD_QUEUE_BYTES && !state.1 {
             self.waiting.changed.wait(&mut state);
         }
         if state.1 {

@@ -7,7 +7,7 @@ pub const LINE: &[u8] = b"PACKTRAIN-STDIO-1";
 /// What the called end writes: the first line end finishes whatever was written before it.
 pub const MARKER: &[u8] = b"\nPACKTRAIN-STDIO-1\n";
 /// More than this is not a login shell's greeting.
-const MAX_NOISE: usize = 1 << 20;
+const MAX_NOISE_BYTES: usize = 1 << 20;
 
 /// Reads up to and including the first line that `wanted` knows, one byte at a time so that
 /// nothing after it is taken; none if the output ended first.
@@ -17,7 +17,7 @@ pub fn find<T>(
 ) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     let mut byte = [0];
-    for _ in 0..MAX_NOISE {
+    for _ in 0..MAX_NOISE_BYTES {
         match output.read(&mut byte) {
             Ok(0) => return Ok(None),
             Ok(_) => {}

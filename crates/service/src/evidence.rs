@@ -422,7 +422,7 @@ impl Work {
 }
 
 /// Maximum encoded size of a part, in bytes.
-const MAX_PART: usize = 64 << 10;
+const MAX_PART_BYTES: usize = 64 << 10;
 
 /// Encodes a part for the other end.
 pub fn encode(part: &Part) -> Vec<u8> {
@@ -431,7 +431,7 @@ pub fn encode(part: &Part) -> Vec<u8> {
 
 /// Decodes a part of the other end; `None` if it is too long or malformed.
 pub fn decode(bytes: &[u8]) -> Option<Part> {
-    if bytes.len() > MAX_PART {
+    if bytes.len() > MAX_PART_BYTES {
         return None;
     }
     serde_json::from_slice::<Part>(bytes).ok().map(Part::bound)
@@ -450,7 +450,7 @@ mod tests {
         let heard = decode(&encode(&part)).expect("a part");
         let path = heard.path.expect("there");
         assert!(path.controller.chars().all(|c| c == 'ä') && path.samples.len() == 160);
-        assert_eq!(decode(&vec![b' '; MAX_PART + 1]), None);
+        assert_eq!(decode(&vec![b' '; MAX_PART_BYTES + 1]), None);
         assert_eq!(decode(b"{}"), Some(Part::default()));
         assert_eq!(decode(b"[]x"), None);
     }

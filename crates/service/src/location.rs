@@ -15,7 +15,7 @@ use crate::weburl::{WebUrl, redact};
 pub const DEFAULT_PORT: u16 = 7876;
 
 /// The default port of the stock UDT library's file server.
-pub const DEFAULT_UDT4_PORT: u16 = 9000;
+pub(crate) const DEFAULT_UDT4_PORT: u16 = 9000;
 
 /// One source or destination.
 #[derive(Clone, PartialEq, Eq, Hash)]

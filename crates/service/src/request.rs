@@ -50,9 +50,7 @@ pub struct CpRequest {
     /// Address or name of the remote end for data, if it differs from that of the control
     /// connection.
     pub data_addr: Option<String>,
-    /// How long the called end keeps an unfinished transfer for a caller that reconnects.
-    pub linger: Duration,
-    /// A ticket of the server.
+    /// The ticket that the server accepts.
     pub ticket: Option<Ticket>,
     /// Trust and remember the key of an unknown server.
     pub accept_new_host: bool,

@@ -53,7 +53,7 @@ impl WebUrl {
     }
 
     /// Whether it contains a user name or a password.
-    pub fn has_login(&self) -> bool {
+    pub(crate) fn has_login(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()
     }
 }

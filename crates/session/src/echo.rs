@@ -11,7 +11,7 @@
 /// Bytes of the head.
 pub const ECHO_HEAD: usize = 16;
 /// Maximum bytes after the head.
-pub const ECHO_MAX: usize = 65_536;
+pub(crate) const ECHO_MAX: usize = 65_536;
 /// Flag: recently no datagram passed from this depot to the next, and TCP carries the hop.
 pub const ECHO_FELL_BACK: u32 = 1;
 

@@ -34,7 +34,7 @@ pub const HELLO: usize = 40;
 /// Bytes of a frame's head.
 pub const FRAME_HEAD: usize = 4;
 /// Maximum bytes of a frame's body.
-pub const FRAME_MAX: usize = 65_536;
+pub(crate) const FRAME_MAX: usize = 65_536;
 
 const MAGIC: [u8; 4] = *b"PKTH";
 const VERSION: u16 = 1;

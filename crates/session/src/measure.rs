@@ -44,7 +44,7 @@ pub use points::{Point, read_points, write_points};
 /// Bytes of a report's head.
 pub const REPORT_HEAD: usize = 4;
 /// Maximum series of a report.
-pub const MAX_SERIES: usize = 128;
+pub(crate) const MAX_SERIES: usize = 128;
 /// Maximum bytes of a report after its head.
 pub const REPORT_MAX: usize = 64 << 10;
 /// Length of a reply in bytes.

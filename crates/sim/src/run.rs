@@ -118,7 +118,7 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
     let end = Time::ZERO + scenario.duration;
     let until = completed.or(spec.stop).unwrap_or(end).min(end);
     let at_links = done.net.links.iter().filter_map(|link| link.stats.flows.get(index)?.as_deref());
-    let longest = at_links.clone().max_by_key(|at| at.mean());
+    let longest = at_links.clone().max_by_key(|at| at.waits.mean());
     let curve = sender.curve().unwrap_or_default();
     FlowOutcome {
         name: spec.name.clone(),
@@ -133,8 +133,8 @@ fn flow(scenario: &Scenario, index: usize, done: &Scheduler) -> FlowOutcome {
         host_dropped_packets: counts.host_dropped,
         loss_events: counts.loss_events,
         timeouts: counts.timeouts,
-        queueing_mean: at_links.fold(Duration::ZERO, |sum, at| sum + at.mean()),
-        queueing_p99: longest.map_or(Duration::ZERO, |at| at.p99()),
+        queueing_mean: at_links.fold(Duration::ZERO, |sum, at| sum + at.waits.mean()),
+        queueing_p99: longest.map_or(Duration::ZERO, |at| at.waits.quantile(0.99)),
         rtt_mean: counts.rtt_mean(),
         capacity: curve.capacity,
         arrival_rate: curve.arrival_rate,

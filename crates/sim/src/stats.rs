@@ -1,106 +1,18 @@
 //! Counters of links and flows.
 
-use packtrain_link::{DropCause, Observer, Pace, Segments};
+use packtrain_link::{DropCause, Histogram, Observer, Pace, Segments};
 use packtrain_units::{Duration, Time};
 
 use crate::outcome::Recorded;
 use crate::trace::Digest;
 use crate::train::{Toward, Train};
 
-/// Sub-bins of an octave: bins are at most 1/128 of their value wide.
-const BITS: u32 = 7;
-
-/// A histogram of durations with bins of less than 1 % of their value.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Histogram {
-    bins: Vec<u64>,
-    count: u64,
-}
-
-fn bin(ns: u64) -> usize {
-    let shift = (64 - BITS - 1).saturating_sub(ns.leading_zeros());
-    ((u64::from(shift) << BITS) + (ns >> shift)) as usize
-}
-
-/// The centre of a bin.
-fn value(bin: usize) -> Duration {
-    let bin = bin as u64;
-    if bin < 2 << BITS {
-        return Duration::from_nanos(bin);
-    }
-    let shift = (bin >> BITS) - 1;
-    let low = (bin - (shift << BITS)) << shift;
-    Duration::from_nanos(low + (1 << shift) / 2)
-}
-
-impl Histogram {
-    /// Counts `count` durations of `ns` nanoseconds.
-    pub(crate) fn add(&mut self, ns: u64, count: u64) {
-        let bin = bin(ns);
-        if bin >= self.bins.len() {
-            self.bins.resize(bin + 1, 0);
-        }
-        self.bins[bin] += count;
-        self.count += count;
-    }
-
-    /// Counts `count` durations in equal steps.
-    fn add_run(&mut self, first: u64, last: u64, count: u64) {
-        if count == 1 || bin(first) == bin(last) {
-            return self.add(first, count);
-        }
-        let step = (last as i64).wrapping_sub(first as i64) / (count as i64 - 1);
-        for i in 0..count as i64 {
-            self.add((first as i64 + step * i) as u64, 1);
-        }
-    }
-
-    /// The quantile `q` of all durations; zero if there are none.
-    pub(crate) fn quantile(&self, q: f64) -> Duration {
-        let rank = ((self.count as f64 * q).ceil() as u64).max(1);
-        let mut below = 0;
-        for (bin, n) in self.bins.iter().enumerate() {
-            below += n;
-            if below >= rank {
-                return value(bin);
-            }
-        }
-        Duration::ZERO
-    }
-}
-
-/// Effects of a link on the forward packets of one flow, since the warm-up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowAtLink {
-    waits: Histogram,
-    sum: u128,
-    count: u64,
-    /// Packets dropped here.
+    pub(crate) waits: Histogram,
     pub(crate) dropped: u64,
 }
 
-impl FlowAtLink {
-    /// Mean time in the queue.
-    pub(crate) fn mean(&self) -> Duration {
-        let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
-        Duration::from_nanos(mean as u64)
-    }
-
-    /// 99th percentile of the time in the queue.
-    pub(crate) fn p99(&self) -> Duration {
-        self.waits.quantile(0.99)
-    }
-
-    fn queued(&mut self, first: Duration, last: Duration, count: u64) {
-        let (first, last) = (first.as_nanos(), last.as_nanos());
-        // An arithmetic series: exact, because the steps are equal.
-        self.sum += (u128::from(first) + u128::from(last)) * u128::from(count) / 2;
-        self.count += count;
-        self.waits.add_run(first, last, count);
-    }
-}
-
-/// Counters of a link.
 #[derive(Debug, Default)]
 pub(crate) struct LinkStats {
     /// Packets offered.
@@ -195,44 +107,7 @@ impl Observer<Train> for LinkStats {
         self.passed += count;
         self.bytes += u64::from(train.size) * count;
         if train.toward == Toward::Receiver {
-            self.flow(train.flow).queued(first, last, count);
+            self.flow(train.flow).waits.add_run(first, last, count);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn bins_are_narrow_and_in_order(ns in 0..u64::MAX / 2) {
-            let middle = value(bin(ns)).as_nanos();
-            prop_assert!(middle.abs_diff(ns) as f64 <= ns as f64 * 0.005, "{} {}", ns, middle);
-            prop_assert!(bin(ns) <= bin(ns + 1));
-        }
-
-        #[test]
-        fn a_run_counts_as_its_parts(first in 0..1u64 << 40, step in -900i64..900, n in 1..64u64) {
-            let at = |i: u64| first.saturating_add_signed(step * i as i64);
-            prop_assume!(first as i64 + step * n as i64 > 0);
-            let (mut whole, mut parts) = (FlowAtLink::default(), FlowAtLink::default());
-            let ns = Duration::from_nanos;
-            whole.queued(ns(at(0)), ns(at(n - 1)), n);
-            (0..n).for_each(|i| parts.queued(ns(at(i)), ns(at(i)), 1));
-            prop_assert_eq!(whole.sum, parts.sum);
-            prop_assert_eq!(whole.waits.bins, parts.waits.bins);
-        }
-    }
-
-    #[test]
-    fn quantiles_are_ranks() {
-        let mut histogram = Histogram::default();
-        assert_eq!(histogram.quantile(0.99), Duration::ZERO);
-        (1..=100).for_each(|ns| histogram.add(ns, 1));
-        assert_eq!(histogram.quantile(0.99), Duration::from_nanos(99));
-        assert_eq!(histogram.quantile(0.5), Duration::from_nanos(50));
     }
 }

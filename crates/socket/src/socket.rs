@@ -13,7 +13,7 @@ use crate::handle::Handle;
 use crate::shared::{Calls, End, State, Waiters};
 
 /// Maximum bytes copied while the port's lock is held, since the network thread waits for it.
-const PIECE: usize = 128 << 10;
+const PIECE_BYTES: usize = 128 << 10;
 /// No timeout.
 const NO_TIMEOUT: u64 = u64::MAX;
 
@@ -244,7 +244,7 @@ impl Socket {
     }
 
     pub(crate) fn try_send(&self, state: &mut State, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        let sent = connection(state, self.id)?.send(&bytes[..bytes.len().min(PIECE)])?;
+        let sent = connection(state, self.id)?.send(&bytes[..bytes.len().min(PIECE_BYTES)])?;
         if let Some(end) = state.ends.get_mut(&self.id) {
             end.accepted += sent as u64;
         }
@@ -257,7 +257,7 @@ impl Socket {
         now: Time,
         out: &mut [u8],
     ) -> Result<Option<usize>, Error> {
-        let size = out.len().min(PIECE);
+        let size = out.len().min(PIECE_BYTES);
         match connection(state, self.id).and_then(|c| c.recv(now, &mut out[..size])) {
             Ok(got) => Ok((got > 0).then_some(got)),
             Err(e) => at_end(e.into()).map(|()| Some(0)),

@@ -17,7 +17,7 @@ use packtrain_runtime::transports::TransportConfig;
 use packtrain_service::ceilings::{HELD_SHARE, HeldBy};
 
 /// How much of a file is read at once.
-const STEP: u64 = 128 << 10;
+const STEP_BYTES: u64 = 128 << 10;
 
 /// The rate that all streams together keep to.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Pace {
 
     /// How much of `left` to send next, in bytes, and how long to wait before it goes.
     fn reserve(&self, left: u64) -> (u64, Duration) {
-        let step = left.min(STEP);
+        let step = left.min(STEP_BYTES);
         let Some(limiter) = &self.limiter else { return (step, Duration::ZERO) };
         let step = limiter.quantum(ByteCount(step));
         (step.get(), limiter.reserve(step))
@@ -269,7 +269,7 @@ mod tests {
         let mut sent: Vec<_> =
             all.into_iter().flat_map(|one| runtime.block_on(one).unwrap()).collect();
         sent.sort();
-        let quantum = limiter.quantum(ByteCount(STEP)).get();
+        let quantum = limiter.quantum(ByteCount(STEP_BYTES)).get();
         let mut bytes = 0;
         for (at, size) in sent {
             bytes += size;

@@ -13,7 +13,7 @@ use md5::{Digest as _, Md5};
 use super::answer;
 
 /// What is read at once.
-const STEP: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// A digest of a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Sum {
     pub(super) fn fits(&self, path: &Path) -> std::io::Result<bool> {
         let mut file = File::open(path)?;
         let mut hasher = Hasher::new(self.kind);
-        let mut buffer = vec![0; STEP];
+        let mut buffer = vec![0; STEP_BYTES];
         loop {
             match file.read(&mut buffer)? {
                 0 => return Ok(hasher.finish() == self.value),

@@ -26,7 +26,7 @@ use packtrain_service::{
 };
 
 /// Maximum bytes per read.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 /// Timeout for the size, and between two reads. A broken connection is detected sooner; this is for
 /// a server that keeps the connection and sends nothing.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes between two starts of write-back, so that the sync at the end is short.
-const WRITE_BACK: u64 = 64 << 20;
+const WRITE_BACK_BYTES: u64 = 64 << 20;
 
 /// Fetches one file.
 pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
@@ -150,7 +150,7 @@ impl Call<'_> {
         target: &mut Target,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; PIECE_BYTES];
         // After a pause the reader must not take more than a burst at once.
         let mut bucket = rate.map(|rate| TokenBucket::new(rate, SEND_BURST));
         while target.at < size {
@@ -293,7 +293,7 @@ impl Target {
         }
         self.at += bytes.len() as u64;
         if let To::File { file: Some(file), .. } = &self.to
-            && self.at - self.flushed >= WRITE_BACK
+            && self.at - self.flushed >= WRITE_BACK_BYTES
         {
             write::start_writeback(file, self.flushed, ByteCount(self.at - self.flushed));
             self.flushed = self.at;

@@ -28,9 +28,9 @@ use packtrain_service::{
 /// Maximum concurrent connections; further ones are closed.
 const MAX_CLIENTS: usize = 64;
 /// Bytes per send call.
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// Bytes per read with a rate limit.
-const LIMITED_READ: usize = 64 << 10;
+const LIMITED_READ_BYTES: usize = 64 << 10;
 /// Timeout for the acknowledgement of the last bytes.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum duration that a client may request.
@@ -63,7 +63,7 @@ struct Until {
 /// Sends zeros until the end of the test or the request to stop; returns the number of bytes handed
 /// over.
 fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, Error> {
-    let block = vec![0; BLOCK];
+    let block = vec![0; BLOCK_BYTES];
     let mut sent = 0;
     loop {
         let left = until.bytes.map_or(u64::MAX, |bytes| bytes - sent);
@@ -71,7 +71,7 @@ fn send(socket: &Socket, until: Until, over: &dyn Fn() -> bool) -> Result<u64, E
         if left == 0 || late || over() {
             return Ok(sent);
         }
-        match socket.send(&block[..BLOCK.min(left.try_into().unwrap_or(BLOCK))]) {
+        match socket.send(&block[..BLOCK_BYTES.min(left.try_into().unwrap_or(BLOCK_BYTES))]) {
             Ok(n) => sent += n as u64,
             Err(Error::TimedOut) => {}
             Err(e) => return Err(e),
@@ -88,7 +88,7 @@ fn take(
     limiter: Option<&RateLimiter>,
     over: &dyn Fn() -> bool,
 ) -> Result<(), Error> {
-    let most = if limiter.is_some() { LIMITED_READ } else { usize::MAX };
+    let most = if limiter.is_some() { LIMITED_READ_BYTES } else { usize::MAX };
     while !over() {
         match socket.skip(most) {
             Ok(0) => return Ok(()),

@@ -57,7 +57,7 @@ const SEND_BUFFER: ByteCount = ByteCount(16 << 20);
 /// Clients send only a name.
 const RECEIVE_BUFFER: ByteCount = ByteCount(256 << 10);
 /// Bytes per read of the file.
-const PIECE: usize = 256 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// The result of one client.
 #[derive(Default)]
@@ -235,7 +235,7 @@ fn one(
             return Err(Failure::new(FailureKind::SourceMissing, text));
         }
     };
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < size {
         if stop.requested().is_some() {

@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// The peer's socket id, once known.
-    pub fn peer_id(&self) -> Option<u32> {
+    pub(crate) fn peer_id(&self) -> Option<u32> {
         self.link.as_ref().map(|link| link.peer_id)
     }
 

@@ -62,33 +62,33 @@ pub mod limits {
     use packtrain_units::{ByteCount, Duration};
 
     /// Minimum MSS. It may be below the 576 bytes that IPv4 guarantees, but a payload must remain.
-    pub const MIN_MSS: ByteCount = ByteCount(76);
+    pub(crate) const MIN_MSS: ByteCount = ByteCount(76);
     /// Maximum MSS: the largest IP packet.
-    pub const MAX_MSS: ByteCount = ByteCount(65_535);
+    pub(crate) const MAX_MSS: ByteCount = ByteCount(65_535);
     /// Minimum window in packets.
-    pub const MIN_WINDOW: u32 = 16;
+    pub(crate) const MIN_WINDOW: u32 = 16;
     /// Maximum window in packets: numbers have 31 bits and must stay unambiguous.
     pub const MAX_WINDOW: u32 = 1 << 22;
     /// Maximum size of a buffer.
     pub const MAX_BUFFER: ByteCount = ByteCount(4 << 30);
     /// Maximum connections of one endpoint.
-    pub const CONNECTIONS: usize = 4096;
+    pub(crate) const CONNECTIONS: usize = 4096;
     /// Maximum connections that wait to be accepted, whatever the backlog.
     pub const BACKLOG: usize = 1024;
     /// Maximum answers to handshakes that wait to be sent; more are dropped, and the caller asks
     /// again.
-    pub const ANSWERS: usize = 256;
+    pub(crate) const ANSWERS: usize = 256;
     /// Maximum ended connections that are remembered in order to notify their peers.
-    pub const MAX_ENDED_CONNECTIONS: usize = 1024;
+    pub(crate) const MAX_ENDED_CONNECTIONS: usize = 1024;
     /// Interval of repeated handshakes.
-    pub const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
+    pub(crate) const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
     /// Maximum interval between packets to a peer.
     pub const KEEPALIVE: Duration = Duration::from_millis(500);
     /// A peer is gone when nothing was received from it for this time and [`SILENT_CALLS`]
     /// datagrams were sent to it meanwhile.
     pub const SILENCE: Duration = Duration::from_secs(10);
     /// See [`SILENCE`].
-    pub const SILENT_CALLS: u32 = 16;
+    pub(crate) const SILENT_CALLS: u32 = 16;
 }
 
 impl Options {

@@ -4,14 +4,14 @@
 mod control;
 mod handshake;
 
-pub use control::{Ack, AckDetail, Control, NakRanges, Ranges, Rates, write_ranges};
-pub use handshake::{HANDSHAKE_BYTES, Handshake, Request};
+pub use control::{Ack, AckDetail, Control, NakRanges, Ranges, Rates};
+pub use handshake::{Handshake, Request};
 pub(crate) use handshake::{REJECT_MISMATCH, VERSION};
 
 use packtrain_units::SeqNo;
 
 /// Bytes of the header of every packet.
-pub const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 
 /// The highest message number; numbers wrap to 1, because 0 means none.
 pub const MAX_MESSAGE: u32 = (1 << 29) - 1;
@@ -93,7 +93,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// Microseconds since the sender's start, wrapping; stock control packets have 0.
     #[inline]
-    pub fn timestamp(&self) -> u32 {
+    pub(crate) fn timestamp(&self) -> u32 {
         self.word(2)
     }
 
@@ -119,7 +119,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 
     /// Writes the header of a control packet.
     #[inline]
-    pub fn set_control(&mut self, kind: (u16, u16), info: u32, time: u32, destination: u32) {
+    pub(crate) fn set_control(&mut self, kind: (u16, u16), info: u32, time: u32, destination: u32) {
         let first = CONTROL_BIT | u32::from(kind.0 & 0x7fff) << 16 | u32::from(kind.1);
         self.set_words([first, info, time, destination]);
     }
@@ -167,7 +167,7 @@ impl Message {
     }
 
     /// Whether the packet is its message's last.
-    pub const fn is_last(self) -> bool {
+    pub(crate) const fn is_last(self) -> bool {
         self.0 & Self::LAST != 0
     }
 

@@ -1,7 +1,5 @@
 //! Sequence numbers that wrap.
 
-use std::cmp::Ordering;
-
 /// A sequence number modulo 2^31, as UDT's data packets carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SeqNo(u32);
@@ -31,11 +29,6 @@ impl SeqNo {
         // 2^31 itself does not fit i32: subtract it before conversion.
         if forward < MODULUS / 2 { forward as i32 } else { forward.wrapping_sub(MODULUS) as i32 }
     }
-
-    /// Circular order: meaningful while the two are less than 2^30 apart.
-    pub fn circular_cmp(self, other: Self) -> Ordering {
-        self.distance_from(other).cmp(&0)
-    }
 }
 
 #[cfg(test)]
@@ -51,7 +44,6 @@ mod tests {
         assert_eq!(SeqNo::new(MODULUS), SeqNo::new(0));
         assert_eq!(SeqNo::new(0).distance_from(last), 1);
         assert_eq!(last.distance_from(SeqNo::new(0)), -1);
-        assert_eq!(SeqNo::new(0).circular_cmp(last), Ordering::Greater);
         assert_eq!(SeqNo::new(u32::MAX).get(), MODULUS - 1);
         assert_eq!(SeqNo::new(5).plus(u32::MAX), SeqNo::new(4));
     }
@@ -64,9 +56,6 @@ mod tests {
             prop_assert!(end.get() < MODULUS);
             prop_assert_eq!(end.distance_from(start), ahead as i32);
             prop_assert_eq!(start.distance_from(end), -(ahead as i32));
-            let order = if ahead == 0 { Ordering::Equal } else { Ordering::Greater };
-            prop_assert_eq!(end.circular_cmp(start), order);
-            prop_assert_eq!(start.circular_cmp(end), order.reverse());
         }
 
         #[test]

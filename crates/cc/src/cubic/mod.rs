@@ -79,7 +79,7 @@ impl Cubic {
     }
 
     /// CUBIC without HyStart: slow start until a loss.
-    pub fn without_hystart(config: &ControllerConfig, start: &Start) -> Self {
+    pub(crate) fn without_hystart(config: &ControllerConfig, start: &Start) -> Self {
         Self { hystart: None, ..Self::new(config, start) }
     }
 

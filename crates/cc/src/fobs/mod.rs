@@ -43,7 +43,7 @@ use crate::pacing::quantum;
 /// classifiers have models, for slow paths.
 pub const WINDOW_PACKETS: [u64; 3] = [97_656, 24_414, 6_104];
 /// Maximum duration of a window.
-pub const MAX_WINDOW_SPAN: Duration = Duration::from_secs(5);
+pub(crate) const MAX_WINDOW_SPAN: Duration = Duration::from_secs(5);
 /// How often a launch that went too far is corrected before its losses count.
 const LANDINGS: u32 = 3;
 /// A loss that the host's counter does not explain ends a window of this many packets, for which
@@ -61,7 +61,7 @@ const MAX_RATE_BYTES_PER_SECOND: f64 = 1.25e11;
 const RTT_LIMITS: (f64, f64) = (20e-6, 10.0);
 
 /// The longest window that ends in time at this many packets per second.
-pub fn packets_at(rate: f64) -> u64 {
+pub(crate) fn packets_at(rate: f64) -> u64 {
     let fits = |packets: &u64| *packets as f64 <= rate * MAX_WINDOW_SPAN.as_secs_f64() / 2.0;
     WINDOW_PACKETS.into_iter().find(fits).unwrap_or(WINDOW_PACKETS[2])
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
 use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
-use packtrain_units::{DataRate, Duration};
+use packtrain_units::DataRate;
 
 use super::keep::KeepArgs;
 use super::settings::precedence;
@@ -101,15 +101,6 @@ pub(crate) struct RemoteArgs {
     /// Address of the other end for data, if it differs from that of the control connection.
     #[arg(long, value_name = "ADDR")]
     pub(crate) data_addr: Option<String>,
-    /// How long the other end waits for this end to reconnect (not in this version).
-    #[arg(
-        long,
-        hide = true,
-        value_name = "TIME",
-        default_value = "10m",
-        value_parser = values::duration
-    )]
-    pub(crate) linger: Duration,
     /// One-time ticket of a server; @FILE reads it from a file.
     #[arg(long, value_name = "T|@FILE")]
     pub(crate) ticket: Option<TicketArg>,

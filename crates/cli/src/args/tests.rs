@@ -54,7 +54,6 @@ fn every_flag_of_cp_is_there() {
         "bootstrap",
         "ports",
         "data-addr",
-        "linger",
         "ticket",
         "accept-new-host",
         "error-on-no-transfer",

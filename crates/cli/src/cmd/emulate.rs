@@ -7,10 +7,9 @@ use std::process::Command;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use packtrain_emu::{Child, DeviceKind, EmuError, Node, Plan, Topology, Wire};
+use packtrain_emu::{Child, DeviceKind, EmuError, Plan, Topology};
 use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig};
 use packtrain_service::{FailureKind, RequestError};
-use packtrain_sim::file::ScenarioFile;
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::args::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
@@ -196,8 +195,11 @@ fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
     Ok(Topology::pair(forth, back))
 }
 
+#[cfg(feature = "laboratory")]
 /// The nodes and links of a scenario file. Every node becomes a host, also routers and depots.
 fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
+    use packtrain_emu::{Node, Wire};
+    use packtrain_sim::file::ScenarioFile;
     let usage = |error: &dyn std::fmt::Display| Exit::usage(error.to_string());
     let file = ScenarioFile::load(path, &[]).map_err(|error| usage(&error))?;
     let scenario = file.scenario(0).map_err(|error| usage(&error))?;
@@ -211,6 +213,11 @@ fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
         return Err(Exit::usage(format!("{}: there is no [[link]]", path.display())));
     }
     Ok(topology)
+}
+
+#[cfg(not(feature = "laboratory"))]
+fn from_file(_: &std::path::Path) -> Result<Topology, Exit> {
+    Err(Exit::usage("--topology is not in this build: it was made without the feature laboratory"))
 }
 
 /// Size of TCP's buffers at which no path of this network waits for them.

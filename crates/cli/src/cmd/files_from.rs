@@ -7,14 +7,14 @@ use std::path::Path;
 use crate::exit::Exit;
 
 /// Maximum size of a list, in bytes.
-const MAX_LIST: u64 = 256 << 20;
+const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// Reads the list in the file at `path`; `-` is standard input.
 pub(crate) fn read(path: &Path, zero: bool) -> Result<Vec<Vec<u8>>, Exit> {
     let failed = |error: io::Error| {
         Exit::usage(format!("--files-from {}: {error}: check the name", path.display()))
     };
-    let bytes = read_some(path, MAX_LIST).map_err(failed)?;
+    let bytes = read_some(path, MAX_LIST_BYTES).map_err(failed)?;
     parse(&bytes, zero).map_err(|text| Exit::usage(format!("--files-from: {text}")))
 }
 

@@ -16,7 +16,7 @@ use crate::exit::{Code, Exit, print_stderr};
 use crate::out;
 
 /// Maximum size of an archive, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 /// Number of pairs of machines that the error for an unknown name lists.
 const MAX_NAMED_PAIRS: usize = 5;
 
@@ -119,7 +119,7 @@ fn nothing(keep: &HistoryConfig, args: &ForecastArgs) -> Result<Exit, Exit> {
 
 fn archive(path: &Path, asked: &PathQuery) -> Result<Vec<Measurement>, Exit> {
     let input = Input(path);
-    let text = input.text(LARGEST)?;
+    let text = input.text(MAX_ARCHIVE_BYTES)?;
     let found =
         perfsonar::read(&text, &asked.from, &asked.to).map_err(|error| input.refused(&error))?;
     if found.of_others + found.failed > 0 {

@@ -14,7 +14,7 @@ use crate::exit::{Code, Exit};
 use crate::out;
 
 /// Maximum size of a model file, in bytes.
-const LARGEST_MODEL: u64 = 64 << 20;
+const MAX_MODEL_BYTES: u64 = 64 << 20;
 
 /// `packtrain loss`.
 pub(super) fn run(args: &LossArgs) -> Result<Code, Exit> {
@@ -50,5 +50,5 @@ fn classify(args: &LossClassifyArgs) -> Result<Code, Exit> {
 
 fn model(path: &Path) -> Result<Model, Exit> {
     let input = Input(path);
-    Model::from_json(&input.text(LARGEST_MODEL)?).map_err(|error| input.refused(&error))
+    Model::from_json(&input.text(MAX_MODEL_BYTES)?).map_err(|error| input.refused(&error))
 }

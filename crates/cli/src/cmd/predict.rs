@@ -16,7 +16,7 @@ use crate::exit::{Code, Exit, print_stderr};
 use crate::out;
 
 /// Maximum size of a file of measurements, in bytes.
-const LARGEST_FILE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum number of measurements from the history; the newest are used.
 const MAX_HISTORY_SAMPLES: usize = 200;
 
@@ -92,7 +92,7 @@ fn from_history(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
 /// The measurements in a file; `-` is standard input.
 fn read(input: Input<'_>) -> Result<Vec<Sample>, Exit> {
     // Text that is not UTF-8 is not a number; the error names its line.
-    let bytes = input.bytes(LARGEST_FILE)?;
+    let bytes = input.bytes(MAX_FILE_BYTES)?;
     streams::samples_from_csv(&String::from_utf8_lossy(&bytes))
         .map_err(|error| input.refused(&error))
 }

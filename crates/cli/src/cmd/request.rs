@@ -10,7 +10,7 @@ use packtrain_service::{
     CpRequest, HopTransport, Location, Options, RequestError, Resume, SshSettings, StopHandle,
     TransportChoice,
 };
-use packtrain_units::{DataRate, Duration};
+use packtrain_units::DataRate;
 
 use super::{files_from, stores};
 use crate::args::{
@@ -19,9 +19,6 @@ use crate::args::{
 };
 use crate::exit::Exit;
 
-/// The default of `--linger`.
-const LINGER: Duration = Duration::from_secs(600);
-/// Maximum size of a ticket file, in bytes. It holds one line.
 const MAX_TICKET: u64 = 4096;
 
 /// The request that `cp` makes.
@@ -162,7 +159,6 @@ fn request(
         },
         ports: remote.ports,
         data_addr: remote.data_addr.clone(),
-        linger: remote.linger,
         ticket: remote.ticket.as_ref().map(ticket).transpose()?,
         accept_new_host: remote.accept_new_host,
         retries: remote.retries,
@@ -293,12 +289,6 @@ fn hops(words: &[HopTransport], depots: usize) -> Result<Vec<HopTransport>, Exit
 /// Refuses options on the command line that have no effect. Options of later versions are refused
 /// from every source.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
-    if precedence(matches, "linger") > 1 || request.linger != LINGER {
-        return Err(Exit::usage(
-            "--linger is not in this version: the other end keeps its journal, so the same \
-             command resumes from there",
-        ));
-    }
     let given = |id: &str| precedence(matches, id) == 3;
     if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {
         return check_udt4(request, &given);

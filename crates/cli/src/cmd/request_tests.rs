@@ -28,7 +28,6 @@ fn a_plain_copy_has_the_defaults_of_design() {
     assert_eq!(request.options, Options::default());
     assert_eq!(request.transport, TransportChoice::Auto);
     assert_eq!(request.ssh, SshSettings::default());
-    assert_eq!(request.linger, LINGER);
     assert_eq!((request.streams, request.ports, request.explain), (None, None, false));
 }
 
@@ -110,8 +109,6 @@ fn what_would_do_nothing_is_refused() {
         ("--ports 9-8 a b", "lowest and the highest"),
         ("--retries -1 a b", "-1"),
         ("--rate 0 a b", "rate of zero"),
-        ("--linger 10 a b", "`10s` or `10ms`"),
-        ("--linger 10m a b", "not in this version"),
         ("--streams 0 a b", "1 to 64"),
         ("--from0 a b", "--files-from"),
         ("--force-delete a b", "--delete"),

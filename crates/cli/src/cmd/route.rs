@@ -13,7 +13,7 @@ use crate::exit::{Code, Exit};
 use crate::out;
 
 /// Maximum size of a table, in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_TABLE_BYTES: u64 = 1 << 30;
 
 /// `packtrain route`.
 pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
@@ -86,5 +86,5 @@ fn forecast(tables: &[Matrix]) -> Matrix {
 
 fn matrix(path: &Path) -> Result<Matrix, Exit> {
     let input = Input(path);
-    Matrix::from_csv(&input.text(LARGEST)?).map_err(|error| input.refused(&error))
+    Matrix::from_csv(&input.text(MAX_TABLE_BYTES)?).map_err(|error| input.refused(&error))
 }

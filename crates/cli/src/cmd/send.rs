@@ -12,7 +12,6 @@ use packtrain_service::{
     CpRequest, FailureKind, Location, Options, Outcome, RequestError, Resume, SshSettings,
     StopHandle, TransportChoice,
 };
-use packtrain_units::Duration;
 
 use super::cp::{Run, failed, print_resume_command};
 use super::{files_from, request};
@@ -25,7 +24,7 @@ use crate::signals;
 
 /// Maximum size of a ticket file, in bytes. It holds one line with at most 32 depots, whose names
 /// have up to 253 bytes.
-const MAX_TICKET: u64 = 32 << 10;
+const MAX_TICKET_BYTES: u64 = 32 << 10;
 
 /// `packtrain send`.
 pub(crate) fn send(args: &SendArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
@@ -170,7 +169,6 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         },
         ports: None,
         data_addr: None,
-        linger: Duration::ZERO,
         ticket: None,
         accept_new_host: false,
         retries: args.retries,
@@ -189,12 +187,11 @@ fn ticket(arg: &TicketArg) -> Result<ClaimTicket, Exit> {
         Exit::Failed(RequestError::new(FailureKind::Usage, format!("the ticket {name}: {error}")))
     };
     let bytes = match arg.0.strip_prefix('@') {
-        Some(path) => {
-            files_from::read_some(path.as_ref(), MAX_TICKET).map_err(|error| failed(path, error))?
-        }
+        Some(path) => files_from::read_some(path.as_ref(), MAX_TICKET_BYTES)
+            .map_err(|error| failed(path, error))?,
         None if arg.0 == "-" => {
             let mut bytes = Vec::new();
-            let read = std::io::stdin().lock().take(MAX_TICKET).read_to_end(&mut bytes);
+            let read = std::io::stdin().lock().take(MAX_TICKET_BYTES).read_to_end(&mut bytes);
             read.map_err(|error| failed("from standard input", error))?;
             bytes
         }

@@ -3,12 +3,10 @@
 use crate::common::{Home, code, done, exists, stderr, stdout};
 
 #[test]
-fn features_of_later_versions_are_refused() {
+fn options_that_contradict_each_other_are_refused() {
     let home = Home::new();
     home.file("a", b"a");
     for (line, says) in [
-        ("queue list", "`packtrain queue` is not in this version"),
-        ("worker", "`packtrain worker` is not in this version"),
         ("cp --via auto a b", "both places are"),
         ("cp --via auto h:a g:b", "needs one of the two places"),
         ("cp --via auto a h:b", "has no depots to choose from"),
@@ -22,7 +20,6 @@ fn features_of_later_versions_are_refused() {
         ("cp --via d:1 a b", "both places are"),
         ("cp --via d:1 h:a g:b", "needs one of the two places"),
         ("cp --streams some a b", "1 to 64, or auto"),
-        ("cp --linger 1m a b", "--linger is not in this version"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let output = home.run(&words);
@@ -44,7 +41,6 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp -p a b", "unexpected argument '-p'"),
         ("cp -P 22 a h:b", "unexpected argument '-P'"),
         ("cp --rate 500 a b", "`500` needs a unit: write `500mbit` or `500MB/s`"),
-        ("cp --linger 10 a b", "`10` needs a unit: write `10s` or `10ms`"),
         ("cp --transport carrier-pigeon a b", "use auto, native, udt, fobs, sabul, tcp or pipe"),
         ("cp host::mod/x b", "rsync server's spelling"),
         ("cp -- -oProxyCommand=x:a b", "not a host"),

@@ -24,7 +24,7 @@ const STALE: Duration = Duration::from_secs(300);
 const PROBE: ByteCount = ByteCount(8 << 20);
 const MIN_PROBE: ByteCount = ByteCount(1 << 20);
 /// Bytes per write of a probe.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 /// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Durations of a turn, a pause and a message.
@@ -189,10 +189,10 @@ impl ProbeTurns {
     async fn probe(&self, to: &Place, bytes: ByteCount) -> Option<Sample> {
         let mut socket = self.connect(to).await?;
         socket.write_all(&self.header(to, Measure::Probe(bytes))?).await.ok()?;
-        let piece = vec![0; PIECE];
+        let piece = vec![0; PIECE_BYTES];
         let (mut left, mut half) = (bytes.get(), None);
         while left > 0 {
-            let size = left.min(PIECE as u64) as usize;
+            let size = left.min(PIECE_BYTES as u64) as usize;
             socket.write_all(&piece[..size]).await.ok()?;
             left -= size as u64;
             let acked = tcp_info(&socket).ok()?.acked.unwrap_or_default();
@@ -233,10 +233,10 @@ fn theirs(epoch: Epoch) -> measure::Epoch {
 
 /// Reads and discards a probe until its end; returns its bytes.
 pub(super) async fn discard(socket: &mut TcpStream, bytes: ByteCount) -> std::io::Result<u64> {
-    let mut waste = vec![0; PIECE];
+    let mut waste = vec![0; PIECE_BYTES];
     let mut came = 0;
     while came < bytes.get() {
-        let most = (bytes.get() - came).min(PIECE as u64) as usize;
+        let most = (bytes.get() - came).min(PIECE_BYTES as u64) as usize;
         match socket.read(&mut waste[..most]).await? {
             0 => break,
             n => came += n as u64,

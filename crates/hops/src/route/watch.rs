@@ -33,8 +33,8 @@ const ECHO_RTTS: u64 = 8;
 /// Maximum pause between two rounds of echoes during a silence.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 /// Bytes that an audit sends over each part of the route, in pieces.
-const AUDIT: usize = 8 << 20;
-const PIECE: usize = 64 << 10;
+const AUDIT_BYTES: usize = 8 << 20;
+const PIECE_BYTES: usize = 64 << 10;
 /// Timeout for one part of an audit.
 const AUDIT_TIME: Duration = Duration::from_secs(20);
 
@@ -123,7 +123,7 @@ impl Route {
         let mut clean = "this machine".to_owned();
         for depot in 0..self.depots.len() {
             let name = self.depots[depot].to_string();
-            match self.echo(depot, AUDIT).await {
+            match self.echo(depot, AUDIT_BYTES).await {
                 Echoed::Changed => {
                     *self.corrupter.lock() = Some(name.clone());
                     self.give_up(&format!(
@@ -146,7 +146,7 @@ impl Route {
             "bytes were changed on the way, and caught; {} over each part of the route came back \
              right, so that the depot that does it cannot be named: it does it rarely, or not to \
              what it can tell from a transfer",
-            packtrain_units::ByteCount(AUDIT as u64)
+            packtrain_units::ByteCount(AUDIT_BYTES as u64)
         ));
     }
 
@@ -189,8 +189,8 @@ impl Route {
             return Ok(if len == 0 { Echoed::Same } else { Echoed::Broke });
         }
         let seed = entropy::seed();
-        let pieces = len.div_ceil(PIECE).max(1);
-        let head = EchoHead { len: len.min(PIECE) as u32, flags: 0, tag: seed };
+        let pieces = len.div_ceil(PIECE_BYTES).max(1);
+        let head = EchoHead { len: len.min(PIECE_BYTES) as u32, flags: 0, tag: seed };
         let (mut read, mut write) = tokio::io::split(&mut socket);
         let send = async {
             let mut rng = Rng::new(seed);

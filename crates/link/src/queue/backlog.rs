@@ -50,18 +50,18 @@ impl Backlog {
     /// An upper bound of the packets that wait now: cheap, and exact just after `packets` or
     /// `bytes`.
     #[inline]
-    pub fn packets_at_most(&self) -> u64 {
+    pub(crate) fn packets_at_most(&self) -> u64 {
         self.packets
     }
 
     /// An upper bound of the bytes that wait now.
     #[inline]
-    pub fn bytes_at_most(&self) -> ByteCount {
+    pub(crate) fn bytes_at_most(&self) -> ByteCount {
         ByteCount(self.bytes)
     }
 
     /// When the next packet leaves the queue or the transmitter becomes free, whichever is first.
-    pub fn next_change(&mut self, now: Time) -> Time {
+    pub(crate) fn next_change(&mut self, now: Time) -> Time {
         self.advance(now);
         self.runs.front().map_or(self.free, |run| run.start)
     }

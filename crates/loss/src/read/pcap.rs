@@ -12,7 +12,7 @@ use super::{Found, ReadError};
 use crate::Signature;
 
 /// Bytes read at a time; a large block may grow the buffer up to the limit.
-const BUFFER: usize = 1 << 18;
+const BUFFER_BYTES: usize = 1 << 18;
 const LARGEST_BLOCK: usize = 1 << 24;
 /// Maximum interfaces of a pcapng.
 const MAX_INTERFACES: usize = 1024;
@@ -31,14 +31,14 @@ pub(super) struct Capture<'a> {
 
 impl<'a> Capture<'a> {
     pub(super) fn open(file: impl Read + Send + 'a, window: usize) -> Result<Self, ReadError> {
-        let blocks = pcap_parser::create_reader(BUFFER, file)
+        let blocks = pcap_parser::create_reader(BUFFER_BYTES, file)
             .map_err(|error| ReadError::Capture(format!("{error:?}")))?;
         Ok(Self {
             blocks,
             links: Vec::new(),
             flows: Flows::new(window),
             ready: VecDeque::new(),
-            buffer: BUFFER,
+            buffer: BUFFER_BYTES,
             packets: 0,
             found: 0,
             over: false,

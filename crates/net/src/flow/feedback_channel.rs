@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 const OUT: usize = 64;
 const IN: usize = 64;
 /// Maximum bytes per read of the stream.
-const PIECE: usize = 16 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 /// Pause of the stream's reader while the thread has not taken the earlier pieces.
 const TAKE: Duration = Duration::from_millis(1);
 
@@ -59,7 +59,7 @@ impl FeedbackChannel {
             output.shutdown().await
         };
         let read = async move {
-            let mut buffer = vec![0; PIECE];
+            let mut buffer = vec![0; PIECE_BYTES];
             while let Ok(count @ 1..) = input.read(&mut buffer).await {
                 if !inward.push(buffer[..count].to_vec()).await {
                     return;

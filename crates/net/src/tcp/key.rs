@@ -17,7 +17,7 @@ const SPKI_PREFIX: [u8; 12] =
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const PEM_END: &str = "-----END PRIVATE KEY-----";
 /// Maximum size of a key file, in bytes.
-const FILE_MAX: u64 = 16 << 10;
+const MAX_FILE_BYTES: u64 = 16 << 10;
 
 /// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +97,7 @@ impl Identity {
             return Err(KeyError::TooOpen { path: shown, mode });
         }
         let mut bytes = Vec::new();
-        file.take(FILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
         Self::load(&bytes)
     }
 
@@ -146,7 +146,7 @@ impl PublicKey {
     }
 
     /// The key in a `SubjectPublicKeyInfo`; `None` for another algorithm.
-    pub fn from_spki(spki: &[u8]) -> Option<Self> {
+    pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
         Some(Self(spki.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
 }

@@ -38,12 +38,12 @@ pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
 }
 
 /// The congestion controls that unprivileged users may choose; empty if unknown.
-pub fn allowed_congestion() -> Vec<String> {
+pub(crate) fn allowed_congestion() -> Vec<String> {
     names("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 }
 
 /// The congestion controls that the kernel has loaded; empty if unknown.
-pub fn available_congestion() -> Vec<String> {
+pub(crate) fn available_congestion() -> Vec<String> {
     names("/proc/sys/net/ipv4/tcp_available_congestion_control")
 }
 
@@ -137,7 +137,7 @@ const UNRESTRICTED: usize = 16 << 20;
 ///
 /// # Errors
 /// The kernel's error, for example before Linux 5.14.
-pub fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<()> {
+pub(crate) fn limit_received(socket: &impl AsFd, most: ByteCount) -> io::Result<()> {
     let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
     let (fd, options) = (socket.as_fd(), SockRef::from(socket));
     let has = options.recv_buffer_size()?;

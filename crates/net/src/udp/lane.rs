@@ -45,7 +45,7 @@ impl Lane {
     }
 
     /// The same; returns the increase of the kernel's counter.
-    pub fn note_count(&mut self, total: Drops) -> Option<u32> {
+    pub(crate) fn note_count(&mut self, total: Drops) -> Option<u32> {
         let moved = total.0.wrapping_sub(self.seen.0);
         // Readings may be out of order: an older reading is ignored.
         if moved == 0 || moved > u32::MAX / 2 {

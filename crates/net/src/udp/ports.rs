@@ -37,7 +37,7 @@ impl PortRange {
     }
 
     /// Whether the system chooses the port.
-    pub fn is_any(self) -> bool {
+    pub(crate) fn is_any(self) -> bool {
         self.first == 0
     }
 

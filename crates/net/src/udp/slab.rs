@@ -12,7 +12,7 @@ pub(super) const SLOT: usize = 1 << 16;
 pub(super) const SLOTS: usize = 32;
 /// Messages below this size show that the kernel coalesces little, so more messages are requested
 /// per call.
-const SMALL: usize = 16 << 10;
+const SMALL_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Slots of 64 KiB for the messages of a receive call. Unused slots take no memory.
 pub struct RecvSlab {
@@ -78,9 +78,9 @@ impl RecvSlab {
     pub(super) fn adapt(&mut self) {
         let bytes: usize = self.slots.iter().map(|s| s.len).sum();
         let count = self.slots.len();
-        if count == self.ask && bytes < count * SMALL {
+        if count == self.ask && bytes < count * SMALL_MESSAGE_BYTES {
             self.ask = (self.ask * 2).min(SLOTS);
-        } else if bytes > count * SMALL {
+        } else if bytes > count * SMALL_MESSAGE_BYTES {
             self.ask = 2;
         }
     }

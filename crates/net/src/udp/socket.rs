@@ -16,7 +16,7 @@ use super::slab::RecvSlab;
 const WANTED_BUFFER: ByteCount = ByteCount(8 << 20);
 
 /// The lower-effort code point, 000001 (RFC 8622 section 4), at its position in the traffic class.
-pub const LOWER_EFFORT: u8 = 1 << 2;
+pub(crate) const LOWER_EFFORT: u8 = 1 << 2;
 
 /// A bound, non-blocking UDP socket.
 pub struct UdpSocket {
@@ -262,7 +262,7 @@ impl Ecn {
     }
 
     /// From the low two bits of the traffic class.
-    pub fn from_tos(tos: &u8) -> Self {
+    pub(crate) fn from_tos(tos: &u8) -> Self {
         [Self::NotEct, Self::Ect1, Self::Ect0, Self::Ce][usize::from(tos & 3)]
     }
 }

@@ -19,8 +19,6 @@ pub struct FileHasher {
     alone: Option<Digest>,
     /// The current chunk, and the bytes of it hashed so far.
     current: Option<(Hasher, u64)>,
-    /// Bytes passed to [`FileHasher::update`] so far.
-    bytes: u64,
 }
 
 impl FileHasher {
@@ -37,7 +35,6 @@ impl FileHasher {
             let now = bytes.len().min((CHUNK_LEN - had) as usize);
             hasher.update(&bytes[..now]);
             bytes = &bytes[now..];
-            self.bytes += now as u64;
             self.current = Some((hasher, had + now as u64));
             if had + now as u64 == CHUNK_LEN {
                 self.close();
@@ -59,12 +56,7 @@ impl FileHasher {
         self.add(chunk);
     }
 
-    /// Bytes passed to [`FileHasher::update`].
-    pub const fn bytes_hashed(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The digest of the file, if the input is complete.
+    /// The digest of what was added so far, as if the file ended here.
     pub fn root(&self) -> Digest {
         let mut all = self.clone();
         all.close();

@@ -103,7 +103,6 @@ fn consecutive_slices_give_the_root() {
             let mut hasher = FileHasher::new();
             data.chunks(step).for_each(|slice| hasher.update(slice));
             assert_eq!(hasher.root(), b3sum(&data), "{size} by {step}");
-            assert_eq!(hasher.bytes_hashed(), size);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::wire::{Reader, put_bytes, put_int, put_uint};
 /// The start of a journal. Its first byte is not a tag of a record.
 pub(super) const MAGIC: &[u8; 8] = b"PKTRJNL\n";
 /// Maximum length of a note in bytes; a longer one is cut.
-pub const MAX_NOTE: usize = 1024;
+pub(crate) const MAX_NOTE: usize = 1024;
 /// Maximum length of a record's body.
 const MAX_BODY: usize = 8192;
 /// Bytes of the digest at the end of each record.

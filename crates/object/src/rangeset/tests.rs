@@ -98,7 +98,6 @@ proptest! {
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), runs.clone());
             let bytes = bits.0.iter().filter(|b| **b).count() as u64;
             prop_assert_eq!(set.len_bytes(), ByteCount(bytes));
-            prop_assert_eq!(set.range_count(), runs.len());
             prop_assert_eq!(set.is_empty(), runs.is_empty());
             prop_assert_eq!(set.first(), runs.first().cloned());
             prop_assert_eq!(set.last(), runs.last().cloned());
@@ -122,17 +121,14 @@ proptest! {
             v.iter().map(|&(s, n)| range(s, s + n)).collect()
         };
         let (x, y) = (build(&a), build(&b));
-        let both = x.intersection(&y);
         let (mut union, mut minus) = (x.clone(), x.clone());
         union.insert_all(&y);
         minus.remove_all(&y);
         for i in 0..SPACE as u64 + 20 {
             let (p, q) = (x.contains(Offset(i)), y.contains(Offset(i)));
-            prop_assert_eq!(both.contains(Offset(i)), p && q);
             prop_assert_eq!(union.contains(Offset(i)), p || q);
             prop_assert_eq!(minus.contains(Offset(i)), p && !q);
         }
-        prop_assert_eq!(both, y.intersection(&x));
     }
 }
 
@@ -141,7 +137,7 @@ fn the_ends_of_the_number_line() {
     let mut set = RangeSet::new();
     assert_eq!(set.insert(range(u64::MAX - 1, u64::MAX)), ByteCount(1));
     assert_eq!(set.insert(range(0, u64::MAX)), ByteCount(u64::MAX - 1));
-    assert_eq!(set.range_count(), 1);
+    assert_eq!(set.iter().count(), 1);
     assert_eq!(set.gaps(range(0, u64::MAX)).count(), 0);
     assert_eq!(set.remove(range(5, u64::MAX)), ByteCount(u64::MAX - 5));
     assert_eq!(set.pop_front(ByteCount(u64::MAX)), Some(range(0, 5)));
@@ -168,7 +164,7 @@ fn a_hundred_thousand_ranges_merge_into_one() {
     for i in 0..100_000u64 {
         set.insert(range(2 * i, 2 * i + 1));
     }
-    assert_eq!(set.range_count(), 100_000);
+    assert_eq!(set.iter().count(), 100_000);
     for i in 0..100_000u64 {
         set.insert(range(2 * i + 1, 2 * i + 2));
     }

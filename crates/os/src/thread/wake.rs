@@ -54,7 +54,7 @@ impl Waker {
 
 impl WakeReceiver {
     /// Announces a sleep; false if a wake call came meanwhile, so that the thread must not sleep.
-    pub fn prepare_sleep(&self) -> bool {
+    pub(crate) fn prepare_sleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.shared.called.load(Ordering::SeqCst) {
             self.end_sleep();
@@ -64,7 +64,7 @@ impl WakeReceiver {
     }
 
     /// Ends the sleep; resets the event if it was signalled.
-    pub fn end_sleep(&self) {
+    pub(crate) fn end_sleep(&self) {
         if !self.shared.asleep.swap(false, Ordering::SeqCst) {
             self.shared.bell.reset();
         }

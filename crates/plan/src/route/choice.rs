@@ -53,7 +53,7 @@ const DECILE: f64 = 1.281_551_565_544_600_4;
 impl Forecasted {
     /// The minimum of independent edges: the bandwidth of a pipeline over them. `None` without
     /// edges.
-    pub fn min_of(edges: &[Self]) -> Option<Self> {
+    pub(crate) fn min_of(edges: &[Self]) -> Option<Self> {
         match edges {
             [] => return None,
             [one] => return Some(*one),

@@ -18,9 +18,7 @@ impl HostId {
 pub struct Cost(pub(super) f64);
 
 impl Cost {
-    /// No path.
-    pub const INFINITE: Self = Self(f64::INFINITY);
-    /// An edge without a limit.
+    /// The cost of an edge without a limit.
     pub const ZERO: Self = Self(0.0);
 
     /// The cost of an edge with this bandwidth; infinite if the bandwidth is zero.

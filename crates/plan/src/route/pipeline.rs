@@ -65,7 +65,7 @@ impl Pipeline {
 
     /// Duration of `bytes` when no leg exceeds `rate`. A depot opens the next connection when the
     /// first bytes arrive; the slowest leg, counted from its start, determines the duration.
-    pub fn lasts_at(&self, rate: DataRate, bytes: ByteCount) -> Duration {
+    pub(crate) fn lasts_at(&self, rate: DataRate, bytes: ByteCount) -> Duration {
         let (mut begins, mut longest) = (Duration::ZERO, Duration::ZERO);
         for (at, leg) in self.legs.iter().enumerate() {
             let own = lasts(leg.forecast.rate.min(rate), leg.rtt, bytes);

@@ -26,7 +26,8 @@ pub use dinda::streams_for_share_of_limit;
 pub use hacker::Path;
 pub(crate) use hacker::uncongested;
 pub use kola_vernon::{Backlog, streams_to_add};
-pub use loss_rate::{LossCurve, LossSample, MAX_ORDER};
+pub(crate) use loss_rate::MAX_ORDER;
+pub use loss_rate::{LossCurve, LossSample};
 
 /// A model that is fitted to samples of throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

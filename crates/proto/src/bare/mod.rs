@@ -253,12 +253,7 @@ impl BareFlow {
         self.core.close(now, reason);
     }
 
-    /// Whether packets have arrived in both directions.
-    pub fn is_established(&self) -> bool {
-        self.core.is_established()
-    }
-
-    /// Whether the flow is closed and has nothing more to send.
+    /// Whether the flow is over and has nothing more to send.
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
     }

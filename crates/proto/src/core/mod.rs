@@ -369,10 +369,6 @@ impl Core {
         self.life.is_closed()
     }
 
-    pub(crate) fn is_established(&self) -> bool {
-        self.life.is_established()
-    }
-
     pub(crate) fn gauges(&self) -> FlowStats {
         let mut stats = self.stats.clone();
         self.rtt.gauges(&mut stats);

@@ -58,7 +58,7 @@ impl Eq for PacketRate {}
 
 impl PacketRate {
     /// The rate of packets at this interval; `None` for a zero interval.
-    pub fn of_interval(interval: Duration) -> Option<Self> {
+    pub(crate) fn of_interval(interval: Duration) -> Option<Self> {
         Self::of_packets(1, interval)
     }
 

@@ -194,7 +194,7 @@ fn means(points: &[(f64, f64)], factor: f64) -> (Vec<(f64, f64)>, Vec<f64>) {
 }
 
 /// A paper's numbers, the tolerance around them, and the measured numbers.
-pub fn comparison(title: &str, label: &str, rows: &[Row]) -> Figure {
+pub(crate) fn comparison(title: &str, label: &str, rows: &[Row]) -> Figure {
     let shown: Vec<&Row> = rows.iter().filter(|row| row.ours.is_some()).collect();
     let numbers =
         || shown.iter().flat_map(|row| row.found.iter().map(|f| f.ours).chain([row.paper]));

@@ -93,7 +93,7 @@ fn every_byte_arrives_in_any_order_with_repeats() {
     for round in 0..6 {
         let (assembly, memory, told) = assembly();
         let big = 2 * BLOCK.get() + 1 + rng.below(3 * BLOCK.get());
-        let sizes = [700, 1 + rng.below(90_000), SMALL_FILE + big];
+        let sizes = [700, 1 + rng.below(90_000), SMALL_FILE_BYTES + big];
         let mut start = 0;
         let mut specs = Vec::new();
         for (id, size) in sizes.iter().enumerate() {
@@ -140,7 +140,7 @@ fn bytes_past_the_end_of_the_space_are_dropped() {
 #[test]
 fn holes_count_as_arrived_and_read_as_zeros() {
     let (assembly, memory, told) = assembly();
-    let size = SMALL_FILE + 3 * BLOCK.get();
+    let size = SMALL_FILE_BYTES + 3 * BLOCK.get();
     assembly.expect(plan(&[(0, 0, size, true)]));
     let (from, to) = (BLOCK.get() / 2, size - 10);
     assembly.place_waiting(Offset(0), &vec![7; from as usize]);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Beyond, CandidatePaths, Known, MAX_DEPOTS};
 
 /// Words from another end are no longer than this.
-const MAX_MESSAGE: usize = 16 << 10;
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// A round trip from elsewhere is taken to be no longer than this.
 const MAX_RTT: Duration = Duration::from_secs(60);
 /// The same of rates.
@@ -64,7 +64,7 @@ impl Rate {
 impl Facts {
     /// Reads another end's; none if they are unintelligible.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let some = Some(bytes).filter(|bytes| bytes.len() <= MAX_MESSAGE)?;
+        let some = Some(bytes).filter(|bytes| bytes.len() <= MAX_MESSAGE_BYTES)?;
         let facts: Self = serde_json::from_slice(some).ok()?;
         let fit = !facts.ways.is_empty() && facts.ways.len() <= MAX_DEPOTS;
         fit.then_some(facts)

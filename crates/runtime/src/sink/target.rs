@@ -16,7 +16,7 @@ use packtrain_units::ByteCount;
 use rustix::process::{getegid, geteuid};
 
 use super::delete;
-use crate::assembly::{PieceTarget, SMALL_FILE};
+use crate::assembly::{PieceTarget, SMALL_FILE_BYTES};
 use crate::traces::is_trace;
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel};
@@ -383,7 +383,7 @@ impl Target {
     /// The mode that the entry's temporary gets when it is written: of a small file, if it does
     /// not depend on what the file replaces.
     fn mode_when_written(&self, entry: &Entry) -> Option<u32> {
-        self.mode(entry).filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE))
+        self.mode(entry).filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE_BYTES))
     }
 
     /// Whether this entry's size became known only at its end.

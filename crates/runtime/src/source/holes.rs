@@ -13,7 +13,7 @@ use crate::reader::Reader;
 use packtrain_service::executor::spawn;
 
 /// Shorter holes are sent as zeros: a message each would cost more.
-const SHORTEST: u64 = 64 << 10;
+const MIN_HOLE_BYTES: u64 = 64 << 10;
 
 /// The parts of `piece` inside `within` that the file system reports as holes.
 pub(super) fn reported(
@@ -23,7 +23,7 @@ pub(super) fn reported(
 ) -> Vec<Range<Offset>> {
     let (start, end) = (piece.range.start.max(within.start), piece.range.end.min(within.end));
     // Small files are always read.
-    if start >= end || piece.range.end.since(piece.range.start).get() <= SHORTEST {
+    if start >= end || piece.range.end.since(piece.range.start).get() <= MIN_HOLE_BYTES {
         return Vec::new();
     }
     let Ok(file) = table.open(piece.entry) else { return Vec::new() };
@@ -38,7 +38,7 @@ pub(super) fn reported(
             break;
         }
         let (from, to) = (hole.start.max(at), hole.end.min(last));
-        if to - from >= SHORTEST {
+        if to - from >= MIN_HOLE_BYTES {
             let offset = |n: u64| piece.range.start + ByteCount(n - piece.file_offset);
             holes.push(offset(from)..offset(to));
         }

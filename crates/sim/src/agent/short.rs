@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use packtrain_link::{Pace, Segments};
+use packtrain_link::{Histogram, Pace, Segments};
 use packtrain_units::{Duration, Rng, Time};
 
 use super::build::Place;
@@ -12,7 +12,6 @@ use super::{Agent, Counts, Ctx};
 use crate::SimError;
 use crate::ingress::before;
 use crate::spec::{Arrivals, ShortSpec};
-use crate::stats::Histogram;
 use crate::trace::mix;
 use crate::train::Train;
 
@@ -74,8 +73,6 @@ pub(crate) struct ShortSender {
     /// Counters of those that ended.
     ended: Counts,
     times: Histogram,
-    sum: u128,
-    completed: u64,
 }
 
 impl ShortSender {
@@ -94,8 +91,6 @@ impl ShortSender {
             arrival: Some(place.start),
             ended: Counts::default(),
             times: Histogram::default(),
-            sum: 0,
-            completed: 0,
         })
     }
 
@@ -139,9 +134,7 @@ impl ShortSender {
         self.ended = self.ended.and(&sender.counts());
         self.active.remove(&conn);
         if at >= self.place.warm_up {
-            self.times.add(took.as_nanos(), 1);
-            self.sum += u128::from(took.as_nanos());
-            self.completed += 1;
+            self.times.add(took, 1);
         }
         if let Arrivals::Concurrent(_) = self.spec.arrivals {
             self.begin(at, ctx);
@@ -184,9 +177,7 @@ impl Agent for ShortSender {
     }
 
     fn completions(&self) -> Option<(u64, Duration, Duration)> {
-        let mean = self.sum.checked_div(u128::from(self.completed)).unwrap_or(0);
-        let mean = Duration::from_nanos(mean as u64);
-        Some((self.completed, mean, self.times.quantile(0.99)))
+        Some((self.times.count(), self.times.mean(), self.times.quantile(0.99)))
     }
 }
 

@@ -28,7 +28,7 @@ use packtrain_service::weburl::WebUrl;
 /// Where the time of a file is kept, as rclone keeps it: seconds since 1970.
 const MTIME: &str = "x-amz-meta-mtime";
 /// What is read at once for a digest.
-const STEP: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// A stream at work on an upload.
 pub(super) struct Put<'a> {
@@ -390,10 +390,10 @@ fn digest(
     tokio::task::block_in_place(|| {
         let mut all = Md5::new();
         let mut sha = sha256.then(|| Context::new(&SHA256));
-        let mut buffer = vec![0; STEP];
+        let mut buffer = vec![0; STEP_BYTES];
         let mut at = range.start;
         while at < range.end {
-            let step = (range.end - at).min(STEP as u64) as usize;
+            let step = (range.end - at).min(STEP_BYTES as u64) as usize;
             file.read_exact_at(at, &mut buffer[..step]).map_err(|e| unread(&e))?;
             all.update(&buffer[..step]);
             if let Some(sha) = &mut sha {

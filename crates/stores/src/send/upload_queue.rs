@@ -12,9 +12,9 @@ use packtrain_units::ByteCount;
 /// A file up to this size is one request.
 pub(super) const WHOLE: u64 = 16 << 20;
 /// The smallest part but the last: stores refuse less than 5 MiB.
-const PART_LEAST: u64 = 8 << 20;
+const MIN_PART_BYTES: u64 = 8 << 20;
 /// The largest part that stores take, and the most parts.
-const PART_MOST: u64 = 5 << 30;
+const MAX_PART_BYTES: u64 = 5 << 30;
 const PARTS_MOST: u64 = 10_000;
 /// Parts aimed at: many enough to share among streams, few enough for their list.
 const PARTS: u64 = 1_000;
@@ -25,7 +25,7 @@ pub(super) fn part_size(size: ByteCount) -> Option<ByteCount> {
     let size = size.get();
     let mib = 1 << 20;
     let aimed = size.div_ceil(PARTS).div_ceil(mib) * mib;
-    let part = aimed.clamp(PART_LEAST, PART_MOST);
+    let part = aimed.clamp(MIN_PART_BYTES, MAX_PART_BYTES);
     (size.div_ceil(part) <= PARTS_MOST).then_some(ByteCount(part))
 }
 

@@ -142,7 +142,8 @@ fn a_stock_rendezvous_is_met() {
     // In place of the end that arrived last: it called, was answered, and answered.
     let mut late = Caller::new(now, to, &options, SeqNo::new(0x6489_9894), 0x3da0_71fb);
     assert_eq!(poll(&mut late, now), zero);
-    let Outcome::Done { terms, reply: tell } = late.handle(now, &options, &handshake(&first)) else {
+    let Outcome::Done { terms, reply: tell } = late.handle(now, &options, &handshake(&first))
+    else {
         panic!("not connected")
     };
     assert_eq!((terms.peer_id, terms.peer_isn.get()), (0x370a_2477, 0x7a72_59d7));

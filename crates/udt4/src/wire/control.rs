@@ -154,7 +154,7 @@ impl Iterator for Ranges<'_> {
 
 /// Writes as many ranges (first and last) as fit into `out`; returns the bytes written and the
 /// number of ranges taken.
-pub fn write_ranges(ranges: &[(SeqNo, SeqNo)], out: &mut [u8]) -> (usize, usize) {
+pub(crate) fn write_ranges(ranges: &[(SeqNo, SeqNo)], out: &mut [u8]) -> (usize, usize) {
     let (mut len, mut taken) = (0, 0);
     for (first, last) in ranges {
         let single = first == last;

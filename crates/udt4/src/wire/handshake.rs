@@ -8,7 +8,7 @@ use super::WireError;
 use crate::options::Kind;
 
 /// Bytes of its body; the stock library accepts no other size.
-pub const HANDSHAKE_BYTES: usize = 48;
+pub(crate) const HANDSHAKE_BYTES: usize = 48;
 
 /// The version of the stock protocol.
 pub(crate) const VERSION: u32 = 4;

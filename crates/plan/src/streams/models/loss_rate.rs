@@ -11,7 +11,7 @@ use super::{Invalid, Path, demand, positive};
 pub(super) const MIN_ORDER: u32 = 2;
 
 /// The maximum order: beyond it n^(1/x) hardly differs from ln n + 1.
-pub const MAX_ORDER: u32 = 12;
+pub(crate) const MAX_ORDER: u32 = 12;
 
 /// A loss rate measured with a number of streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
