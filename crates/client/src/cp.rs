@@ -11,7 +11,7 @@ use packtrain_object::SourceName;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{Backoff, ByteCount, Duration, Time};
 
 use depots::{check_via, via, ways};
 use packtrain_hops::route::Routes;
@@ -31,6 +31,9 @@ use packtrain_stores as stores;
 use remote::RemoteEnd;
 use watch::Watch;
 
+/// The waits before another try.
+pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
+
 /// Carries a request out, again after temporary failures as often as it allows.
 ///
 /// # Errors
@@ -47,7 +50,7 @@ pub(crate) fn again(
     routes: &Routes,
     mut once: impl FnMut() -> Result<Outcome, RequestError>,
 ) -> Result<Outcome, RequestError> {
-    let (mut tries, mut begun) = (0, false);
+    let (mut backoff, mut begun) = (RETRY, false);
     loop {
         let mut result = once();
         routes.said().iter().for_each(|notice| reporter.notice(notice));
@@ -64,11 +67,11 @@ pub(crate) fn again(
             Err(error) => Some((error.kind, error.text.clone())),
         };
         let Some((FailureKind::Temporary, text)) = failure else { return result };
-        if tries >= request.retries || request.stop.requested().is_some() {
+        if backoff.failures() >= request.retries || request.stop.requested().is_some() {
             return result;
         }
-        let pause = Duration::from_secs(1 << tries.min(5));
-        tries += 1;
+        let pause = backoff.next_wait();
+        let tries = backoff.failures();
         let text = format!("{text}; trying again in {pause} ({tries} of {})", request.retries);
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
         sleep(pause, request);
@@ -576,4 +579,15 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     source_rest.finish();
     sink_rest.finish();
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_tries_double_up_to_32_s() {
+        let waits = (0..7).map(|n| RETRY.after(n).as_secs_f64());
+        assert!(waits.eq([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]));
+    }
 }

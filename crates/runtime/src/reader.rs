@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use packtrain_object::{CHUNK, ChunkIndex, Piece, digest};
+use packtrain_object::{CHUNK, ChunkIndex, Piece, RangeSet, digest};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset};
@@ -47,14 +47,14 @@ pub(crate) enum ReadEvent {
 pub struct Chunk {
     base: Offset,
     bytes: Vec<u8>,
-    bad: Vec<Range<Offset>>,
+    bad: RangeSet,
     pool: Arc<BufferPool>,
 }
 
 impl Chunk {
     /// The bytes of `range`, or none where the chunk has none or they could not be read.
     pub fn get(&self, range: &Range<Offset>) -> Option<&[u8]> {
-        if self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
+        if self.bad.overlaps(range) {
             return None;
         }
         let start = range.start.get().checked_sub(self.base.get())? as usize;
@@ -64,21 +64,9 @@ impl Chunk {
 
     /// The parts of `range` that could be read. The last chunk of a stream is shorter than what
     /// is asked of it as long as nobody knows where the stream ends.
-    pub(crate) fn readable(&self, range: &Range<Offset>) -> Vec<Range<Offset>> {
-        let mut parts = Vec::new();
-        let mut at = range.start;
-        let range = at..range.end.min(self.base + ByteCount(self.bytes.len() as u64));
-        // Failures are noted in offset order.
-        for bad in self.bad.iter().filter(|b| b.start < range.end && range.start < b.end) {
-            if at < bad.start {
-                parts.push(at..bad.start);
-            }
-            at = at.max(bad.end);
-        }
-        if at < range.end {
-            parts.push(at..range.end);
-        }
-        parts
+    pub(crate) fn readable(&self, range: &Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
+        let end = self.base + ByteCount(self.bytes.len() as u64);
+        self.bad.gaps(range.start..range.end.min(end))
     }
 }
 
@@ -111,7 +99,7 @@ impl Slice {
     /// Bytes of their own, for passing on.
     pub fn owned(at: Offset, bytes: Vec<u8>) -> Self {
         let range = at..at + ByteCount(bytes.len() as u64);
-        let chunk = Chunk { base: at, bytes, bad: Vec::new(), pool: Arc::default() };
+        let chunk = Chunk { base: at, bytes, bad: RangeSet::new(), pool: Arc::default() };
         Self { chunk: Arc::new(chunk), range }
     }
 
@@ -299,6 +287,35 @@ impl Reader {
         }
     }
 
+    /// Reads `range` of one chunk, waiting until it is read. `have` gets each part in turn, until it
+    /// gives false; that is given then. `lack` gets what cannot be had: it was verified meanwhile,
+    /// belongs to an entry that failed, or the reader is closing.
+    pub(crate) fn read_range(
+        &self,
+        range: Range<Offset>,
+        lack: impl Fn(&Range<Offset>),
+        mut have: impl FnMut(Offset, Slice) -> bool,
+    ) -> bool {
+        let mut at = range.start;
+        if let Some(chunk) = self.get(ChunkIndex::of(at)) {
+            for part in chunk.readable(&range) {
+                // More of the chunk is wanted than was read: it is read anew.
+                let Some(slice) = Slice::new(&chunk, part.clone()) else { continue };
+                if at < part.start {
+                    lack(&(at..part.start));
+                }
+                at = part.end;
+                if !have(part.start, slice) {
+                    return false;
+                }
+            }
+        }
+        if at < range.end {
+            lack(&(at..range.end));
+        }
+        true
+    }
+
     /// Chunks will come from a stream.
     pub(crate) fn expect_stream(&self) {
         self.state().streaming = true;
@@ -322,7 +339,7 @@ impl Reader {
             return false;
         }
         let pool = Arc::clone(&self.0.pool);
-        let held = Chunk { base: piece.range.start, bytes, bad: Vec::new(), pool };
+        let held = Chunk { base: piece.range.start, bytes, bad: RangeSet::new(), pool };
         state.clock += 1;
         let slot = Slot::Ready { chunk: Arc::new(held), touched: true, used: state.clock };
         state.slots.insert(chunk, slot);
@@ -397,7 +414,7 @@ impl Reader {
         let base = pieces.first().map_or(Offset::ZERO, |p| p.range.start);
         let end = pieces.last().map_or(base, |p| p.range.end);
         let mut bytes = self.0.pool.take(end.since(base).get().min(CHUNK.get()) as usize);
-        let (mut bad, mut digests, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bad, mut digests, mut failures) = (RangeSet::new(), Vec::new(), Vec::new());
         for piece in pieces {
             let start = piece.range.start.since(base).get() as usize;
             let len = piece.range.end.since(piece.range.start).get() as usize;
@@ -410,7 +427,7 @@ impl Reader {
                 }
                 Ok(()) => {}
                 Err(failure) => {
-                    bad.push(piece.range.clone());
+                    bad.insert(piece.range.clone());
                     failures.push((piece.entry, failure));
                 }
             }
@@ -503,14 +520,15 @@ mod tests {
         let chunk = Chunk {
             base: Offset(100),
             bytes: vec![0; 50],
-            bad: vec![range(110, 115), range(140, 145)],
+            bad: [range(110, 115), range(140, 145)].into_iter().collect(),
             pool: Arc::default(),
         };
-        assert_eq!(chunk.readable(&range(100, 108)), [range(100, 108)]);
-        assert_eq!(chunk.readable(&range(112, 142)), [range(115, 140)]);
-        assert_eq!(chunk.readable(&range(110, 115)), []);
-        assert_eq!(chunk.readable(&range(130, 164)), [range(130, 140), range(145, 150)]);
-        assert_eq!(chunk.readable(&range(150, 164)), []);
+        let readable = |from, to| chunk.readable(&range(from, to)).collect::<Vec<_>>();
+        assert_eq!(readable(100, 108), [range(100, 108)]);
+        assert_eq!(readable(112, 142), [range(115, 140)]);
+        assert_eq!(readable(110, 115), []);
+        assert_eq!(readable(130, 164), [range(130, 140), range(145, 150)]);
+        assert_eq!(readable(150, 164), []);
         for part in chunk.readable(&range(100, 200)) {
             assert!(chunk.get(&part).is_some(), "{part:?}");
         }

@@ -74,13 +74,13 @@ impl ConnectionPool {
         let Self { sockets, pool, receiver, .. } = self;
         let read = || {
             let sockets = sockets.all().into_iter();
-            let readings = sockets.filter_map(|(line, (socket, since))| {
+            let readings = sockets.filter_map(|(stream, (socket, since))| {
                 let info = tcp_info(&socket).ok()?;
                 let info = match receiver {
-                    Some(receiver) => receiver.see(now, line, info, true),
+                    Some(receiver) => receiver.see(now, stream, info, true),
                     None => info,
                 };
-                Some(Reading { line, way: PathId::DIRECT, age: now.since(since), info })
+                Some(Reading { stream, path: PathId::DIRECT, age: now.since(since), info })
             });
             readings.collect()
         };

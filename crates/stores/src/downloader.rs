@@ -1,4 +1,4 @@
-//! The transport of a fetch: connections that take runs from the range scheduler, each in a task of
+//! The transport of a fetch: connections that take runs from the scheduler, each in a task of
 //! its own, and how many of them there are.
 
 mod get;
@@ -13,7 +13,7 @@ use packtrain_object::{ChunkIndex, EntryId, Piece, RangeSet};
 use packtrain_os::clock;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind, Transport, TransportEvent};
-use packtrain_units::{ByteCount, Duration, Offset, Time};
+use packtrain_units::{Backoff, ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -21,8 +21,8 @@ use super::answer::Trouble;
 use super::body::Pace;
 use super::connection_pool::{ConnectionPool, Sockets};
 use super::http::{Client, Connection};
-use super::range_scheduler::{RangeScheduler, Take};
 use super::remote::{Objects, Remote};
+use super::run_scheduler::{RunScheduler, Take};
 use get::Get;
 use packtrain_runtime::control::PayloadSink;
 use packtrain_runtime::source::ContentReports;
@@ -31,9 +31,10 @@ use packtrain_runtime::transports::transport::{Inbox, Outbox, SourceContext, Sou
 use packtrain_runtime::transports::{Moved, StreamCount, StreamId};
 use packtrain_service::executor;
 
-/// The wait after a request that failed; doubles with each in a row, up to the longest.
-const RETRY: Duration = Duration::from_millis(250);
-const RETRY_MOST: Duration = Duration::from_secs(8);
+/// The waits after requests that failed in a row.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
+/// The shortest wait, whatever the server asks for.
+const RETRY_LEAST: Duration = Duration::from_millis(125);
 /// Failures in a row of one stream, while nobody else moves anything, that end the fetch.
 const TRIES: u32 = 5;
 /// Failures in a row while others move: the server wants no more than those.
@@ -64,7 +65,7 @@ pub(super) struct Shared {
     objects: Objects,
     payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
     pace: Pace,
-    range_scheduler: Mutex<RangeScheduler>,
+    range_scheduler: Mutex<RunScheduler>,
     work: Notify,
     sockets: Sockets,
     events: OnceLock<Outbox<TransportEvent>>,
@@ -312,7 +313,7 @@ impl Drop for Downloader {
 }
 
 impl Shared {
-    pub(super) fn range_scheduler(&self) -> MutexGuard<'_, RangeScheduler> {
+    pub(super) fn range_scheduler(&self) -> MutexGuard<'_, RunScheduler> {
         self.range_scheduler.lock()
     }
 
@@ -438,8 +439,8 @@ impl Shared {
                         let failure = Failure::new(FailureKind::Temporary, text);
                         return self.fail(failure);
                     }
-                    let wait = (RETRY * (1 << failed.min(6) >> 1)).min(RETRY_MOST);
-                    tokio::time::sleep(pause.unwrap_or(wait).max(RETRY / 2).to_std()).await;
+                    let wait = pause.unwrap_or(RETRY.after(failed - 1)).max(RETRY_LEAST);
+                    tokio::time::sleep(wait.to_std()).await;
                 }
             }
         }

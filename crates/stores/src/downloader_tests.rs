@@ -175,3 +175,9 @@ fn a_server_that_fails_at_any_point_leaves_no_range_without_owner() {
         assert!(exercise.closed() > 0 || exercise.is_complete(), "{exercise:?}");
     }
 }
+
+#[test]
+fn waits_between_requests_double_up_to_8_s() {
+    let waits = (0..7).map(|n| RETRY.after(n).as_millis());
+    assert!(waits.eq([250, 500, 1000, 2000, 4000, 8000, 8000]));
+}

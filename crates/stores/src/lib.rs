@@ -3,9 +3,9 @@
 //!
 //! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
 //! journal and digests, is the one of every transfer, and the source's state machine assigns its
-//! ranges to one transport, whose streams ask the server for them (`docs/adr/0023`). `wire` makes
-//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `range_scheduler`
-//! shares the ranges out, `lines` and `get` are the streams, `fetch` is the source's end.
+//! ranges to one transport, whose streams ask the server for them (`docs/adr/0023`). `http` makes
+//! connections, `answer` reads what comes back, `remote` is one object, `list` finds them, `run_scheduler`
+//! shares the ranges out, `downloader` has the streams, `fetch` is the source's end.
 
 mod answer;
 mod body;
@@ -18,9 +18,9 @@ mod fetch;
 pub mod fuzzing;
 mod http;
 mod list;
-mod range_scheduler;
 mod receiver;
 mod remote;
+mod run_scheduler;
 mod s3;
 mod send;
 

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_burst_out_of_order_is_one_cut() {
         let mut receiver = Receiver::default();
-        let line = StreamId::numbered(1);
+        let stream = StreamId::numbered(1);
         let mut seen = Vec::new();
         let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
         // Segments are out of order from 200 to 290 ms, and again at 600 ms; 1 MB comes each 50 ms.
@@ -136,7 +136,7 @@ mod tests {
                 out_of_order: Some(unordered),
                 ..TcpInfo::default()
             };
-            seen.push(receiver.see(at(ms), line, info, true));
+            seen.push(receiver.see(at(ms), stream, info, true));
         }
         let cuts: Vec<u32> = seen.iter().map(|info| info.retransmitted_segments).collect();
         assert_eq!((cuts[3], cuts[5], cuts[11], cuts[19]), (0, 1, 1, 2));

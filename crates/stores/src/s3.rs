@@ -12,6 +12,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use packtrain_os::clock;
 use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{Backoff, Duration};
 use rusty_s3::actions::{ListObjectsV2, S3Action};
 use rusty_s3::{Credentials, UrlStyle};
 use url::Url;
@@ -25,6 +26,9 @@ use profile::Settings;
 
 /// What `rusty-s3` wants to know of a signed address; without credentials it makes plain ones.
 const UNUSED: StdDuration = StdDuration::from_secs(1);
+/// The waits before a busy store is asked again.
+pub(super) const RETRY: Backoff =
+    Backoff::new(Duration::from_millis(200), Duration::from_millis(3200));
 /// Attempts at a document before it is given up.
 const TRIES: u32 = 5;
 
@@ -208,14 +212,13 @@ impl Bucket {
         headers: &Headers,
         name: &str,
     ) -> Result<Answer, Trouble> {
-        let mut tries = 0;
+        let mut backoff = RETRY;
         loop {
             let once = self.ask_once(client, method.clone(), url, headers, name);
             match once.await {
-                Err(Trouble::Later(_, pause)) if tries + 1 < TRIES => {
-                    tries += 1;
-                    let wait = StdDuration::from_millis(100 << tries);
-                    tokio::time::sleep(pause.map_or(wait, |pause| pause.to_std())).await;
+                Err(Trouble::Later(_, pause)) if backoff.failures() + 1 < TRIES => {
+                    let wait = backoff.next_wait();
+                    tokio::time::sleep(pause.unwrap_or(wait).to_std()).await;
                 }
                 other => return other,
             }
@@ -356,6 +359,12 @@ mod tests {
         ] {
             assert_eq!(http_date(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn waits_for_a_busy_store_double() {
+        let waits = (0..TRIES + 1).map(|n| RETRY.after(n).as_millis());
+        assert!(waits.eq([200, 400, 800, 1600, 3200, 3200]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::answer::Trouble;
 use super::body::Pace;
 use super::connection_pool::{ConnectionPool, Sockets};
 use super::http::Client;
-use super::s3::Bucket;
+use super::s3::{Bucket, RETRY};
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::transports::{Moved, StreamId};
 use packtrain_service::paths::show;
@@ -466,16 +466,15 @@ impl Work {
 
     async fn attend(&self, id: StreamId, job: Job, held: &mut Option<super::http::Connection>) {
         let (Job::Look(n) | Job::Part(n, _) | Job::Complete(n)) = job;
-        let mut tries = 0;
+        let mut backoff = RETRY;
         loop {
-            let done = Put { work: self, line: id, held: &mut *held }.go(job).await;
+            let done = Put { work: self, stream: id, held: &mut *held }.go(job).await;
             let Err(trouble) = done else { return };
             *held = None;
-            tries += 1;
             match trouble {
-                Trouble::Later(_, pause) if tries < TRIES => {
-                    let wait = std::time::Duration::from_millis(100 << tries);
-                    tokio::time::sleep(pause.map_or(wait, |pause| pause.to_std())).await;
+                Trouble::Later(_, pause) if backoff.failures() + 1 < TRIES => {
+                    let wait = backoff.next_wait();
+                    tokio::time::sleep(pause.unwrap_or(wait).to_std()).await;
                 }
                 Trouble::Later(text, _) => {
                     let failure = Failure::new(FailureKind::Temporary, text);
@@ -506,8 +505,8 @@ impl Work {
 
     async fn give_up(&self, n: usize, upload: &str) {
         let mut held = None;
-        let line = StreamId::numbered(u32::MAX);
-        Put { work: self, line, held: &mut held }.abort(&self.items[n], upload).await;
-        self.sockets.forget(line);
+        let stream = StreamId::numbered(u32::MAX);
+        Put { work: self, stream, held: &mut held }.abort(&self.items[n], upload).await;
+        self.sockets.forget(stream);
     }
 }

@@ -5,19 +5,19 @@
 //! transport showed. *Refusal*: it gave ranges back unasked; asked again at once it would do so
 //! again. Each has a penalty that grows with repetition and ends by itself, since networks heal.
 
-use packtrain_units::{ByteCount, DataRate, Duration, Time};
+use packtrain_units::{Backoff, ByteCount, DataRate, Duration, Time};
 
 use crate::limits::{
-    POLICED_AFTER, POLICED_PENALTY, STALL_AFTER, STALL_PENALTY, STALL_PENALTY_MAX, WINDOW_MAX,
-    WINDOW_PROBE, WINDOW_SPAN, WINDOW_START,
+    POLICED_AFTER, POLICED_PENALTY, STALL_AFTER, STALL_PENALTY, WINDOW_MAX, WINDOW_PROBE,
+    WINDOW_SPAN, WINDOW_START,
 };
 
 /// Over how long one sample of the rate is taken.
 const SAMPLE: Duration = Duration::from_millis(500);
 /// A transport so slow that this takes longer than a stall is given that long.
 const SLOW_STEP: ByteCount = ByteCount(256 << 10);
-/// The first pause after a refusal.
-const REFUSAL_PAUSE: Duration = Duration::from_millis(250);
+/// The pauses after refusals in a row.
+const REFUSAL_PAUSE: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(4));
 
 /// How well one transport does.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Health {
 
     /// The transport gave back what nobody asked back.
     pub(crate) fn on_refused(&mut self, now: Time) {
-        self.refused_until = now + grown(REFUSAL_PAUSE, self.refusals);
+        self.refused_until = now + REFUSAL_PAUSE.after(self.refusals);
         self.refusals = self.refusals.saturating_add(1);
     }
 
@@ -126,7 +126,7 @@ impl Health {
 
     /// Puts it aside as stalled.
     pub(crate) fn stall(&mut self, now: Time) {
-        self.stalled_until = now + grown(STALL_PENALTY, self.stalls).min(STALL_PENALTY_MAX);
+        self.stalled_until = now + STALL_PENALTY.after(self.stalls);
         self.stalls = self.stalls.saturating_add(1);
         self.proven = 0;
         self.busy = None;
@@ -134,7 +134,7 @@ impl Health {
 
     /// Puts it behind the others as policed.
     pub(crate) fn police(&mut self, now: Time) {
-        self.policed_until = now + grown(POLICED_PENALTY, self.polices);
+        self.policed_until = now + POLICED_PENALTY.after(self.polices);
         self.polices = self.polices.saturating_add(1);
         self.busy = None;
     }
@@ -179,7 +179,16 @@ impl Health {
     }
 }
 
-/// `base` doubled `times` times, at most sixteen-fold.
-fn grown(base: Duration, times: u32) -> Duration {
-    base * (1 << times.min(4))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn penalties_double_up_to_sixteen_times_the_first() {
+        let waits = |backoff: Backoff| (0..6).map(move |n| backoff.after(n).as_millis());
+        assert!(waits(REFUSAL_PAUSE).eq([250, 500, 1000, 2000, 4000, 4000]));
+        assert!(waits(STALL_PENALTY).eq([10_000, 20_000, 40_000, 80_000, 80_000, 80_000]));
+        let minute = 60_000;
+        assert!(waits(POLICED_PENALTY).eq([1, 2, 4, 8, 16, 16].map(|n| n * minute)));
+    }
 }

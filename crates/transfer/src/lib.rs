@@ -16,6 +16,7 @@ mod failure;
 mod fallback;
 pub mod limits;
 pub mod message;
+pub mod range_scheduler;
 mod requested;
 mod sink;
 mod source;

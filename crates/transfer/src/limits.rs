@@ -1,7 +1,7 @@
 //! Every limit of a transfer in one place.
 
 use packtrain_object::{CHUNK, Entry, EntryKind};
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::{Backoff, ByteCount, Duration};
 
 /// Entries that may be between the walk and their end at once.
 pub const MAX_OUTSTANDING: usize = 128 << 10;
@@ -81,12 +81,12 @@ pub(crate) const GRANT_ROOM: u64 = CHUNK.get();
 pub(crate) const MIN_STEAL: u64 = 512 << 10;
 /// A transport that placed nothing for so long loses its ranges to another one.
 pub const STALL_AFTER: Duration = Duration::from_secs(3);
-/// How long a stalled transport is not used, first; doubles with each stall in a row.
-pub(crate) const STALL_PENALTY: Duration = Duration::from_secs(10);
-/// The longest such time.
-pub(crate) const STALL_PENALTY_MAX: Duration = Duration::from_secs(80);
-/// How long a policed transport stays behind the others.
-pub(crate) const POLICED_PENALTY: Duration = Duration::from_secs(60);
+/// How long a transport is not used after stalls in a row.
+pub(crate) const STALL_PENALTY: Backoff =
+    Backoff::new(Duration::from_secs(10), Duration::from_secs(80));
+/// How long a transport that was policed again stays behind the others.
+pub(crate) const POLICED_PENALTY: Backoff =
+    Backoff::new(Duration::from_secs(60), Duration::from_secs(960));
 /// How long a transport must be busy before its rate is compared.
 pub(crate) const POLICED_AFTER: Duration = Duration::from_secs(5);
 /// How often rates and stalls are looked at.

@@ -3,6 +3,7 @@
 //! Time is counted in integer nanoseconds since an arbitrary epoch, rates in bits per second, sizes
 //! in bytes. The crate reads no clock and no entropy: both are arguments.
 
+mod backoff;
 mod bucket;
 mod bytes;
 pub mod date;
@@ -13,6 +14,7 @@ mod rng;
 mod seqno;
 mod time;
 
+pub use backoff::Backoff;
 pub use bucket::TokenBucket;
 pub use bytes::{ByteCount, Offset};
 pub use parse::{ParseError, parse_bytes, parse_duration, parse_rate};

@@ -21,6 +21,7 @@ use super::depot_connection::{DepotConnection, DepotError};
 use super::fetch::Fetch;
 use super::plan::DepotPlan;
 use super::ticket::{Body, ClaimTicket};
+use crate::cp::RETRY;
 use packtrain_identity::{keys, statefile};
 use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
@@ -271,7 +272,7 @@ impl Sender<'_> {
     }
 
     fn run(&mut self) -> Result<(), Failure> {
-        let (mut tries, mut safe) = (0, 0);
+        let (mut backoff, mut safe) = (RETRY, 0);
         loop {
             let error = match self.once() {
                 Ok(()) => return Ok(()),
@@ -282,20 +283,22 @@ impl Sender<'_> {
                 return Err(failure);
             }
             if self.safe > safe {
-                (tries, safe) = (0, self.safe);
+                backoff.reset();
+                safe = self.safe;
             }
             let failure = said(&error);
-            if error.is_final() || tries >= self.request.retries {
+            if error.is_final() || backoff.failures() >= self.request.retries {
                 return Err(failure);
             }
-            let pause = Duration::from_secs(1 << tries.min(5));
+            let pause = RETRY.after(backoff.failures());
             let pause = error.wait().unwrap_or_default().max(pause).min(MAX_PAUSE);
             if self.has_nothing_to_send() {
                 // A depot closes silent connections, which is not a failure.
                 self.say(format!("{}; connecting again in {pause}", failure.text));
             } else {
-                tries += 1;
+                backoff.next_wait();
                 let (text, retries) = (failure.text, self.request.retries);
+                let tries = backoff.failures();
                 self.say(format!("{text}; trying again in {pause} ({tries} of {retries})"));
             }
             let end = clock::now() + pause;

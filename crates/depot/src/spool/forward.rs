@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use packtrain_os::clock;
 use packtrain_session::spool::{FRAME_HEAD, Frame, Policy, is_genuine};
 use packtrain_session::{Answer, Reason, Refusal};
-use packtrain_units::{Duration, Time};
+use packtrain_units::{Backoff, Duration, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::ReadHalf;
 
@@ -22,6 +22,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first and the longest pause after a failure.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY: Backoff = Backoff::new(RETRY_PAUSES.0, RETRY_PAUSES.1);
 /// Consecutive failures after which a droppable branch is dropped.
 const DROPPED_AFTER: u32 = 3;
 
@@ -65,16 +66,9 @@ pub(super) fn start(depot: &Arc<Depot>, spool: &Arc<Spool>, kept: &Arc<Kept>) {
     }
 }
 
-/// Number of failures of a branch, and the pause before the next try.
-struct Tries {
-    failures: u32,
-    pause: Duration,
-}
-
 async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Stage {
     let place = branch.hop.place.to_string();
-    let fresh = || Tries { failures: 0, pause: RETRY_PAUSES.0 };
-    let mut tries = fresh();
+    let (mut failures, mut backoff) = (0, RETRY);
     let mut warned = false;
     while !kept.is_over() {
         let before = *branch.have.borrow();
@@ -89,7 +83,7 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
         };
         let have = *branch.have.borrow();
         if have > before {
-            tries = fresh();
+            (failures, backoff) = (0, RETRY);
         }
         let slow = matches!(fault, Fault::Over);
         let (text, wait) = match fault {
@@ -103,20 +97,20 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
             Fault::Passing(text, wait) => (text, wait),
         };
         // A depot that has all durable records lacks nothing: it closes silent connections itself.
-        tries.failures += u32::from(have < kept.records.progress().safe);
-        if branch.policy == Policy::Drop && (tries.failures >= DROPPED_AFTER || slow) {
+        failures += u32::from(have < kept.records.progress().safe);
+        if branch.policy == Policy::Drop && (failures >= DROPPED_AFTER || slow) {
             spool.counted.dropped.fetch_add(1, Ordering::Relaxed);
             depot.warn(format!("session {}: the branch {place} is dropped: {text}", kept.id));
             report(depot, kept, "dropped", (place, kept.records.bytes()));
             return Stage::Done;
         }
         // A suggested pause is reported even if no record is durable yet.
-        if (tries.failures > 0 || wait.is_some()) && !std::mem::replace(&mut warned, true) {
+        if (failures > 0 || wait.is_some()) && !std::mem::replace(&mut warned, true) {
             let text = format!("session {} to {place}: {text}; trying on", kept.id);
             depot.warn(text);
         }
-        let wait = wait.unwrap_or(tries.pause).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1);
-        tries.pause = (tries.pause + tries.pause).min(RETRY_PAUSES.1);
+        let pause = backoff.next_wait();
+        let wait = wait.unwrap_or(pause).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1);
         let mut progress = kept.records.watch();
         let over = progress.wait_for(|progress| progress.over);
         let _ = tokio::time::timeout(wait.to_std(), over).await;
@@ -304,5 +298,16 @@ async fn wait_over(kept: &Kept) {
         if waited.is_ok() || kept.is_over() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_connections_double_up_to_a_minute() {
+        let waits = (0..8).map(|n| RETRY.after(n).as_secs_f64());
+        assert!(waits.eq([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]));
     }
 }

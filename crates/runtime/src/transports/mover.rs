@@ -1,34 +1,23 @@
-//! Moving ranges over something that keeps their order: the pipe.
-//!
-//! What was sent and not yet taken by the peer is kept as a queue of ranges; the peer tells how
-//! many bytes it took in all.
+//! Moving ranges over something that keeps their order: the pipe. It is the one worker of a
+//! [`RangeScheduler`]; the peer tells how many bytes it took in all.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_net::limit::RateLimiter;
-use packtrain_object::{ChunkIndex, RangeSet};
+use packtrain_object::ChunkIndex;
 use packtrain_transfer::message::MAX_DATA;
+use packtrain_transfer::range_scheduler::{RangeScheduler, Worker, WorkerId};
 use packtrain_transfer::{Failure, FailureKind, TransportEvent};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Duration, Offset, Time};
 
 use crate::reader::{Reader, Slice};
 use packtrain_service::executor::spawn;
 
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Range<Offset>>,
-    /// Assigned and neither placed nor returned.
-    open: RangeSet,
-    /// Sent, in order, with the running total at which each is taken.
-    sent: VecDeque<(u64, Range<Offset>)>,
-    total: u64,
-    taken: u64,
-    closed: bool,
-}
+/// Nobody compares the progress of the one worker with that of others.
+const NO_TIME: Time = Time::ZERO;
 
 /// What a mover's thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +41,9 @@ impl Waiting {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    ranges: Mutex<RangeScheduler<()>>,
+    /// The one worker.
+    worker: WorkerId,
     changed: Condvar,
     waiting: AtomicU8,
     report: Box<dyn Fn(TransportEvent) + Send + Sync>,
@@ -71,59 +62,41 @@ impl Mover {
         limiter: Option<RateLimiter>,
         mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
     ) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
+        let mut ranges = RangeScheduler::default();
+        let worker = ranges.add_worker(Duration::ZERO, ());
+        let (ranges, changed) = (Mutex::new(ranges), Condvar::new());
         let waiting = AtomicU8::default();
         let report = Box::new(report);
-        let mover = Self(Arc::new(Shared { state, changed, waiting, report }));
+        let mover = Self(Arc::new(Shared { ranges, worker, changed, waiting, report }));
         let this = mover.clone();
         spawn(name, move || {
             let max = ByteCount(MAX_DATA as u64);
             let max = limiter.as_ref().map_or(max, |limiter| limiter.quantum(max));
             while let Some(range) = this.next(max) {
                 this.waits(Waiting::Bytes);
-                // Not to be had: verified meanwhile, or the reader is closing.
-                let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
-                    this.revoke(&range);
-                    continue;
-                };
-                let readable = chunk.readable(&range);
-                let mut missing = range.start;
-                for part in &readable {
-                    if missing < part.start {
-                        this.revoke(&(missing..part.start));
-                    }
-                    missing = part.end;
-                }
-                if missing < range.end {
-                    this.revoke(&(missing..range.end));
-                }
-                // What cannot be read belongs to an entry that failed: the source takes it back.
-                for part in readable {
-                    let Some(slice) = Slice::new(&chunk, part.clone()) else {
-                        // More of the chunk is wanted than was read: it is read anew.
-                        this.revoke(&part);
-                        continue;
-                    };
-                    this.sending(part.clone());
+                let lack = |part: &Range<Offset>| this.revoke(part);
+                let all = reader.read_range(range, lack, |at, slice| {
+                    let size = ByteCount(slice.len() as u64);
+                    this.ranges().grant(NO_TIME, this.0.worker, at..at + size);
                     if let Some(limiter) = &limiter {
                         this.waits(Waiting::Pace);
-                        let wait = limiter.reserve(part.end.since(part.start));
-                        std::thread::sleep(wait.to_std());
+                        std::thread::sleep(limiter.reserve(size).to_std());
                     }
                     this.waits(Waiting::Out);
-                    if !send(part.start, slice) {
-                        let text = "the connection that carries the data is gone";
-                        let gone = Failure::new(FailureKind::Temporary, text);
-                        return (this.0.report)(TransportEvent::Closed(gone));
-                    }
+                    send(at, slice)
+                });
+                if !all {
+                    let text = "the connection that carries the data is gone";
+                    let gone = Failure::new(FailureKind::Temporary, text);
+                    return (this.0.report)(TransportEvent::Closed(gone));
                 }
             }
         });
         mover
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock()
+    fn ranges(&self) -> MutexGuard<'_, RangeScheduler<()>> {
+        self.0.ranges.lock()
     }
 
     fn waits(&self, what: Waiting) {
@@ -134,67 +107,35 @@ impl Mover {
     pub(super) fn waiting(&self) -> Waiting {
         let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
         // What the system has taken from us is not there yet.
-        let out = one == Waiting::Work && !self.state().sent.is_empty();
+        let out = one == Waiting::Work
+            && self.ranges().worker(self.0.worker).is_some_and(|worker| !worker.is_idle());
         if out { Waiting::Out } else { one }
     }
 
     /// The next range to move, of `max` bytes at most.
     fn next(&self, max: ByteCount) -> Option<Range<Offset>> {
-        let mut state = self.state();
-        loop {
-            if state.closed {
-                return None;
-            }
-            if let Some(range) = state.queue.front().cloned() {
-                let chunk_end = ChunkIndex::of(range.start).range().end;
-                let end = range.end.min(chunk_end).min(range.start + max);
-                if end == range.end {
-                    state.queue.pop_front();
-                } else if let Some(first) = state.queue.front_mut() {
-                    first.start = end;
-                }
-                return Some(range.start..end);
+        let mut ranges = self.ranges();
+        while !ranges.closed {
+            let within = |first: &Range<Offset>| {
+                ChunkIndex::of(first.start).range().end.min(first.start + max)
+            };
+            if let Some(next) = ranges.reserve(within) {
+                return Some(next.range);
             }
             self.waits(Waiting::Work);
-            self.0.changed.wait(&mut state);
+            self.0.changed.wait(&mut ranges);
         }
-    }
-
-    fn sending(&self, range: Range<Offset>) {
-        let mut state = self.state();
-        state.total += range.end.since(range.start).get();
-        let total = state.total;
-        state.sent.push_back((total, range));
+        None
     }
 
     pub(super) fn assign(&self, range: Range<Offset>) {
-        let mut state = self.state();
-        state.open.insert(range.clone());
-        state.queue.push_back(range);
+        self.ranges().add(range);
         self.0.changed.notify_all();
     }
 
     /// Gives back what of `range` the peer has not taken.
     pub(super) fn revoke(&self, range: &Range<Offset>) {
-        let mut state = self.state();
-        let returned: Vec<_> = state.open.intersect(range.clone()).collect();
-        for part in &returned {
-            state.open.remove(part.clone());
-        }
-        let queue = std::mem::take(&mut state.queue);
-        for waiting in queue {
-            if waiting.end <= range.start || range.end <= waiting.start {
-                state.queue.push_back(waiting);
-                continue;
-            }
-            if waiting.start < range.start {
-                state.queue.push_back(waiting.start..range.start);
-            }
-            if range.end < waiting.end {
-                state.queue.push_back(range.end..waiting.end);
-            }
-        }
-        drop(state);
+        let returned = self.ranges().revoke(range);
         for part in returned {
             (self.0.report)(TransportEvent::Returned(part));
         }
@@ -202,17 +143,7 @@ impl Mover {
 
     /// The peer took `total` bytes in all.
     pub(super) fn taken(&self, total: u64) {
-        let mut state = self.state();
-        state.taken = state.taken.max(total);
-        let taken = state.taken;
-        let mut placed = RangeSet::new();
-        while let Some((_, range)) = state.sent.pop_front_if(|(end, _)| *end <= taken) {
-            for part in state.open.intersect(range).collect::<Vec<_>>() {
-                state.open.remove(part.clone());
-                placed.insert(part);
-            }
-        }
-        drop(state);
+        let placed = self.ranges().progress(NO_TIME, self.0.worker, total);
         for part in placed.iter() {
             (self.0.report)(TransportEvent::Placed(part));
         }
@@ -221,20 +152,17 @@ impl Mover {
     /// The peer has the whole object: what is under way arrived, although the word of it has not
     /// come yet.
     pub(super) fn all_placed(&self) {
-        let sent = self.state().sent.back().map(|(end, _)| *end);
-        if let Some(total) = sent {
-            self.taken(total);
-        }
+        self.taken(u64::MAX);
     }
 
     /// Bytes the peer took.
     pub(super) fn moved(&self) -> ByteCount {
-        ByteCount(self.state().taken)
+        ByteCount(self.ranges().worker(self.0.worker).map_or(0, Worker::done))
     }
 
     /// Ends the thread as soon as it comes back from sending.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.ranges().closed = true;
         self.0.changed.notify_all();
     }
 }
@@ -244,7 +172,7 @@ mod tests {
     use crossbeam_channel::unbounded;
     use packtrain_object::{EntryId, Piece};
     use packtrain_os::clock;
-    use packtrain_units::{DataRate, Duration};
+    use packtrain_units::DataRate;
 
     use super::*;
     use crate::reader::PieceSource;

@@ -11,15 +11,15 @@ use packtrain_units::{ByteCount, Offset};
 use super::super::answer::{self, Trouble, Version};
 use super::super::body::Outgoing;
 use super::super::http::{self, Connection};
-use super::super::range_scheduler::Run;
 use super::super::remote::Remote;
+use super::super::run_scheduler::Run;
 use super::Shared;
 use packtrain_runtime::transports::StreamId;
 
 /// A run on its way.
 pub(super) struct Get<'a> {
     shared: &'a Shared,
-    line: StreamId,
+    stream: StreamId,
     object: &'a Remote,
     run: &'a Run,
     /// The file's size.
@@ -32,12 +32,12 @@ pub(super) struct Get<'a> {
 impl<'a> Get<'a> {
     pub(super) fn new(
         shared: &'a Shared,
-        line: StreamId,
+        stream: StreamId,
         object: &'a Remote,
         run: &'a Run,
     ) -> Self {
         let size = object.size.unwrap_or_default().get();
-        Self { shared, line, object, run, size, block: Vec::new(), at: run.file_at }
+        Self { shared, stream, object, run, size, block: Vec::new(), at: run.file_at }
     }
 
     /// Fetches the run as far as it is this stream's.
@@ -47,7 +47,7 @@ impl<'a> Get<'a> {
         let mut again = false;
         let (answer, end) = loop {
             let (url, headers) = self.object.request(part.as_ref());
-            let connection = self.shared.connection(self.line, held, &url).await?;
+            let connection = self.shared.connection(self.stream, held, &url).await?;
             let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
             match self.check(&answer, part.as_ref()) {
                 Ok(()) => break (answer, end),
@@ -164,7 +164,7 @@ impl<'a> Get<'a> {
             self.shared.place(start, &self.block);
         }
         let digest = self.digest();
-        let done = self.shared.range_scheduler().block(clock::now(), self.line, &range, digest);
+        let done = self.shared.range_scheduler().block(clock::now(), self.stream, &range, digest);
         if done.is_new {
             // The digest first: with the last bytes placed it is waited for.
             if let Some((chunk, piece)) = done.piece {

@@ -33,7 +33,7 @@ const STEP_BYTES: usize = 256 << 10;
 /// A stream at work on an upload.
 pub(super) struct Put<'a> {
     pub(super) work: &'a Work,
-    pub(super) line: StreamId,
+    pub(super) stream: StreamId,
     pub(super) held: &'a mut Option<Connection>,
 }
 
@@ -57,7 +57,7 @@ impl Put<'_> {
         if !self.held.as_ref().is_some_and(|held| held.is_for(&url)) {
             *self.held = None;
             let made = self.work.client.connect(&url).await?;
-            self.work.sockets.has(self.line, &made);
+            self.work.sockets.has(self.stream, &made);
             *self.held = Some(made);
         }
         let Some(held) = self.held.as_mut() else { return Err(Trouble::later("no connection")) };

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_net::tcp::{TcpInfo, tcp_info, tune};
-use packtrain_object::ChunkIndex;
 use packtrain_os::clock;
 use packtrain_plan::route::{PathId, Seen};
 use packtrain_transfer::TransportEvent;
@@ -52,7 +51,7 @@ struct Shared {
 
 struct Socket {
     socket: OwnedFd,
-    way: PathId,
+    path: PathId,
     since: Time,
     unsent: ByteCount,
 }
@@ -61,9 +60,9 @@ struct Socket {
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// Which stream.
-    pub line: StreamId,
-    /// Which way it takes.
-    pub way: PathId,
+    pub stream: StreamId,
+    /// Which path it takes.
+    pub path: PathId,
     /// How long it is there.
     pub age: Duration,
     /// The kernel's figures.
@@ -116,17 +115,21 @@ impl Group {
     pub(in crate::transports) fn waiting(&self) -> Waiting {
         let one = Waiting::of(self.0.waiting.load(Ordering::Relaxed));
         // What the system has taken from us is not there yet.
-        let out = one == Waiting::Work && self.stripe_scheduler().is_out();
+        let out = one == Waiting::Work
+            && self.stripe_scheduler().ranges.workers().any(|(_, stream)| !stream.is_idle());
         if out { Waiting::Out } else { one }
     }
 
     fn feed(&self, reader: &Reader) {
-        while let Some(wanted) = self.next() {
+        while let Some(Wanted { range, not }) = self.next() {
             self.waits(Waiting::Bytes);
-            for slice in self.read(reader, &wanted) {
-                self.stripe_scheduler().read(&wanted.from(slice.0), slice.1);
+            let end = range.end;
+            let lack = |part: &Range<Offset>| self.revoke(part);
+            reader.read_range(range, lack, |at, slice| {
+                self.stripe_scheduler().read(&Wanted { range: at..end, not }, slice);
                 self.0.ready.notify_one();
-            }
+                true
+            });
         }
         // Streams that wait learn of the end.
         self.0.all.notify_waiters();
@@ -134,10 +137,7 @@ impl Group {
 
     fn next(&self) -> Option<Wanted> {
         let mut stripe_scheduler = self.stripe_scheduler();
-        loop {
-            if stripe_scheduler.is_closed() {
-                return None;
-            }
+        while !stripe_scheduler.ranges.closed {
             if let Some(wanted) = stripe_scheduler.next() {
                 return Some(wanted);
             }
@@ -149,55 +149,28 @@ impl Group {
             });
             self.0.room.wait(&mut stripe_scheduler);
         }
-    }
-
-    /// What can be read of it; the rest is given back, since it belongs to an entry that failed or
-    /// is not wanted any more.
-    fn read(&self, reader: &Reader, wanted: &Wanted) -> Vec<(Offset, Slice)> {
-        let range = wanted.range.clone();
-        // Not to be had: verified meanwhile, or the reader is closing.
-        let Some(chunk) = reader.get(ChunkIndex::of(range.start)) else {
-            self.revoke(&range);
-            return Vec::new();
-        };
-        let mut slices = Vec::new();
-        let mut missing = range.start;
-        for part in chunk.readable(&range) {
-            if missing < part.start {
-                self.revoke(&(missing..part.start));
-            }
-            missing = part.end;
-            match Slice::new(&chunk, part.clone()) {
-                Some(slice) => slices.push((part.start, slice)),
-                // More of the chunk is wanted than was read: it is read anew.
-                None => self.revoke(&part),
-            }
-        }
-        if missing < range.end {
-            self.revoke(&(missing..range.end));
-        }
-        slices
+        None
     }
 
     /// Starts moving over a connection.
-    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, way: PathId) -> Option<Reading> {
+    pub(super) fn add(&self, tasks: &Tasks, stream: TcpStream, path: PathId) -> Option<Reading> {
         let now = clock::now();
         let socket = stream.get_ref().0.as_fd().try_clone_to_owned();
         let info = tcp_info(&stream.get_ref().0).ok();
         let _ = tune::set_notsent_lowat(&stream.get_ref().0, UNSENT_LEAST);
         let srtt = info.as_ref().map_or(Duration::ZERO, |info| info.srtt);
-        let line = self.stripe_scheduler().add(now, srtt, way);
+        let id = self.stripe_scheduler().ranges.add_worker(srtt, path);
         if let Ok(socket) = socket {
-            let socket = Socket { socket, way, since: now, unsent: UNSENT_LEAST };
-            self.sockets().insert(line, socket);
+            let socket = Socket { socket, path, since: now, unsent: UNSENT_LEAST };
+            self.sockets().insert(id, socket);
         }
         self.0.room.notify_all();
-        wire::send(self, line, tasks, stream);
-        info.map(|info| Reading { line, way, age: Duration::ZERO, info })
+        wire::send(self, id, tasks, stream);
+        info.map(|info| Reading { stream: id, path, age: Duration::ZERO, info })
     }
 
     /// What this stream sends next; none when it is to end.
-    pub(super) async fn piece(&self, line: StreamId) -> Option<(Offset, Slice)> {
+    pub(super) async fn piece(&self, id: StreamId) -> Option<(Offset, Slice)> {
         loop {
             let (ready, all) = (self.0.ready.notified(), self.0.all.notified());
             let take = {
@@ -205,11 +178,11 @@ impl Group {
                 let now = clock::now();
                 let wait = match &self.0.limiter {
                     // Under the lock, so that no two streams use the same room.
-                    Some(limiter) if !stripe_scheduler.is_closed() => limiter.due().since(now),
+                    Some(limiter) if !stripe_scheduler.ranges.closed => limiter.due().since(now),
                     _ => Duration::ZERO,
                 };
                 if wait.is_zero() {
-                    let take = stripe_scheduler.take(now, line);
+                    let take = stripe_scheduler.take(now, id);
                     if let Take::Piece(_, slice) = &take {
                         if let Some(limiter) = &self.0.limiter {
                             limiter.charge(ByteCount(slice.len() as u64));
@@ -251,26 +224,26 @@ impl Group {
     }
 
     /// The peer took so much of this stream.
-    pub(super) fn taken(&self, line: StreamId, total: u64) {
+    pub(super) fn taken(&self, id: StreamId, total: u64) {
         // Under the lock, so that nothing is reported after all was given up.
         let mut stripe_scheduler = self.stripe_scheduler();
-        let placed = stripe_scheduler.taken(clock::now(), line, total);
+        let placed = stripe_scheduler.taken(clock::now(), id, total);
         placed.iter().for_each(|part| self.report(TransportEvent::Placed(part)));
     }
 
     /// This stream is over.
-    pub(super) fn over(&self, line: StreamId, why: &str) {
-        let socket = self.sockets().remove(&line);
-        let way = socket.as_ref().map_or(PathId::DIRECT, |socket| socket.way);
-        let last = socket.and_then(|socket| socket.reading(line, clock::now()));
-        let Some(had) = self.stripe_scheduler().lost(line) else { return };
+    pub(super) fn over(&self, id: StreamId, why: &str) {
+        let socket = self.sockets().remove(&id);
+        let path = socket.as_ref().map_or(PathId::DIRECT, |socket| socket.path);
+        let last = socket.and_then(|socket| socket.reading(id, clock::now()));
+        let Some(had) = self.stripe_scheduler().lost(id) else { return };
         self.0.room.notify_all();
         let last = last.map(Box::new);
-        self.0.outbox.send(StreamNews::Over { why: why.to_owned(), had, way, last });
+        self.0.outbox.send(StreamNews::Over { why: why.to_owned(), had, way: path, last });
     }
 
     pub(in crate::transports) fn assign(&self, range: Range<Offset>) {
-        self.stripe_scheduler().assign(range);
+        self.stripe_scheduler().ranges.add(range);
         self.0.room.notify_all();
     }
 
@@ -283,31 +256,31 @@ impl Group {
         self.0.room.notify_all();
     }
 
-    /// Helps streams that do badly, see [`StripeScheduler::reassign`].
+    /// Helps streams that do badly, see `RangeScheduler::reassign`.
     pub(super) fn reassign(&self, now: Time) {
-        if self.stripe_scheduler().reassign(now) {
+        if self.stripe_scheduler().ranges.reassign(now) {
             self.0.room.notify_all();
         }
     }
 
-    /// Gives the streams of a way up, whatever they have under way: others move that.
-    pub(super) fn cut(&self, way: PathId) {
-        let lines = self.stripe_scheduler().lines_on(way);
-        for line in lines {
-            if let Some(socket) = self.sockets().get(&line) {
+    /// Gives the streams of a path up, whatever they have under way: others move that.
+    pub(super) fn cut(&self, path: PathId) {
+        let streams: Vec<_> = self.stripe_scheduler().on(path).map(|(id, _)| id).collect();
+        for id in streams {
+            if let Some(socket) = self.sockets().get(&id) {
                 // Its tasks wake up to that.
                 let _ = tune::shut(&socket.socket);
             }
-            self.over(line, "another way is taken");
+            self.over(id, "another path is taken");
         }
         self.0.all.notify_waiters();
     }
 
-    /// Lets the slowest stream of a way end.
-    pub(super) fn retire_one(&self, way: PathId) {
+    /// Lets the slowest stream of a path end.
+    pub(super) fn retire_one(&self, path: PathId) {
         let mut stripe_scheduler = self.stripe_scheduler();
-        if let Some(line) = stripe_scheduler.slowest(way) {
-            stripe_scheduler.retire(line);
+        if let Some(id) = stripe_scheduler.slowest(path) {
+            stripe_scheduler.ranges.update(id, |stream| stream.retiring = true);
         }
         drop(stripe_scheduler);
         self.0.all.notify_waiters();
@@ -317,8 +290,8 @@ impl Group {
     pub(super) fn readings(&self, now: Time) -> Vec<Reading> {
         let mut sockets = self.sockets();
         let mut readings = Vec::new();
-        for (line, socket) in sockets.iter_mut() {
-            let Some(reading) = socket.reading(*line, now) else { continue };
+        for (id, socket) in sockets.iter_mut() {
+            let Some(reading) = socket.reading(*id, now) else { continue };
             let info = &reading.info;
             let rate = info.delivery_rate.unwrap_or_default();
             let unsent = rate.bytes_in(UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
@@ -331,7 +304,8 @@ impl Group {
         drop(sockets);
         let mut stripe_scheduler = self.stripe_scheduler();
         for reading in &readings {
-            stripe_scheduler.measured(reading.line, reading.info.srtt);
+            let srtt = reading.info.srtt;
+            stripe_scheduler.ranges.update(reading.stream, |stream| stream.srtt = srtt);
         }
         readings
     }
@@ -343,26 +317,26 @@ impl Group {
 
     /// Whether it ever got anything to move.
     pub(super) fn is_used(&self) -> bool {
-        self.stripe_scheduler().is_used()
+        self.stripe_scheduler().ranges.is_used()
     }
 
     /// Streams that are there to stay.
     pub(super) fn count(&self) -> usize {
-        self.stripe_scheduler().count()
+        self.stripe_scheduler().ranges.staying().count()
     }
 
-    /// Streams of a way that are there to stay.
-    pub(super) fn count_on(&self, way: PathId) -> usize {
-        self.stripe_scheduler().count_on(way)
+    /// Streams of a path that are there to stay.
+    pub(super) fn count_on(&self, path: PathId) -> usize {
+        self.stripe_scheduler().count_on(path)
     }
 
-    /// How a way does.
-    pub(super) fn seen(&self, now: Time, way: PathId) -> Seen {
+    /// How a path does.
+    pub(super) fn seen(&self, now: Time, path: PathId) -> Seen {
         let stripe_scheduler = self.stripe_scheduler();
         Seen {
-            streams: stripe_scheduler.count_on(way) as u32,
-            delivered: stripe_scheduler.delivered(way),
-            frozen: stripe_scheduler.is_frozen(now, way),
+            streams: stripe_scheduler.count_on(path) as u32,
+            delivered: stripe_scheduler.delivered(path),
+            frozen: stripe_scheduler.is_frozen(now, path),
         }
     }
 
@@ -378,26 +352,26 @@ impl Group {
 
     /// Bytes the peer took, each once.
     pub(in crate::transports) fn moved(&self) -> ByteCount {
-        self.stripe_scheduler().moved()
+        self.stripe_scheduler().ranges.counters().placed
     }
 
     /// Bytes handed out once more than needed.
     pub(super) fn sent_again(&self) -> ByteCount {
-        self.stripe_scheduler().sent_again()
+        self.stripe_scheduler().ranges.counters().handed_again
     }
 
     /// Ends its thread and its streams.
     pub(in crate::transports) fn close(&self) {
-        self.stripe_scheduler().close();
+        self.stripe_scheduler().ranges.closed = true;
         self.0.room.notify_all();
         self.0.all.notify_waiters();
     }
 }
 
 impl Socket {
-    fn reading(&self, line: StreamId, now: Time) -> Option<Reading> {
+    fn reading(&self, id: StreamId, now: Time) -> Option<Reading> {
         let info = tcp_info(&self.socket).ok()?;
-        Some(Reading { line, way: self.way, age: now.since(self.since), info })
+        Some(Reading { stream: id, path: self.path, age: now.since(self.since), info })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use packtrain_object::{CHUNK, EntryId, Piece, RangeSet};
+use packtrain_object::{CHUNK, ChunkIndex, EntryId, Piece, RangeSet};
 use packtrain_transfer::Failure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -122,17 +122,17 @@ impl PathFeed {
 
     /// Keeps what the kernel says of the direct streams.
     fn note(&mut self, now: Time, readings: &[Reading]) {
-        let direct = readings.iter().filter(|reading| reading.way == PathId::DIRECT);
+        let direct = readings.iter().filter(|reading| reading.path == PathId::DIRECT);
         let mut was = std::mem::take(&mut self.was);
         let mut sign = Sign { at: now, ..Sign::default() };
         let mut count = 0u64;
-        for Reading { line, info, .. } in direct {
+        for Reading { stream, info, .. } in direct {
             self.min_rtt = self.min_rtt.into_iter().chain(info.min_rtt).min();
             self.congestion.clone_from(&info.congestion);
             let queue = info.srtt - info.min_rtt.unwrap_or(info.srtt);
             sign.queue += queue;
             count += 1;
-            if let Some(before) = was.remove(line) {
+            if let Some(before) = was.remove(stream) {
                 let again = |info: &TcpInfo| match info.retransmitted {
                     Some(bytes) => bytes.get(),
                     None => u64::from(info.retransmitted_segments) * info.mss.get(),
@@ -148,7 +148,7 @@ impl PathFeed {
                 sign.busy += info.busy.unwrap_or_default() - before.busy.unwrap_or_default();
                 sign.limited += held(info) - held(&before);
             }
-            self.was.insert(*line, info.clone());
+            self.was.insert(*stream, info.clone());
         }
         if count == 0 {
             return;

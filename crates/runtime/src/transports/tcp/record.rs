@@ -83,7 +83,7 @@ impl Record {
     pub fn ended(&mut self, last: Option<Reading>, end: StreamEnd) {
         self.broken += u32::from(end == StreamEnd::Broken);
         let Some(last) = last else { return };
-        self.live.retain(|reading| reading.line != last.line);
+        self.live.retain(|reading| reading.stream != last.stream);
         self.note(&last.info);
         self.gone = self.gone.and(&last.info);
         if self.ended.len() < MAX_GONE {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use packtrain_plan::route::PathId;
 use packtrain_transfer::message::Message;
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::{Backoff, ByteCount, Duration};
 
 use super::{Connector, Tasks, TcpEnd, wire};
 use crate::control::ControlSender;
@@ -16,8 +16,8 @@ use crate::transports::transport::{SinkContext, SinkTransport};
 
 /// The source connects first; the sink tries the other way round a little later.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// The wait before a connection over depots is tried again, times the failures so far.
-const AGAIN: Duration = Duration::from_millis(250);
+/// The waits before a connection over depots is tried again.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_millis(2250));
 /// How often within a transfer.
 const MAX_AGAIN: u32 = 64;
 /// Connections over candidate paths that a source gets in one transfer.
@@ -41,7 +41,7 @@ impl Redial {
     fn again(&self) {
         let again = self.again.fetch_add(1, Ordering::Relaxed);
         if again < MAX_AGAIN {
-            self.dial(AGAIN * u64::from(again.min(8) + 1));
+            self.dial(RETRY.after(again));
         }
     }
 }
@@ -159,5 +159,16 @@ impl SinkTransport for TcpSink {
     fn close(&mut self) {
         self.redial.again.store(MAX_AGAIN, Ordering::Relaxed);
         self.end = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_dials_over_depots_double_up_to_9_quarters_of_a_second() {
+        let waits = (0..6).map(|n| RETRY.after(n).as_millis());
+        assert!(waits.eq([250, 500, 1000, 2000, 2250, 2250]));
     }
 }

@@ -327,7 +327,7 @@ impl StreamCountTuner {
             look.busy += info.busy.unwrap_or_default();
             look.limited += info.receiver_limited.unwrap_or_default();
             look.limited += info.send_buffer_limited.unwrap_or_default();
-            let before = self.was.get(&reading.line);
+            let before = self.was.get(&reading.stream);
             // The threshold is set anew once for each cut; without a loss it is slow start's end.
             let cut = before.is_some_and(|b| again > b.again && ssthresh != b.ssthresh);
             if cut && !queued {
@@ -338,10 +338,10 @@ impl StreamCountTuner {
                 self.calm += bytes(info.acked).saturating_sub(before.map_or(0, |b| b.acked));
             }
             let acked = bytes(info.acked);
-            was.insert(reading.line, Was { ssthresh, again, acked });
+            was.insert(reading.stream, Was { ssthresh, again, acked });
         }
         // A sum over other streams than before is no measure of change.
-        if self.was.keys().any(|line| !was.contains_key(line)) {
+        if self.was.keys().any(|stream| !was.contains_key(stream)) {
             self.looks.clear();
         }
         self.was = was;

@@ -143,8 +143,8 @@ impl Path {
                 ..TcpInfo::default()
             };
             Reading {
-                line: StreamId::numbered(*id),
-                way: PathId::DIRECT,
+                stream: StreamId::numbered(*id),
+                path: PathId::DIRECT,
                 age: Duration::ZERO,
                 info,
             }

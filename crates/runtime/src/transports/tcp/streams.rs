@@ -8,7 +8,7 @@ use packtrain_os::clock;
 use packtrain_plan::route::PathId;
 use packtrain_transfer::TransportEvent;
 use packtrain_transfer::message::Message;
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{Backoff, ByteCount, Duration, Time};
 
 use super::group::{Group, Reading};
 use super::path_feed::PathFeed;
@@ -28,9 +28,8 @@ use packtrain_service::{StreamEnd, StreamsReport};
 const RANK: u8 = 10;
 /// How often streams are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The wait after a connection that failed; doubles with each in a row, up to the longest.
-const RETRY: Duration = Duration::from_millis(250);
-const RETRY_MOST: Duration = Duration::from_secs(8);
+/// The waits after connections that failed in a row.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 /// After so many failures in a row the peer is asked to connect instead, if it could.
 const TURN: u32 = 2;
 /// What the other end was asked to bring and never spoke of is asked for anew.
@@ -224,9 +223,8 @@ impl Streams {
         let there = self.group.count_on(way);
         let dial = self.dials.entry(way).or_default();
         dial.connecting = dial.connecting.saturating_sub(1);
+        dial.retry_at = now + RETRY.after(dial.failed);
         dial.failed = dial.failed.saturating_add(1);
-        let wait = (RETRY * (1 << dial.failed.min(5))).min(RETRY_MOST);
-        dial.retry_at = now + wait;
         let hopeless = there == 0 && dial.failed >= TURN && !dial.reached;
         if let Some(path_feed) = &mut self.path_feed
             && (way != PathId::DIRECT || hopeless)
@@ -341,5 +339,16 @@ impl Streams {
     /// Payload handed to a second stream.
     pub(in crate::transports) fn sent_again(&self) -> ByteCount {
         self.group.sent_again()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_connections_double_up_to_8_s() {
+        let waits = (0..6).map(|n| RETRY.after(n).as_millis());
+        assert!(waits.eq([500, 1000, 2000, 4000, 8000, 8000]));
     }
 }

@@ -43,14 +43,14 @@ impl FrameHead {
 }
 
 /// Starts the two tasks of a stream at its sending end.
-pub(super) fn send(group: &Group, line: StreamId, tasks: &Tasks, stream: TcpStream) {
+pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream) {
     let watched = stream.get_ref().0.line();
     let heard_by = watched.clone();
     let (mut input, mut output) = tokio::io::split(stream);
     let sender = group.clone();
     tasks.spawn(async move {
         let result: std::io::Result<()> = async {
-            while let Some((at, slice)) = sender.piece(line).await {
+            while let Some((at, slice)) = sender.piece(id).await {
                 let head = FrameHead { at, len: slice.len() };
                 output.write_all(&head.write()).await?;
                 output.write_all(slice.bytes()).await?;
@@ -65,21 +65,21 @@ pub(super) fn send(group: &Group, line: StreamId, tasks: &Tasks, stream: TcpStre
             if let Some(watched) = watched {
                 watched.failed(&e);
             }
-            sender.over(line, &e.to_string());
+            sender.over(id, &e.to_string());
         }
     });
     let hearer = group.clone();
     tasks.spawn(async move {
         let why = loop {
             match input.read_u64_le().await {
-                Ok(total) => hearer.taken(line, total),
+                Ok(total) => hearer.taken(id, total),
                 Err(e) => break e,
             }
         };
         if let Some(watched) = heard_by {
             watched.failed(&why);
         }
-        hearer.over(line, &why.to_string());
+        hearer.over(id, &why.to_string());
     });
 }
 

@@ -1,4 +1,4 @@
-use packtrain_object::{CHUNK, EntryKind, Layout};
+use packtrain_object::{CHUNK, EntryKind, Layout, RangeSet};
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +10,7 @@ fn at(ms: u64) -> Time {
 }
 
 /// Files of these sizes, all of whose bytes are to be fetched.
-fn assigned(range_scheduler: &mut RangeScheduler, sizes: &[u64], serial: bool) -> Vec<Piece> {
+fn assigned(run_scheduler: &mut RunScheduler, sizes: &[u64], serial: bool) -> Vec<Piece> {
     let mut layout = Layout::new();
     let mut pieces = Vec::new();
     for (n, size) in sizes.iter().enumerate() {
@@ -19,7 +19,7 @@ fn assigned(range_scheduler: &mut RangeScheduler, sizes: &[u64], serial: bool) -
         for chunk in ChunkIndex::covering(&range) {
             for piece in layout.pieces(chunk) {
                 if piece.entry == EntryId(n as u32) {
-                    range_scheduler.add(&piece, &piece.range, serial.then_some(ByteCount(*size)));
+                    run_scheduler.add(&piece, &piece.range, serial.then_some(ByteCount(*size)));
                     pieces.push(piece);
                 }
             }
@@ -34,7 +34,7 @@ fn bytes_of(run: &Run, from: u64, len: u64) -> Vec<u8> {
 
 /// Plays a stream for one block; what became of it.
 fn step(
-    range_scheduler: &mut RangeScheduler,
+    run_scheduler: &mut RunScheduler,
     now: Time,
     id: StreamId,
     run: &Run,
@@ -52,68 +52,68 @@ fn step(
         digest::block(file_at, &bytes)
     };
     *done += len;
-    range_scheduler.block(now, id, &(start..end), digest)
+    run_scheduler.block(now, id, &(start..end), digest)
 }
 
 #[test]
 fn an_idle_stream_takes_the_second_half_and_all_of_one_that_stands_still() {
-    let mut range_scheduler = RangeScheduler::default();
-    assigned(&mut range_scheduler, &[64 * MIB], false);
-    let first = range_scheduler.join();
-    let Take::Run(run) = range_scheduler.take(at(0), first) else { panic!("there is work") };
+    let mut run_scheduler = RunScheduler::default();
+    assigned(&mut run_scheduler, &[64 * MIB], false);
+    let first = run_scheduler.join();
+    let Take::Run(run) = run_scheduler.take(at(0), first) else { panic!("there is work") };
     assert_eq!((run.file_at, run.range.end.get()), (0, 64 * MIB), "one stream gets all");
     let mut done = 0;
     for _ in 0..16 {
-        assert!(step(&mut range_scheduler, at(1000), first, &run, 64 * MIB, &mut done).goes_on);
+        assert!(step(&mut run_scheduler, at(1000), first, &run, 64 * MIB, &mut done).goes_on);
     }
-    let second = range_scheduler.join();
-    let Take::Run(stolen) = range_scheduler.take(at(1000), second) else { panic!("half of it") };
+    let second = run_scheduler.join();
+    let Take::Run(stolen) = run_scheduler.take(at(1000), second) else { panic!("half of it") };
     assert_eq!((stolen.file_at, stolen.range.end.get()), (34 * MIB, 64 * MIB));
     // The first one stands still: the third gets all that it has.
-    let third = range_scheduler.join();
+    let third = run_scheduler.join();
     let mut ahead = 0;
-    step(&mut range_scheduler, at(4100), second, &stolen, 64 * MIB, &mut ahead);
-    let Take::Run(relief) = range_scheduler.take(at(4100), third) else { panic!("all of it") };
+    step(&mut run_scheduler, at(4100), second, &stolen, 64 * MIB, &mut ahead);
+    let Take::Run(relief) = run_scheduler.take(at(4100), third) else { panic!("all of it") };
     assert_eq!((relief.file_at, relief.range.end.get()), (4 * MIB, 34 * MIB));
     // It wakes up: what it brings is taken once, and it is told to stop.
-    let late = step(&mut range_scheduler, at(4200), first, &run, 64 * MIB, &mut done);
+    let late = step(&mut run_scheduler, at(4200), first, &run, 64 * MIB, &mut done);
     assert!(late.is_new && !late.goes_on);
     let mut again = 0;
-    assert!(!step(&mut range_scheduler, at(4300), third, &relief, 64 * MIB, &mut again).is_new);
-    assert_eq!(range_scheduler.twice(), BLOCK);
+    assert!(!step(&mut run_scheduler, at(4300), third, &relief, 64 * MIB, &mut again).is_new);
+    assert_eq!(run_scheduler.twice(), BLOCK);
 }
 
 #[test]
 fn a_serial_file_has_one_stream_from_its_begin() {
-    let mut range_scheduler = RangeScheduler::default();
-    let pieces = assigned(&mut range_scheduler, &[10 * MIB], true);
-    let (one, two) = (range_scheduler.join(), range_scheduler.join());
-    let Take::Run(run) = range_scheduler.take(at(0), one) else { panic!("there is work") };
-    assert_eq!((run.file_at, run.whole), (0, true));
-    assert_eq!(range_scheduler.take(at(9000), two), Take::Wait, "it cannot be shared");
+    let mut run_scheduler = RunScheduler::default();
+    let pieces = assigned(&mut run_scheduler, &[10 * MIB], true);
+    let (one, two) = (run_scheduler.join(), run_scheduler.join());
+    let Take::Run(run) = run_scheduler.take(at(0), one) else { panic!("there is work") };
+    assert_eq!((run.file_at, run.range.end), (0, pieces[2].range.end), "all of it");
+    assert_eq!(run_scheduler.take(at(9000), two), Take::Wait, "it cannot be shared");
     let mut done = 0;
-    step(&mut range_scheduler, at(10), one, &run, 10 * MIB, &mut done);
+    step(&mut run_scheduler, at(10), one, &run, 10 * MIB, &mut done);
     // Cut off: it begins anew, and what was there is not wanted any more.
-    assert!(range_scheduler.ran(one));
-    let Take::Run(run) = range_scheduler.take(at(20), two) else { panic!("again") };
+    assert!(run_scheduler.ran(one));
+    let Take::Run(run) = run_scheduler.take(at(20), two) else { panic!("again") };
     assert_eq!((run.file_at, run.range.end), (0, pieces[2].range.end));
-    assert_eq!(range_scheduler.wants(&(Offset(0)..Offset(BLOCK.get()))), Some(false));
-    assert_eq!(range_scheduler.wants(&(Offset(BLOCK.get())..Offset(2 * BLOCK.get()))), Some(true));
-    assert_eq!(range_scheduler.wants(&(Offset(12 * MIB)..Offset(13 * MIB))), None);
+    assert_eq!(run_scheduler.wants(&(Offset(0)..Offset(BLOCK.get()))), Some(false));
+    assert_eq!(run_scheduler.wants(&(Offset(BLOCK.get())..Offset(2 * BLOCK.get()))), Some(true));
+    assert_eq!(run_scheduler.wants(&(Offset(12 * MIB)..Offset(13 * MIB))), None);
 }
 
 #[test]
 fn what_is_taken_back_is_not_fetched() {
-    let mut range_scheduler = RangeScheduler::default();
-    assigned(&mut range_scheduler, &[12 * MIB], false);
-    let one = range_scheduler.join();
+    let mut run_scheduler = RunScheduler::default();
+    assigned(&mut run_scheduler, &[12 * MIB], false);
+    let one = run_scheduler.join();
     let middle = Offset(4 * MIB)..Offset(8 * MIB);
-    assert_eq!(range_scheduler.revoke(&middle), std::slice::from_ref(&middle));
-    let Take::Run(run) = range_scheduler.take(at(0), one) else { panic!("the front") };
+    assert_eq!(run_scheduler.revoke(&middle), std::slice::from_ref(&middle));
+    let Take::Run(run) = run_scheduler.take(at(0), one) else { panic!("the front") };
     assert_eq!((run.file_at, run.range.end.get()), (0, 4 * MIB));
-    range_scheduler.ran(one);
-    assert_eq!(range_scheduler.revoke(&(Offset(0)..Offset(12 * MIB))).len(), 2);
-    assert_eq!(range_scheduler.take(at(0), one), Take::Wait);
+    run_scheduler.ran(one);
+    assert_eq!(run_scheduler.revoke(&(Offset(0)..Offset(12 * MIB))).len(), 2);
+    assert_eq!(run_scheduler.take(at(0), one), Take::Wait);
 }
 
 proptest! {
@@ -127,10 +127,10 @@ proptest! {
         serial in prop::bool::weighted(0.2),
         steps in prop::collection::vec((0usize..6, 0u8..12), 1..400),
     ) {
-        let mut range_scheduler = RangeScheduler::default();
-        let pieces = assigned(&mut range_scheduler, &sizes, serial);
-        let mut lines: Vec<(StreamId, Option<(Run, u64)>)> =
-            (0..6).map(|_| (range_scheduler.join(), None)).collect();
+        let mut run_scheduler = RunScheduler::default();
+        let pieces = assigned(&mut run_scheduler, &sizes, serial);
+        let mut streams: Vec<(StreamId, Option<(Run, u64)>)> =
+            (0..6).map(|_| (run_scheduler.join(), None)).collect();
         let (mut placed, mut found) = (RangeSet::new(), Vec::new());
         let mut now = 0;
         let endless = steps.into_iter().chain((0..).map(|n| (n % 6, 0)));
@@ -140,9 +140,9 @@ proptest! {
             }
             now += 350;
             prop_assert!(now < 350 * 20_000, "it comes to an end");
-            let (id, run) = &mut lines[who];
+            let (id, run) = &mut streams[who];
             let Some((running, done)) = run else {
-                if let Take::Run(taken) = range_scheduler.take(at(now), *id) {
+                if let Take::Run(taken) = run_scheduler.take(at(now), *id) {
                     *run = Some((taken, 0));
                 }
                 continue;
@@ -150,31 +150,31 @@ proptest! {
             match what {
                 // It breaks, or is replaced.
                 10 => {
-                    range_scheduler.ran(*id);
+                    run_scheduler.ran(*id);
                     *run = None;
                 }
                 11 => {
-                    range_scheduler.leave(*id);
-                    (*id, *run) = (range_scheduler.join(), None);
+                    run_scheduler.leave(*id);
+                    (*id, *run) = (run_scheduler.join(), None);
                 }
                 _ => {
                     let size = sizes[running.entry.0 as usize];
                     let before = running.range.start + ByteCount(*done);
-                    let block = step(&mut range_scheduler, at(now), *id, running, size, done);
+                    let block = step(&mut run_scheduler, at(now), *id, running, size, done);
                     let after = running.range.start + ByteCount(*done);
                     if block.is_new {
                         prop_assert_eq!(placed.insert(before..after), after.since(before));
                     }
                     found.extend(block.piece);
                     if !block.goes_on {
-                        range_scheduler.ran(*id);
+                        run_scheduler.ran(*id);
                         *run = None;
                     }
                 }
             }
         }
         for piece in &pieces {
-            let run = Run { entry: piece.entry, file_at: 0, range: piece.range.clone(), whole: false };
+            let run = Run { entry: piece.entry, file_at: 0, range: piece.range.clone() };
             let bytes = bytes_of(&run, piece.file_offset, piece.size().get());
             let wanted = digest::piece(piece.file_offset, piece.whole, &bytes);
             let chunk = ChunkIndex::of(piece.range.start);
@@ -183,6 +183,6 @@ proptest! {
             prop_assert!(placed.contains_range(&piece.range));
         }
         prop_assert!(pieces.iter().all(|piece| piece.size() <= CHUNK));
-        prop_assert_eq!(range_scheduler.moved().get(), sizes.iter().sum::<u64>());
+        prop_assert_eq!(run_scheduler.moved().get(), sizes.iter().sum::<u64>());
     }
 }
