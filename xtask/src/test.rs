@@ -20,6 +20,7 @@ const NEEDS: &[Need] = &[
     Need { program: "rsync", package: "rsync", for_what: "comparisons with rsync" },
     Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
+    Need { program: "mkfs.xfs", package: "xfsprogs", for_what: "files that share blocks" },
     Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },
     Need { program: "nft", package: "nftables", for_what: "tests of diagnose with a firewall" },
     Need { program: "strace", package: "strace", for_what: "tests of diagnose with slow disks" },

@@ -21,7 +21,7 @@ use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
-use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
+use packtrain_runtime::transports::{Hints, LocalLink, Moved, SinkTransports, SourceTransports};
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{
     CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
@@ -357,11 +357,7 @@ fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestErr
     if matches!(request.dest, Location::Stdio) {
         return Err(usage("from here to standard output: use cat"));
     }
-    let (outcome, mut moved) = local(request, watch, source_spec(request)?, destination(request)?)?;
-    for share in &mut moved.shares {
-        "local".clone_into(&mut share.0);
-    }
-    Ok((outcome, moved))
+    local(request, watch, source_spec(request)?, destination(request)?)
 }
 
 /// Both ends in this process.
@@ -379,9 +375,10 @@ fn local(
     let limits = own_limits(request)?.any_transport();
     let none = Ceilings::default();
     let plan = plan.plan(Hints::default(), &limits, &none, request.options.rate_bps);
+    let link = LocalLink::default();
     let options = request.options.clone();
     let sink_stop = Stop::new(request.stop.clone());
-    let transports = SinkTransports::new(plan.clone(), far.tx.clone());
+    let transports = SinkTransports::local(plan.clone(), far.tx.clone(), link.clone());
     let ended = std::thread::scope(|scope| {
         let sink_options = options.clone();
         let sink = scope.spawn(move || {
@@ -406,7 +403,7 @@ fn local(
             options,
             // The sink is here too and tells of files and progress.
             observer: &watch::Notices(watch),
-            transports: SourceTransports::new(plan),
+            transports: SourceTransports::local(plan, link),
             stop: Stop::new(request.stop.clone()),
         };
         let (outcome, moved) = source::run(setup, spec);

@@ -1,12 +1,15 @@
-//! Writes at offsets, and holes.
+//! Writes at offsets, shared blocks, and holes.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use packtrain_os::reflink;
 use packtrain_units::ByteCount;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+
+use super::read::SourceFile;
 
 /// Zeros for file systems that cannot punch holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -17,6 +20,21 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// I/O errors; the number of written bytes is unknown then.
 pub fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, offset)
+}
+
+/// Makes `len` bytes of `to` at `offset` share the disk blocks of `from` at `from_offset`
+/// ([`reflink::clone_range`]). A failure changes nothing.
+///
+/// # Errors
+/// I/O errors; many file systems cannot share blocks.
+pub fn clone_range(
+    from: &SourceFile,
+    from_offset: u64,
+    to: &File,
+    offset: u64,
+    len: ByteCount,
+) -> io::Result<()> {
+    reflink::clone_range(from.file(), from_offset, to, offset, len)
 }
 
 /// Makes `len` bytes at `offset` read as zeros: punches a hole, or writes zeros if the file system

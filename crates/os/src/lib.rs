@@ -1,8 +1,9 @@
 //! Services of the operating system other than disk and network: the clock, entropy, starting
-//! programs and threads, sleeping and waking. Only this crate reads a clock or entropy; other
-//! crates receive `now` and seeds.
+//! programs and threads, sleeping and waking, files that share blocks. Only this crate reads a
+//! clock or entropy; other crates receive `now` and seeds.
 
 pub mod clock;
 pub mod entropy;
 pub mod process;
+pub mod reflink;
 pub mod thread;

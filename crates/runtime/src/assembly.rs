@@ -4,9 +4,11 @@
 //! buffer is free again, so that memory does not grow with the bandwidth-delay product. When
 //! buffers run short, the oldest incomplete block is written as far as it goes and is read back
 //! for its hash once the rest has come. Small files of one chunk are gathered in one buffer and
-//! each is written whole. Networks call [`Assembly::place`]; writer threads do the rest.
+//! each is written whole. Networks call [`Assembly::place`]; a source of this process hands its
+//! memory over ([`Assembly::hand_over`]); writer threads do the rest.
 
 mod block;
+mod handed;
 mod writers;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -15,6 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
+use packtrain_disk::SourceFile;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
@@ -23,6 +26,7 @@ use packtrain_units::{ByteCount, Offset};
 use crate::control::PayloadSink;
 use crate::meters::Meters;
 use block::{Block, Intervals};
+use handed::Bytes;
 use writers::Job;
 pub(crate) use writers::THREADS;
 
@@ -48,6 +52,11 @@ pub(crate) trait PieceTarget: Send + Sync + 'static {
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool;
     /// Writes a whole small file.
     fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure>;
+    /// Makes part of a file share the blocks of another from `from_at` on; false if that cannot be
+    /// done, and then nothing changed.
+    fn share(&self, _: EntryId, _: &Entry, _at: u64, _from: (&SourceFile, u64), _len: u64) -> bool {
+        false
+    }
 }
 
 /// What the assembly tells.
@@ -258,25 +267,31 @@ impl Assembly {
             // A block at a time, so that a large frame never needs more room than there is.
             let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
             while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
-                if state.closed {
+                if !self.wait_for_room(&mut state, &mut waited) {
                     return;
-                }
-                if self.0.room.wait_for(&mut state, PLACE_TIMEOUT).timed_out() {
-                    // Whoever would make room may wait behind this very data: lend some.
-                    state.lent = (state.lent + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
-                    waited += 1;
-                    if waited > MAX_WAITS {
-                        // No honest peer holds this much back: what it sends is dropped, and
-                        // its connection heard again.
-                        return;
-                    }
-                } else {
-                    waited = 0;
                 }
             }
             at += ByteCount(step as u64);
             bytes = &bytes[step..];
         }
+    }
+
+    /// Waits until there may be room; false if there will be none. `waited` counts how often nothing
+    /// happened, in a row.
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, waited: &mut u32) -> bool {
+        if state.closed {
+            return false;
+        }
+        if !self.0.room.wait_for(state, PLACE_TIMEOUT).timed_out() {
+            *waited = 0;
+            return true;
+        }
+        // Whoever would make room may wait behind this very data: lend some.
+        state.lent = (state.lent + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
+        *waited += 1;
+        // No honest peer holds this much back: what it sends is dropped, and its connection heard
+        // again.
+        *waited <= MAX_WAITS
     }
 
     fn place_locked(&self, state: &mut State, at: Offset, bytes: &[u8]) -> Placed {
@@ -400,7 +415,7 @@ impl State {
             self.plans.remove(&chunk);
         }
         let Plan::Small { pieces, base, buffer, .. } = plan else { return None };
-        Some(Job::Small { chunk, pieces, base, buffer })
+        Some(Job::Small { chunk, pieces, base, bytes: Bytes::Own(buffer) })
     }
 
     /// Writes the blocks that have waited longest for their missing parts as far as they go.

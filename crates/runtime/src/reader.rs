@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use packtrain_disk::SourceFile;
 use packtrain_object::{CHUNK, ChunkIndex, Piece, RangeSet, digest};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::PieceDigest;
@@ -29,8 +30,9 @@ pub(crate) const THREADS: usize = 2;
 
 /// Where the bytes of a piece come from.
 pub(crate) trait PieceSource: Send + Sync + 'static {
-    /// Fills `out` with the piece's bytes, or says why the entry cannot be read (any more).
-    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure>;
+    /// Fills `out` with the piece's bytes, or says why the entry cannot be read (any more). Gives
+    /// the file they are in if it is one whose blocks other files may share.
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure>;
 }
 
 /// What the reader tells.
@@ -48,6 +50,8 @@ pub struct Chunk {
     base: Offset,
     bytes: Vec<u8>,
     bad: RangeSet,
+    /// The files that pieces were read from, in offset order.
+    files: Vec<(Piece, Arc<SourceFile>)>,
     pool: Arc<BufferPool>,
 }
 
@@ -99,8 +103,23 @@ impl Slice {
     /// Bytes of their own, for passing on.
     pub fn owned(at: Offset, bytes: Vec<u8>) -> Self {
         let range = at..at + ByteCount(bytes.len() as u64);
-        let chunk = Chunk { base: at, bytes, bad: RangeSet::new(), pool: Arc::default() };
+        let (bad, files) = (RangeSet::new(), Vec::new());
+        let chunk = Chunk { base: at, bytes, bad, files, pool: Arc::default() };
         Self { chunk: Arc::new(chunk), range }
+    }
+
+    /// Where in the object they are.
+    pub(crate) fn range(&self) -> &Range<Offset> {
+        &self.range
+    }
+
+    /// The file that they were read from and where in it they begin, if other files may share its
+    /// blocks and all of them are of one file.
+    pub(crate) fn file(&self) -> Option<(&SourceFile, u64)> {
+        let (start, end) = (self.range.start, self.range.end);
+        let within = |piece: &Piece| piece.range.start <= start && end <= piece.range.end;
+        let (piece, file) = self.chunk.files.iter().find(|(piece, _)| within(piece))?;
+        Some((file.as_ref(), piece.file_offset + start.since(piece.range.start).get()))
     }
 
     /// The bytes.
@@ -339,7 +358,8 @@ impl Reader {
             return false;
         }
         let pool = Arc::clone(&self.0.pool);
-        let held = Chunk { base: piece.range.start, bytes, bad: RangeSet::new(), pool };
+        let (bad, files) = (RangeSet::new(), Vec::new());
+        let held = Chunk { base: piece.range.start, bytes, bad, files, pool };
         state.clock += 1;
         let slot = Slot::Ready { chunk: Arc::new(held), touched: true, used: state.clock };
         state.slots.insert(chunk, slot);
@@ -415,24 +435,27 @@ impl Reader {
         let end = pieces.last().map_or(base, |p| p.range.end);
         let mut bytes = self.0.pool.take(end.since(base).get().min(CHUNK.get()) as usize);
         let (mut bad, mut digests, mut failures) = (RangeSet::new(), Vec::new(), Vec::new());
+        let mut files = Vec::new();
         for piece in pieces {
             let start = piece.range.start.since(base).get() as usize;
             let len = piece.range.end.since(piece.range.start).get() as usize;
             let out = &mut bytes[start..start + len];
             match self.0.source.read(piece, out) {
-                Ok(()) if hash => {
-                    let digest = || digest::piece(piece.file_offset, piece.whole, out);
-                    let digest = self.0.meters.hash.run(out.len() as u64, digest);
-                    digests.push(PieceDigest { entry: piece.entry, digest });
+                Ok(file) => {
+                    files.extend(file.map(|file| (piece.clone(), file)));
+                    if hash {
+                        let digest = || digest::piece(piece.file_offset, piece.whole, out);
+                        let digest = self.0.meters.hash.run(out.len() as u64, digest);
+                        digests.push(PieceDigest { entry: piece.entry, digest });
+                    }
                 }
-                Ok(()) => {}
                 Err(failure) => {
                     bad.insert(piece.range.clone());
                     failures.push((piece.entry, failure));
                 }
             }
         }
-        let chunk = Chunk { base, bytes, bad, pool: Arc::clone(&self.0.pool) };
+        let chunk = Chunk { base, bytes, bad, files, pool: Arc::clone(&self.0.pool) };
         (chunk, digests, failures)
     }
 }
@@ -521,6 +544,7 @@ mod tests {
             base: Offset(100),
             bytes: vec![0; 50],
             bad: [range(110, 115), range(140, 145)].into_iter().collect(),
+            files: Vec::new(),
             pool: Arc::default(),
         };
         let readable = |from, to| chunk.readable(&range(from, to)).collect::<Vec<_>>();

@@ -3,6 +3,7 @@
 //! Both ends tell each other in an [`Offer`](offer::Offer) where they listen and with which keys; then both
 //! send first, so that a firewall or an address translator between them lets the answer in. UDP
 //! and TCP race; the control connection itself (the pipe) carries data only while neither works.
+//! Between two ends of one process the memory of the reader is handed over, and nothing else is used.
 
 pub mod beside;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod flow;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod intake;
+mod local;
 mod mover;
 pub mod offer;
 mod path_samples;
@@ -36,6 +38,7 @@ use packtrain_service::ceilings::{HELD_SHARE, HeldBy, RECEIVE_BURST, SEND_BURST}
 use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 
 pub use flow::causes;
+pub use local::LocalLink;
 pub use offer::Hints;
 pub use path_samples::{Counters, PathSamples};
 pub use sinks::SinkTransports;

@@ -284,7 +284,7 @@ fn hidden(dir: &Path) -> std::path::PathBuf {
         .path()
 }
 
-fn flip_byte(path: &Path) {
+pub(crate) fn flip_byte(path: &Path) {
     use std::os::unix::fs::FileExt;
     let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("the temporary");
     let mut byte = [0];

@@ -24,6 +24,7 @@ mod history;
 mod hops;
 mod hostile;
 mod kill;
+mod local;
 mod mirror;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;

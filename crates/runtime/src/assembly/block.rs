@@ -28,6 +28,11 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Whether nothing of it came.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.got == Intervals::default()
+    }
+
     pub(super) fn has_buffer(&self) -> bool {
         self.buffer.is_some()
     }

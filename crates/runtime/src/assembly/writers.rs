@@ -7,6 +7,7 @@ use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, Piece, digest};
 use packtrain_units::Offset;
 
 use super::block::block_size;
+use super::handed::{Bytes, Whole};
 use super::{Assembly, Plan, WriteEvent, len};
 use packtrain_service::executor::{lower_priority, spawn};
 
@@ -16,7 +17,8 @@ pub(crate) const THREADS: usize = 2;
 /// Work for a writer thread.
 pub(super) enum Job {
     Write(Write),
-    Small { chunk: ChunkIndex, pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, buffer: Vec<u8> },
+    Small { chunk: ChunkIndex, pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, bytes: Bytes },
+    Whole(Whole),
     Rehash { chunk: ChunkIndex, piece: Piece, entry: Entry },
     Stop,
 }
@@ -43,9 +45,10 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
             for job in &queue {
                 match job {
                     Job::Write(write) => assembly.write(write, &mut scratch),
-                    Job::Small { chunk, pieces, base, buffer } => {
-                        assembly.write_small(chunk, &pieces, base, buffer);
+                    Job::Small { chunk, pieces, base, bytes } => {
+                        assembly.write_small(chunk, &pieces, base, &bytes);
                     }
+                    Job::Whole(whole) => assembly.write_whole(&whole, &mut scratch),
                     Job::Rehash { chunk, piece, entry } => {
                         assembly.rehash_now(chunk, &piece, &entry, &mut scratch);
                     }
@@ -63,7 +66,7 @@ pub(super) fn stop(jobs: &Sender<Job>) {
 }
 
 impl Assembly {
-    fn event(&self, event: WriteEvent) {
+    pub(super) fn event(&self, event: WriteEvent) {
         (self.0.events)(event);
     }
 
@@ -168,13 +171,13 @@ impl Assembly {
         chunk: ChunkIndex,
         pieces: &[(Piece, Arc<Entry>)],
         base: Offset,
-        buffer: Vec<u8>,
+        gathered: &Bytes,
     ) {
         let mut written = Vec::with_capacity(pieces.len());
         for (piece, entry) in pieces {
             let start = len(&(base..piece.range.start)) as usize;
             // A piece outside the buffer never came: the peer broke the order of pieces.
-            let Some(bytes) = buffer.get(start..start + len(&piece.range) as usize) else {
+            let Some(bytes) = gathered.get(start..start + len(&piece.range) as usize) else {
                 continue;
             };
             let write = || self.0.target.write_small(piece.entry, entry, bytes);
@@ -184,7 +187,7 @@ impl Assembly {
             }
         }
         let mut state = self.state();
-        state.small_memory -= buffer.len() as u64;
+        state.small_memory -= gathered.len() as u64;
         self.room_came(state);
         if !written.is_empty() {
             self.event(WriteEvent::Written(chunk, written));

@@ -1,5 +1,7 @@
 //! The destination on disk: where entries go, their temporaries, their metadata.
 
+mod pieces;
+
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,10 +18,11 @@ use packtrain_units::ByteCount;
 use rustix::process::{getegid, geteuid};
 
 use super::delete;
-use crate::assembly::{PieceTarget, SMALL_FILE_BYTES};
+use crate::assembly::SMALL_FILE_BYTES;
 use crate::traces::is_trace;
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel};
+pub(crate) use pieces::SharedTarget;
 
 /// Files synced one by one rather than with their whole file system.
 const FEW: usize = 8;
@@ -513,53 +516,6 @@ impl Target {
         *self.stream.lock() = Some(id);
         let file = self.file(id, entry)?;
         file.set_len(len).map_err(|e| self.failure(entry, "cannot set the length", &e))
-    }
-}
-
-/// The target, shared with the writer threads.
-#[derive(Clone)]
-pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
-
-impl PieceTarget for SharedTarget {
-    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let file = self.0.file(id, entry)?;
-        let written = file.write_all_at(bytes, at);
-        // After the write: a sync that runs meanwhile must leave it to the next.
-        self.0.touched(id, &file);
-        written.map_err(|e| self.0.failure(entry, "cannot write", &e))
-    }
-
-    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
-        let file = self.0.file(id, entry)?;
-        let punched = write::punch(&file, at, ByteCount(len));
-        self.0.touched(id, &file);
-        punched.map_err(|e| self.0.failure(entry, "cannot write", &e))
-    }
-
-    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
-        self.0.file(id, entry).is_ok_and(|file| {
-            // What an earlier run wrote and this one vouches for has to be synced by this one.
-            self.0.touched(id, &file);
-            file.read_exact_at(out, at).is_ok()
-        })
-    }
-
-    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
-        let target = &self.0;
-        if target.in_place(entry) {
-            self.write(id, entry, 0, bytes)?;
-            target.close(id);
-            return Ok(());
-        }
-        let place = target.place(entry)?;
-        let (root, tag) = (&target.root, &target.tag);
-        let written = match target.mode_when_written(entry) {
-            Some(mode) => root.write_ready(&place, tag, bytes, mode, &target.meta(entry)),
-            None => root.write_small(&place, tag, bytes),
-        };
-        // After the write: a sync that runs meanwhile must leave it to the next.
-        target.dirty.lock().many = true;
-        written.map_err(|e| target.failure(entry, "cannot write", &e))
     }
 }
 

@@ -59,6 +59,7 @@ impl Collected {
     ) -> Result<(), Failure> {
         let range = Offset(0)..Offset(0) + ByteCount(out.len() as u64);
         let whole = out.len() as u64 == size;
-        self.files.read(&Piece { entry, file_offset: at, range, whole }, out)
+        self.files.read(&Piece { entry, file_offset: at, range, whole }, out)?;
+        Ok(())
     }
 }

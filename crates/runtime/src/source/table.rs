@@ -13,6 +13,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Offset};
 
 use super::News;
+use crate::assembly::SMALL_FILE_BYTES;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
 use crate::reader::{PieceSource, ReadEvent, Reader};
@@ -169,12 +170,14 @@ impl Files {
 }
 
 impl PieceSource for Files {
-    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
         let file = self.file(piece)?;
         let bytes = out.len() as u64;
         let read = || file.read_exact_at(piece.file_offset, out);
         let read = self.meters.data.run(bytes, read).and_then(|()| file.check_unchanged());
-        read.map_err(|error| {
+        // Small files are not shared: a chunk of them would keep thousands of files open.
+        let shared = (bytes > SMALL_FILE_BYTES).then(|| Arc::clone(&file));
+        read.map(|()| shared).map_err(|error| {
             let path = self.table.name(piece.entry);
             match error {
                 ReadError::Changed => changed(&path),
@@ -188,9 +191,9 @@ impl PieceSource for Files {
 pub(super) struct KeptPieces(pub(super) Unpacked, pub(super) Arc<Meters>);
 
 impl PieceSource for KeptPieces {
-    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
         let bytes = out.len() as u64;
-        self.1.data.run(bytes, || self.0.read(piece, out))
+        self.1.data.run(bytes, || self.0.read(piece, out)).map(|()| None)
     }
 }
 

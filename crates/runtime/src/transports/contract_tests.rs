@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant};
 
+use packtrain_disk::SourceFile;
 use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind, Mtime, Piece, RelPath};
 use packtrain_os::clock;
 use packtrain_transfer::message::Message;
@@ -13,6 +14,7 @@ use packtrain_units::{ByteCount, Offset};
 
 use super::flow::{FlowSink, FlowSource};
 use super::intake::Intake;
+use super::local::{LocalLink, LocalSink, LocalSource};
 use super::offer::Offer;
 use super::pipe::PipeSource;
 use super::tcp::sink::TcpSink;
@@ -36,10 +38,10 @@ fn byte(at: u64) -> u8 {
 struct Pattern;
 
 impl PieceSource for Pattern {
-    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
         let start = piece.range.start.get();
         (start..).zip(out).for_each(|(at, one)| *one = byte(at));
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -95,7 +97,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn connect(choice: TransportChoice) -> Self {
+    /// By the transport of this choice, or within this process.
+    fn connect(choice: Option<TransportChoice>) -> Self {
         let (near, far) = control::pair().unwrap();
         let reader = Reader::new(Pattern, Arc::default(), |_| {});
         let assembly = Assembly::new(Pattern, Arc::default(), |_| {});
@@ -114,17 +117,22 @@ impl Pair {
             assembly.expect(ChunkPlan { chunk, pieces: vec![(piece.clone(), entry)] });
             reader.announce(chunk, vec![piece]);
         }
-        let config = config(choice);
+        let config = config(choice.unwrap_or(TransportChoice::Pipe));
         let intake = Intake::new(&config);
         let _ = far.payload.set(intake.pipe(assembly.clone()));
         let (source, sink): (Box<dyn SourceTransport>, Option<Box<dyn SinkTransport>>) =
             match choice {
-                TransportChoice::Pipe => (Box::new(PipeSource::new(None)), None),
-                TransportChoice::Tcp => (
+                None => {
+                    let link = LocalLink::default();
+                    let source = LocalSource::new(link.clone(), None);
+                    (Box::new(source), Some(Box::new(LocalSink(link))))
+                }
+                Some(TransportChoice::Pipe) => (Box::new(PipeSource::new(None)), None),
+                Some(TransportChoice::Tcp) => (
                     Box::new(TcpSource::new(config.clone(), None)),
                     Some(Box::new(TcpSink::new(config.clone(), intake))),
                 ),
-                _ => (
+                Some(_) => (
                     Box::new(FlowSource::new(config.clone(), None)),
                     Some(Box::new(FlowSink::new(config.clone(), intake))),
                 ),
@@ -190,13 +198,14 @@ impl Pair {
     }
 }
 
-const ALL: [TransportChoice; 6] = [
-    TransportChoice::Native,
-    TransportChoice::Udt,
-    TransportChoice::Fobs,
-    TransportChoice::Sabul,
-    TransportChoice::Tcp,
-    TransportChoice::Pipe,
+const ALL: [Option<TransportChoice>; 7] = [
+    Some(TransportChoice::Native),
+    Some(TransportChoice::Udt),
+    Some(TransportChoice::Fobs),
+    Some(TransportChoice::Sabul),
+    Some(TransportChoice::Tcp),
+    Some(TransportChoice::Pipe),
+    None,
 ];
 
 #[test]

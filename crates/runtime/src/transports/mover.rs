@@ -1,5 +1,5 @@
-//! Moving ranges over something that keeps their order: the pipe. It is the one worker of a
-//! [`RangeScheduler`]; the peer tells how many bytes it took in all.
+//! Moving ranges over something that keeps their order: the pipe, or the memory of this process. It
+//! is the one worker of a [`RangeScheduler`]; the peer of a pipe tells how many bytes it took in all.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Range;
@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_object::ChunkIndex;
-use packtrain_transfer::message::MAX_DATA;
 use packtrain_transfer::range_scheduler::{RangeScheduler, Worker, WorkerId};
 use packtrain_transfer::{Failure, FailureKind, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
@@ -18,6 +17,17 @@ use packtrain_service::executor::spawn;
 
 /// Nobody compares the progress of the one worker with that of others.
 const NO_TIME: Time = Time::ZERO;
+
+/// What became of bytes that were handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The peer will say that it took them.
+    UnderWay,
+    /// The peer has them.
+    Placed,
+    /// Nobody takes any more.
+    Over,
+}
 
 /// What a mover's thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +64,14 @@ struct Shared {
 pub(super) struct Mover(Arc<Shared>);
 
 impl Mover {
-    /// A mover whose thread calls `send` with each piece in turn; false from it ends the thread.
+    /// A mover whose thread calls `send` with each piece in turn, of `largest` bytes at most.
     pub(super) fn start(
         name: &str,
         reader: Reader,
         report: impl Fn(TransportEvent) + Send + Sync + 'static,
         limiter: Option<RateLimiter>,
-        mut send: impl FnMut(Offset, Slice) -> bool + Send + 'static,
+        largest: ByteCount,
+        mut send: impl FnMut(Offset, Slice) -> Sent + Send + 'static,
     ) -> Self {
         let mut ranges = RangeScheduler::default();
         let worker = ranges.add_worker(Duration::ZERO, ());
@@ -70,8 +81,7 @@ impl Mover {
         let mover = Self(Arc::new(Shared { ranges, worker, changed, waiting, report }));
         let this = mover.clone();
         spawn(name, move || {
-            let max = ByteCount(MAX_DATA as u64);
-            let max = limiter.as_ref().map_or(max, |limiter| limiter.quantum(max));
+            let max = limiter.as_ref().map_or(largest, |limiter| limiter.quantum(largest));
             while let Some(range) = this.next(max) {
                 this.waits(Waiting::Bytes);
                 let lack = |part: &Range<Offset>| this.revoke(part);
@@ -83,7 +93,14 @@ impl Mover {
                         std::thread::sleep(limiter.reserve(size).to_std());
                     }
                     this.waits(Waiting::Out);
-                    send(at, slice)
+                    match send(at, slice) {
+                        Sent::UnderWay => true,
+                        Sent::Placed => {
+                            this.all_placed();
+                            true
+                        }
+                        Sent::Over => false,
+                    }
                 });
                 if !all {
                     let text = "the connection that carries the data is gone";
@@ -170,22 +187,30 @@ impl Mover {
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::unbounded;
+    use packtrain_disk::SourceFile;
     use packtrain_object::{EntryId, Piece};
     use packtrain_os::clock;
+    use packtrain_transfer::message::MAX_DATA;
     use packtrain_units::DataRate;
 
     use super::*;
     use crate::reader::PieceSource;
 
+    const LARGEST: ByteCount = ByteCount(MAX_DATA as u64);
+
+    fn outcome(taken: bool) -> Sent {
+        if taken { Sent::UnderWay } else { Sent::Over }
+    }
+
     /// Entry 1 cannot be read.
     struct Half;
 
     impl PieceSource for Half {
-        fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+        fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
             out.fill(7);
             match piece.entry {
                 EntryId(1) => Err(Failure::new(FailureKind::Unreadable, "no")),
-                _ => Ok(()),
+                _ => Ok(None),
             }
         }
     }
@@ -203,9 +228,8 @@ mod tests {
         let (tell, told) = unbounded();
         let (send, sent) = unbounded();
         let report = move |event| drop(tell.send(event));
-        let mover = Mover::start("test", reader.clone(), report, None, move |at, slice| {
-            send.send((at, slice.bytes().to_vec())).is_ok()
-        });
+        let out = move |at, slice: Slice| outcome(send.send((at, slice.bytes().to_vec())).is_ok());
+        let mover = Mover::start("test", reader.clone(), report, None, LARGEST, out);
         mover.assign(Offset(0)..Offset(300));
         let wait = std::time::Duration::from_secs(20);
         for start in [0, 200] {
@@ -232,9 +256,9 @@ mod tests {
     struct Plain;
 
     impl PieceSource for Plain {
-        fn read(&self, _: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+        fn read(&self, _: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
             out.fill(3);
-            Ok(())
+            Ok(None)
         }
     }
 
@@ -252,8 +276,8 @@ mod tests {
             .map(|_| {
                 let send = send.clone();
                 let limiter = Some(limiter.clone());
-                let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
-                Mover::start("test", reader.clone(), |_| {}, limiter, out)
+                let out = move |_, slice: Slice| outcome(send.send(slice.len() as u64).is_ok());
+                Mover::start("test", reader.clone(), |_| {}, limiter, LARGEST, out)
             })
             .collect();
         for _ in 0..2 {
@@ -282,14 +306,14 @@ mod tests {
     #[test]
     fn at_a_low_rate_no_large_piece_goes_at_once() {
         let limiter = RateLimiter::new(DataRate::from_bps(100_000), Duration::from_millis(20));
-        let quantum = limiter.quantum(ByteCount(MAX_DATA as u64));
+        let quantum = limiter.quantum(LARGEST);
         let whole = Offset(0)..Offset(MAX_DATA as u64);
         let reader = Reader::new(Plain, Arc::default(), |_| {});
         let piece = Piece { entry: EntryId(0), file_offset: 0, range: whole.clone(), whole: false };
         reader.announce(ChunkIndex(0), vec![piece]);
         let (send, sent) = unbounded();
-        let out = move |_, slice: Slice| send.send(slice.len() as u64).is_ok();
-        let mover = Mover::start("test", reader.clone(), |_| {}, Some(limiter), out);
+        let out = move |_, slice: Slice| outcome(send.send(slice.len() as u64).is_ok());
+        let mover = Mover::start("test", reader.clone(), |_| {}, Some(limiter), LARGEST, out);
         mover.assign(whole);
         for _ in 0..3 {
             let size = sent.recv_timeout(std::time::Duration::from_secs(60)).unwrap();

@@ -4,11 +4,12 @@
 use std::ops::Range;
 
 use packtrain_net::limit::RateLimiter;
+use packtrain_transfer::message::MAX_DATA;
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 
 use super::Moved;
-use super::mover::Mover;
+use super::mover::{Mover, Sent};
 use super::offer::Offer;
 use super::path_samples::PathSamples;
 use super::transport::{Inbox, SourceContext, SourceTransport};
@@ -104,8 +105,12 @@ impl SourceTransport for PipeSource {
         let outbox = self.events.outbox(&wake);
         outbox.send(TransportEvent::Up { rank: RANK });
         let report = move |event| outbox.send(event);
-        let send = move |at, slice| control.send_payload(at, slice);
-        self.mover = Some(Mover::start("pipe", reader, report, self.limiter.clone(), send));
+        let send = move |at, slice| match control.send_payload(at, slice) {
+            true => Sent::UnderWay,
+            false => Sent::Over,
+        };
+        let (limiter, largest) = (self.limiter.clone(), ByteCount(MAX_DATA as u64));
+        self.mover = Some(Mover::start("pipe", reader, report, limiter, largest, send));
     }
 
     fn is_over(&self) -> bool {

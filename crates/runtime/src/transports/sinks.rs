@@ -8,6 +8,7 @@ use packtrain_units::ByteCount;
 
 use super::flow::FlowSink;
 use super::intake::Intake;
+use super::local::{LocalLink, LocalSink};
 use super::offer::{ControlMessage, Offer};
 use super::tcp::sink::TcpSink;
 use super::transport::{SinkContext, SinkTransport};
@@ -48,6 +49,11 @@ impl SinkTransports {
             transports.push(Box::new(TcpSink::new(plan.clone(), intake.clone())));
         }
         Self { intake, ..Self::of(plan, control, transports) }
+    }
+
+    /// The transport from a source in this process, which has the same link.
+    pub fn local(plan: TransportConfig, control: ControlSender, link: LocalLink) -> Self {
+        Self::of(plan, control, vec![Box::new(LocalSink(link))])
     }
 
     /// These transports and no others.

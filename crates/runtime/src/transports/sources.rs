@@ -9,6 +9,7 @@ use packtrain_transfer::{Custody, Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use super::flow::FlowSource;
+use super::local::{LocalLink, LocalSource};
 use super::offer::{ControlMessage, Offer};
 use super::path_samples::PathSamples;
 use super::pipe::PipeSource;
@@ -101,6 +102,13 @@ impl SourceTransports {
             transports.push(Box::new(PipeSource::new(limiter.clone())));
         }
         Self { limiter, ..Self::of(plan, transports) }
+    }
+
+    /// The transport to a sink in this process, which has the same link.
+    pub fn local(plan: TransportConfig, link: LocalLink) -> Self {
+        let limiter = plan.send_limiter();
+        let local = LocalSource::new(link, limiter.clone());
+        Self { limiter, ..Self::of(plan, vec![Box::new(local)]) }
     }
 
     /// These transports and no others. They keep to the rate limit by themselves.

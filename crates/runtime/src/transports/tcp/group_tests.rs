@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 
+use packtrain_disk::SourceFile;
 use packtrain_object::{CHUNK, ChunkIndex, EntryId, Piece, RangeSet};
 use packtrain_transfer::Failure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,11 +26,11 @@ fn byte(at: u64) -> u8 {
 struct Pattern;
 
 impl PieceSource for Pattern {
-    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
         for (n, one) in out.iter_mut().enumerate() {
             *one = byte(piece.range.start.get() + n as u64);
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -1,0 +1,74 @@
+//! The target as the writer threads see it: parts of files.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use packtrain_disk::{SourceFile, write};
+use packtrain_object::{Entry, EntryId};
+use packtrain_transfer::Failure;
+use packtrain_units::ByteCount;
+
+use super::Target;
+use crate::assembly::PieceTarget;
+
+/// The target, shared with the writer threads.
+#[derive(Clone)]
+pub(crate) struct SharedTarget(pub(crate) Arc<Target>);
+
+impl PieceTarget for SharedTarget {
+    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        let written = file.write_all_at(bytes, at);
+        // After the write: a sync that runs meanwhile must leave it to the next.
+        self.0.touched(id, &file);
+        written.map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
+        let file = self.0.file(id, entry)?;
+        let punched = write::punch(&file, at, ByteCount(len));
+        self.0.touched(id, &file);
+        punched.map_err(|e| self.0.failure(entry, "cannot write", &e))
+    }
+
+    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
+        self.0.file(id, entry).is_ok_and(|file| {
+            // What an earlier run wrote and this one vouches for has to be synced by this one.
+            self.0.touched(id, &file);
+            file.read_exact_at(out, at).is_ok()
+        })
+    }
+
+    fn share(
+        &self,
+        id: EntryId,
+        entry: &Entry,
+        at: u64,
+        (from, from_at): (&SourceFile, u64),
+        len: u64,
+    ) -> bool {
+        // A file that cannot be opened fails the write that comes next.
+        let Ok(file) = self.0.file(id, entry) else { return false };
+        let shared = write::clone_range(from, from_at, &file, at, ByteCount(len));
+        self.0.touched(id, &file);
+        shared.is_ok()
+    }
+
+    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
+        let target = &self.0;
+        if target.in_place(entry) {
+            self.write(id, entry, 0, bytes)?;
+            target.close(id);
+            return Ok(());
+        }
+        let place = target.place(entry)?;
+        let (root, tag) = (&target.root, &target.tag);
+        let written = match target.mode_when_written(entry) {
+            Some(mode) => root.write_ready(&place, tag, bytes, mode, &target.meta(entry)),
+            None => root.write_small(&place, tag, bytes),
+        };
+        // After the write: a sync that runs meanwhile must leave it to the next.
+        target.dirty.lock().many = true;
+        written.map_err(|e| target.failure(entry, "cannot write", &e))
+    }
+}
