@@ -6,6 +6,7 @@
 
 mod file;
 mod lab;
+mod local;
 mod machine;
 mod netns;
 mod raw;
@@ -112,13 +113,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "raw" => raw::run(&lab, &plan, &mut report)?,
             "file" => file::run(&lab, &plan, &mut report)?,
             "small" => small::run(&lab, &plan, &mut report)?,
+            "local" => local::run(&lab, &plan, &mut report)?,
             "wan" => wan::run(&lab, &plan, &mut report)?,
             "starved" => starved::run(&lab, &plan, &mut report)?,
             "streams" => streams::run(&lab, &plan, &mut report)?,
             "relay" => relay::run(&lab, &plan, &mut report)?,
             "congested" => starved::congested(&lab, &plan, &mut report)?,
             other => {
-                bail!("no suite {other}: raw, file, small, wan, streams, relay, starved, congested")
+                bail!(
+                    "no suite {other}: raw, file, small, local, wan, streams, relay, starved, \
+                     congested"
+                )
             }
         }
     }
@@ -170,9 +175,9 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        plan.suites = ["raw", "file", "small", "wan", "streams", "relay", "starved", "congested"]
-            .map(str::to_owned)
-            .to_vec();
+        let all =
+            ["raw", "file", "small", "local", "wan", "streams", "relay", "starved", "congested"];
+        plan.suites = all.map(str::to_owned).to_vec();
     }
     if plan.runs == 0 || plan.seconds == 0 || plan.small_files == 0 {
         bail!("--runs, --seconds and --small-files want at least 1");
