@@ -11,10 +11,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use packtrain_object::RangeSet;
 use packtrain_os::thread::Waker;
 use packtrain_proto::{Fill, Placed};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 use tokio::sync::Notify;
 
 use super::pool::{BLOCK, MIN_DIRECTION, Pool};

@@ -27,7 +27,6 @@ pub mod filter;
 pub mod journal;
 pub mod layout;
 pub mod manifest;
-pub mod rangeset;
 
 mod chunk;
 mod entry;
@@ -45,5 +44,4 @@ pub use manifest::{
     MAX_SEGMENT_BYTES, MAX_SEGMENT_ENTRIES, ManifestError, decode_segment, encode_segment,
 };
 pub use path::{PathError, RelPath};
-pub use rangeset::RangeSet;
 pub use source_name::SourceName;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use packtrain_object::{
     CHUNK, ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, JournalState, Layout, Mtime,
-    Piece, RangeSet, Record, RelPath, decode_segment, digest, encode_segment, journal, manifest,
+    Piece, Record, RelPath, decode_segment, digest, encode_segment, journal, manifest,
 };
-use packtrain_units::{Offset, Rng};
+use packtrain_units::{Offset, RangeSet, Rng};
 use proptest::prelude::*;
 
 fn tree(sizes: &[u64]) -> Vec<Entry> {

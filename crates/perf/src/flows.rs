@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use packtrain_net::flow::{FlowEvent, FlowHandle};
 use packtrain_net::limit::RateLimiter;
 use packtrain_net::udp::UdpSocket;
-use packtrain_object::RangeSet;
 use packtrain_proto::{CloseReason, Event, Fill, Payload, Placed, Placement};
 use packtrain_transfer::message::Role;
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet};
 
 use packtrain_runtime::transports::beside::Channels;
 use packtrain_runtime::transports::offer::{FlowOffer, Offer};

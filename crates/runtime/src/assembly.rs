@@ -21,11 +21,11 @@ use packtrain_disk::SourceFile;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 
 use crate::control::PayloadSink;
 use crate::meters::Meters;
-use block::{Block, Intervals};
+use block::Block;
 use handed::Bytes;
 use writers::Job;
 pub(crate) use writers::THREADS;
@@ -81,7 +81,7 @@ enum Plan {
     Small {
         pieces: Vec<(Piece, Arc<Entry>)>,
         base: Offset,
-        got: Intervals,
+        got: RangeSet,
         buffer: Vec<u8>,
         missing: u64,
     },
@@ -166,7 +166,7 @@ impl Assembly {
         if let Some((first, _)) = small.first() {
             let base = first.range.start;
             let missing = small.iter().map(|(p, _)| len(&p.range)).sum();
-            let (got, buffer) = (Intervals::default(), Vec::new());
+            let (got, buffer) = (RangeSet::new(), Vec::new());
             plans.push(Plan::Small { pieces: small, base, got, buffer, missing });
         }
         for (piece, entry) in big {
@@ -376,9 +376,7 @@ impl State {
                     let from = len(&(at..part.start)) as usize;
                     let to = len(&(*base..part.start)) as usize;
                     let size = len(&part) as usize;
-                    let new = needed(pieces, &part, |sub| {
-                        got.insert(len(&(*base..sub.start)) as u32, len(&(*base..sub.end)) as u32)
-                    });
+                    let new = needed(pieces, &part, |sub| got.insert(sub.clone()).get());
                     if new > 0 {
                         buffer[to..to + size].copy_from_slice(&bytes[from..from + size]);
                         *missing -= new;
@@ -462,14 +460,11 @@ impl State {
                     }
                     gone
                 }
-                Plan::Small { pieces, base, got, buffer, missing } => {
+                Plan::Small { pieces, got, buffer, missing, .. } => {
                     pieces.retain(|(p, _)| overlap(range, &p.range).is_none());
                     *missing = pieces
                         .iter()
-                        .map(|(p, _)| {
-                            let (s, e) = (len(&(*base..p.range.start)), len(&(*base..p.range.end)));
-                            (e - s) - got.covered(s as u32, e as u32)
-                        })
+                        .map(|(p, _)| got.gaps(p.range.clone()).map(|gap| len(&gap)).sum::<u64>())
                         .sum();
                     if pieces.is_empty() {
                         self.small_memory -= buffer.len() as u64;

@@ -11,10 +11,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use packtrain_disk::SourceFile;
-use packtrain_object::{CHUNK, ChunkIndex, Piece, RangeSet, digest};
+use packtrain_object::{CHUNK, ChunkIndex, Piece, digest};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::PieceDigest;
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 
 use crate::meters::Meters;
 use packtrain_service::executor::{lower_priority, spawn};

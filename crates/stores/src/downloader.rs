@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use packtrain_object::{ChunkIndex, EntryId, Piece, RangeSet};
+use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_os::clock;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind, Transport, TransportEvent};
-use packtrain_units::{Backoff, ByteCount, Duration, Offset, Time};
+use packtrain_units::{Backoff, ByteCount, Duration, Offset, RangeSet, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

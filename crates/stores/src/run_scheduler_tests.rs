@@ -1,4 +1,5 @@
-use packtrain_object::{CHUNK, EntryKind, Layout, RangeSet};
+use packtrain_object::{CHUNK, EntryKind, Layout};
+use packtrain_units::RangeSet;
 use proptest::prelude::*;
 
 use super::*;

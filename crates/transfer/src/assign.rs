@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::{ChunkIndex, RangeSet};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_object::ChunkIndex;
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet, Time};
 
 use crate::action::SourceAction;
 use crate::fallback::Health;

@@ -14,8 +14,7 @@ mod worker;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::RangeSet;
-use packtrain_units::{ByteCount, Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, RangeSet, Time};
 
 use worker::Held;
 pub use worker::{Thresholds, Worker, WorkerId};

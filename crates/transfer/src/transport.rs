@@ -13,8 +13,7 @@ pub mod exercise;
 use std::fmt;
 use std::ops::Range;
 
-use packtrain_object::RangeSet;
-use packtrain_units::{Offset, Time};
+use packtrain_units::{Offset, RangeSet, Time};
 
 use crate::failure::Failure;
 

@@ -51,10 +51,7 @@ const LAYERS: &[Layer] = &[
                 "service",
                 &["history", "identity", "os", "plan", "proto", "session", "transfer", "units"],
             ),
-            (
-                "hops",
-                &["cc", "identity", "net", "object", "os", "proto", "service", "session", "units"],
-            ),
+            ("hops", &["cc", "identity", "net", "os", "proto", "service", "session", "units"]),
             (
                 "runtime",
                 &[
@@ -69,7 +66,7 @@ const LAYERS: &[Layer] = &[
                     "transfer", "units",
                 ],
             ),
-            ("perf", &["net", "object", "os", "proto", "runtime", "service", "transfer", "units"]),
+            ("perf", &["net", "os", "proto", "runtime", "service", "transfer", "units"]),
             ("socket", &["cc", "net", "os", "proto", "udt4", "units"]),
             (
                 "udt4-service",

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use packtrain_units::{ByteCount, DataRate, Offset, Time};
+use packtrain_units::{ByteCount, DataRate, Offset, RangeSet, Time};
 
 use crate::core::ledger::Train;
-use crate::core::ranges::Ranges;
 use crate::seam::{Fill, Payload, Placed, Placement};
 
 /// Room advertised by a pool that never fills.
@@ -32,7 +31,7 @@ pub enum Room {
 #[derive(Debug)]
 pub struct Pool {
     room: Room,
-    have: Ranges,
+    have: RangeSet<u64>,
     used: u64,
     drained_to: Time,
 }
@@ -40,12 +39,12 @@ pub struct Pool {
 impl Pool {
     /// An empty pool.
     pub fn new(room: Room, now: Time) -> Self {
-        Self { room, have: Ranges::default(), used: 0, drained_to: now }
+        Self { room, have: RangeSet::new(), used: 0, drained_to: now }
     }
 
     /// Bytes received, each counted once.
     pub fn delivered(&self) -> ByteCount {
-        ByteCount(self.have.total())
+        ByteCount(self.have.count())
     }
 
     /// Drains the pool up to `now`.
@@ -82,9 +81,7 @@ impl Pool {
         if b - a > self.room_now().get() {
             return Placed::NoRoom;
         }
-        let before = self.have.total();
-        self.have.insert(a, b);
-        let new = self.have.total() - before;
+        let new = self.have.insert(a..b);
         self.used += new;
         if new == 0 { Placed::Duplicate } else { Placed::New }
     }
@@ -96,13 +93,13 @@ impl Pool {
         if b - a > self.room_now().get() {
             return None;
         }
-        if self.have.end_of(a).is_some_and(|end| end >= b) {
+        if self.have.contains_range(&(a..b)) {
             return Some(train.count);
         }
-        if self.have.touches(a, b) {
+        if self.have.overlaps(&(a..b)) {
             return None;
         }
-        self.have.insert(a, b);
+        self.have.insert(a..b);
         self.used += b - a;
         Some(0)
     }

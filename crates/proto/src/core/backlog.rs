@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use packtrain_units::Offset;
-
-use crate::core::ranges::Ranges;
+use packtrain_units::{Offset, RangeSet};
 
 /// The ranges of one sender.
 #[derive(Debug, Default)]
@@ -14,9 +12,9 @@ pub(crate) struct Backlog {
     fresh: VecDeque<(u64, u64)>,
     fresh_bytes: u64,
     /// Declared lost and not retransmitted yet; lowest first.
-    lost: Ranges,
+    lost: RangeSet<u64>,
     /// Assigned and not acknowledged, sent or not.
-    unacked: Ranges,
+    unacked: RangeSet<u64>,
 }
 
 /// A piece to send.
@@ -30,7 +28,7 @@ pub(crate) struct Piece {
 impl Backlog {
     /// Bytes assigned and not acknowledged.
     pub(crate) fn unacked(&self) -> u64 {
-        self.unacked.total()
+        self.unacked.count()
     }
 
     /// Bytes not sent yet.
@@ -40,7 +38,7 @@ impl Backlog {
 
     /// Bytes that could be sent now.
     pub(crate) fn sendable(&self) -> u64 {
-        self.fresh_bytes + self.lost.total()
+        self.fresh_bytes + self.lost.count()
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -51,7 +49,7 @@ impl Backlog {
         if a >= b {
             return;
         }
-        self.unacked.insert(a, b);
+        self.unacked.insert(a..b);
         self.fresh_bytes += b - a;
         match self.fresh.back_mut() {
             Some(back) if back.1 == a => back.1 = b,
@@ -61,8 +59,8 @@ impl Backlog {
 
     /// The next piece to send: retransmissions first unless `skip_lost`.
     pub(crate) fn next(&self, skip_lost: bool) -> Option<Piece> {
-        if !skip_lost && let Some((a, b)) = self.lost.first() {
-            return Some(Piece { offset: a, len: b - a, repeat: true });
+        if !skip_lost && let Some(Range { start, end }) = self.lost.first() {
+            return Some(Piece { offset: start, len: end - start, repeat: true });
         }
         let (a, b) = self.fresh.front()?;
         Some(Piece { offset: *a, len: b - a, repeat: false })
@@ -71,7 +69,7 @@ impl Backlog {
     /// The first `n` bytes of the piece that `next` returned were sent.
     pub(crate) fn advance(&mut self, repeat: bool, n: u64) {
         if repeat {
-            self.lost.advance(n);
+            self.lost.pop_front(n);
             return;
         }
         if let Some(front) = self.fresh.front_mut() {
@@ -84,11 +82,11 @@ impl Backlog {
     }
 
     /// `a..b` arrived: calls `new` with each part that was not known to have arrived.
-    pub(crate) fn acked(&mut self, a: u64, b: u64, new: impl FnMut(u64, u64)) {
+    pub(crate) fn acked(&mut self, a: u64, b: u64, mut new: impl FnMut(u64, u64)) {
         if !self.lost.is_empty() {
-            self.lost.remove(a, b, |_, _| {});
+            self.lost.remove(a..b);
         }
-        self.unacked.remove(a, b, new);
+        self.unacked.remove_with(a..b, |part| new(part.start, part.end));
     }
 
     /// `a..b` arrived: appends the part that was not known to have arrived to `released`.
@@ -104,10 +102,10 @@ impl Backlog {
     pub(crate) fn send_first(&mut self, a: u64, b: u64) {
         let mut at = b;
         while at > a {
-            let Some((start, end)) = self.unacked.below(at).filter(|(_, end)| *end > a) else {
+            let Some(part) = self.unacked.last_before(at).filter(|part| part.end > a) else {
                 break;
             };
-            let (start, end) = (start.max(a), end.min(at));
+            let (start, end) = (part.start.max(a), part.end.min(at));
             self.fresh_bytes += end - start;
             match self.fresh.front_mut() {
                 Some(front) if front.0 == end => front.0 = start,
@@ -119,25 +117,15 @@ impl Backlog {
 
     /// `a..b` was lost: its unacknowledged part will be retransmitted.
     pub(crate) fn lost(&mut self, a: u64, b: u64) {
-        let mut at = a;
-        while at < b {
-            match self.unacked.end_of(at) {
-                Some(end) => {
-                    self.lost.insert(at, end.min(b));
-                    at = end;
-                }
-                None => match self.unacked.next_start(at) {
-                    Some(start) => at = start,
-                    None => break,
-                },
-            }
+        for part in self.unacked.intersect(a..b) {
+            self.lost.insert(part);
         }
     }
 
     /// Takes back the unacknowledged part of `a..b`.
-    pub(crate) fn revoke(&mut self, a: u64, b: u64, returned: impl FnMut(u64, u64)) {
-        self.lost.remove(a, b, |_, _| {});
-        self.unacked.remove(a, b, returned);
+    pub(crate) fn revoke(&mut self, a: u64, b: u64, mut returned: impl FnMut(u64, u64)) {
+        self.lost.remove(a..b);
+        self.unacked.remove_with(a..b, |part| returned(part.start, part.end));
         let fresh = std::mem::take(&mut self.fresh);
         self.fresh_bytes = 0;
         for (s, e) in fresh {
@@ -152,7 +140,7 @@ impl Backlog {
 
     /// The lowest unacknowledged bytes, at most `limit`, for a tail probe.
     pub(crate) fn oldest(&self, limit: u64) -> Option<(u64, u64)> {
-        let (a, b) = self.unacked.first()?;
+        let Range { start: a, end: b } = self.unacked.first()?;
         let sent = self.fresh.front().filter(|(s, _)| *s >= a).map_or(b, |(s, _)| b.min(*s));
         (a < sent).then(|| (a, sent.min(a + limit)))
     }

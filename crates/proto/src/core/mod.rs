@@ -12,7 +12,6 @@ pub(crate) mod lane;
 pub(crate) mod ledger;
 mod loss;
 pub(crate) mod loss_attribution;
-pub(crate) mod ranges;
 mod receiver;
 mod receiver_rate_cap;
 mod rtt;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use packtrain_cc::{ControllerConfig, build};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet, Rng, Time};
 
 use crate::{
     BATCH_BYTES, Datagrams, Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed,
@@ -82,7 +82,7 @@ impl Link {
 /// The object: each byte is a function of its offset.
 #[derive(Debug, Default)]
 struct Source {
-    released: BTreeMap<u64, u64>,
+    released: RangeSet,
     pending_below: u64,
     unreadable: std::ops::Range<u64>,
 }
@@ -109,18 +109,15 @@ impl Payload for Source {
     }
 
     fn release(&mut self, range: std::ops::Range<Offset>) {
-        let (a, b) = (range.start.get(), range.end.get());
-        let before = self.released.range(..b).next_back().map(|(_, e)| *e);
-        assert!(before.is_none_or(|e| e <= a), "released twice: {a}..{b}");
-        self.released.insert(a, b);
+        assert!(!self.released.overlaps(&range), "released twice: {range:?}");
+        self.released.insert(range);
     }
 }
 
 /// The destination of the bytes. It checks them, and that each is new or a duplicate.
 #[derive(Debug)]
 struct Sink {
-    have: BTreeMap<u64, u64>,
-    bytes: u64,
+    have: RangeSet<u64>,
     room: u64,
     /// The rate at which room returns; `None` means at once.
     drain: Option<DataRate>,
@@ -130,14 +127,7 @@ struct Sink {
 
 impl Sink {
     fn new() -> Self {
-        Self {
-            have: BTreeMap::new(),
-            bytes: 0,
-            room: 16 << 20,
-            drain: None,
-            used: 0,
-            drained_at: Time::ZERO,
-        }
+        Self { have: RangeSet::new(), room: 16 << 20, drain: None, used: 0, drained_at: Time::ZERO }
     }
 
     fn drain(&mut self, now: Time) {
@@ -150,8 +140,13 @@ impl Sink {
         }
     }
 
+    /// Bytes that came, each counted once.
+    fn bytes(&self) -> u64 {
+        self.have.count()
+    }
+
     fn is_whole(&self, len: u64) -> bool {
-        self.bytes == len
+        self.bytes() == len
     }
 }
 
@@ -164,20 +159,11 @@ impl Placement for Sink {
         if self.used + bytes.len() as u64 > self.room {
             return Placed::NoRoom;
         }
-        let mut have = 0;
-        let (mut start, mut end) = (a, b);
-        while let Some((&s, &e)) = self.have.range(..=end).next_back().filter(|(_, e)| **e >= start)
-        {
-            have += e.min(b).saturating_sub(s.max(a));
-            (start, end) = (start.min(s), end.max(e));
-            self.have.remove(&s);
-        }
-        self.have.insert(start, end);
-        self.bytes += b - a - have;
+        let new = self.have.insert(a..b);
         if self.drain.is_some() {
-            self.used += b - a - have;
+            self.used += new;
         }
-        if have == b - a { Placed::Duplicate } else { Placed::New }
+        if new == 0 { Placed::Duplicate } else { Placed::New }
     }
 
     fn room(&self) -> ByteCount {

@@ -6,9 +6,9 @@ use super::*;
 fn share(pair: &mut Pair, rate: DataRate, warm_up: Duration, span: Duration) -> f64 {
     pair.assign(1 << 50);
     pair.run(warm_up, |_| false);
-    let (start, before) = (pair.now, pair.sink.bytes);
+    let (start, before) = (pair.now, pair.sink.bytes());
     pair.run(span, |_| false);
-    let got = pair.goodput(start, pair.sink.bytes - before);
+    let got = pair.goodput(start, pair.sink.bytes() - before);
     got.as_bps() as f64 / rate.as_bps() as f64
 }
 

@@ -28,7 +28,7 @@ fn every_variant_moves_everything_once() {
         pair.assign(len);
         assert!(pair.run(Duration::from_secs(20), Pair::idle), "{:?}", pair.sender.stats());
         assert!(pair.sink.is_whole(len));
-        assert_eq!(pair.source.released.iter().map(|(a, b)| b - a).sum::<u64>(), len);
+        assert_eq!(pair.source.released.len_bytes().get(), len);
         let stats = pair.sender.stats();
         assert_eq!(lengths(&pair, |e| if let Event::Placed(r) = e { Some(r) } else { None }), len);
         assert!(stats.rtt.is_some_and(|rtt| rtt >= ms(20)), "{stats:?}");
@@ -99,7 +99,7 @@ fn what_cannot_be_read_is_given_up() {
         let given_up =
             lengths(&pair, |e| if let Event::Unreadable(r) = e { Some(r) } else { None });
         assert!(given_up <= 504_000 && (again || given_up >= 500_000), "{given_up}");
-        assert!(pair.sink.bytes >= 1_000_000 - given_up);
+        assert!(pair.sink.bytes() >= 1_000_000 - given_up);
     }
 }
 
@@ -109,7 +109,7 @@ fn a_payload_that_is_not_ready_is_asked_again() {
     pair.source.pending_below = u64::MAX;
     pair.assign(1_000_000);
     pair.run(Duration::from_secs(1), |_| false);
-    assert_eq!(pair.sink.bytes, 0);
+    assert_eq!(pair.sink.bytes(), 0);
     assert_eq!(pair.sender.stats().limit, crate::Limit::Payload);
     pair.source.pending_below = 0;
     assert!(pair.run(Duration::from_secs(5), Pair::idle));
@@ -310,7 +310,7 @@ proptest! {
         prop_assert!(done, "not done: {:?}", pair.sender.stats());
         prop_assert!(pair.sink.is_whole(len));
         pair.send(true);
-        let released: u64 = pair.source.released.iter().map(|(a, b)| b - a).sum();
+        let released: u64 = pair.source.released.len_bytes().get();
         prop_assert_eq!(released, len);
     }
 }
@@ -322,9 +322,9 @@ fn a_window_that_loss_left_small_grows_again() {
         pair.forward.loss = 0.02;
         pair.assign(1 << 40);
         pair.run(Duration::from_secs(3), |_| false);
-        let (start, before) = (pair.now, pair.sink.bytes);
+        let (start, before) = (pair.now, pair.sink.bytes());
         pair.run(Duration::from_secs(3), |_| false);
-        let goodput = pair.goodput(start, pair.sink.bytes - before);
+        let goodput = pair.goodput(start, pair.sink.bytes() - before);
         let stats = pair.sender.stats();
         // The limit is the rate that the law allows at this loss, not the window.
         assert!(goodput > DataRate::from_mbps(2), "{controller} {goodput} {stats:?}");
@@ -346,9 +346,9 @@ fn random_loss_leaves_what_the_law_allows() {
             pair.forward.loss = loss;
             pair.assign(1 << 40);
             let mut mbps = |seconds| {
-                let (start, before) = (pair.now, pair.sink.bytes);
+                let (start, before) = (pair.now, pair.sink.bytes());
                 pair.run(Duration::from_secs(seconds), |_| false);
-                pair.goodput(start, pair.sink.bytes - before).as_bps() as f64 / 3e6
+                pair.goodput(start, pair.sink.bytes() - before).as_bps() as f64 / 3e6
             };
             first += mbps(12);
             later += mbps(12);

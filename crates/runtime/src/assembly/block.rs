@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, Piece};
 use packtrain_proto::Placed;
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 
 use super::writers::{Job, Write};
 use super::{Memory, len};
@@ -15,9 +15,9 @@ use super::{Memory, len};
 #[derive(Debug, Default)]
 pub(super) struct Block {
     /// Everything that arrived.
-    got: Intervals,
+    got: RangeSet<u64>,
     /// What of it is in `buffer` and not handed to a writer yet.
-    dirty: Intervals,
+    dirty: RangeSet<u64>,
     buffer: Option<Vec<u8>>,
     /// Writes handed out and not done.
     pub(super) pending: u32,
@@ -30,16 +30,21 @@ pub(super) struct Block {
 impl Block {
     /// Whether nothing of it came.
     pub(super) fn is_untouched(&self) -> bool {
-        self.got == Intervals::default()
+        self.got.is_empty()
     }
 
     pub(super) fn has_buffer(&self) -> bool {
         self.buffer.is_some()
     }
 
+    /// Whether all of its `size` bytes came, and none beyond.
+    fn is_full(&self, size: u64) -> bool {
+        self.got.count() == size && self.got.contains_range(&(0..size))
+    }
+
     /// Whether all of it came and every write is done, but it has no digest yet.
     pub(super) fn wants_reread(&self, size: u64) -> bool {
-        self.pending == 0 && self.digest.is_none() && self.got.is_full(size as u32)
+        self.pending == 0 && self.digest.is_none() && self.is_full(size)
     }
 }
 
@@ -69,19 +74,19 @@ pub(super) fn place(
         let start = position % BLOCK.get();
         let step = (BLOCK.get() - start).min(bytes.len() as u64) as usize;
         let block = &mut blocks[n];
-        let (from, to) = (start as u32, start as u32 + step as u32);
-        if !block.got.contains(from, to) {
+        let part = start..start + step as u64;
+        if !block.got.contains_range(&part) {
             if block.buffer.is_none() {
                 let Some(buffer) = memory.take(chunk, n) else { return Placed::NoRoom };
                 block.buffer = Some(buffer);
             }
             if let Some(buffer) = &mut block.buffer {
-                buffer[from as usize..to as usize].copy_from_slice(&bytes[..step]);
+                buffer[part.start as usize..part.end as usize].copy_from_slice(&bytes[..step]);
             }
-            block.got.insert(from, to);
-            block.dirty.insert(from, to);
+            block.got.insert(part.clone());
+            block.dirty.insert(part);
             outcome = Placed::New;
-            if block.got.is_full(block_size(piece, n) as u32)
+            if block.is_full(block_size(piece, n))
                 && let Some(job) = hand_out(chunk, piece, entry, block, n)
             {
                 let _ = jobs.send(job);
@@ -126,8 +131,9 @@ pub(super) fn zero(
         let step = (BLOCK.get() - from).min(len(&(at..part.end)));
         let block = &mut blocks[n];
         block.reread = true;
-        block.got.insert(from as u32, (from + step) as u32);
-        let parts = vec![(from as u32, (from + step) as u32)];
+        let part = from..from + step;
+        block.got.insert(part.clone());
+        let parts = vec![part];
         jobs.push(write(chunk, piece, entry, block, n, None, parts));
         // What was already here may now be complete with what the hole adds.
         jobs.extend(complete(chunk, piece, entry, block, n));
@@ -143,7 +149,7 @@ pub(super) fn complete(
     block: &mut Block,
     n: usize,
 ) -> Option<Job> {
-    let full = block.got.is_full(block_size(piece, n) as u32);
+    let full = block.is_full(block_size(piece, n));
     if full { hand_out(chunk, piece, entry, block, n) } else { None }
 }
 
@@ -169,7 +175,7 @@ fn hand_out(
     n: usize,
 ) -> Option<Job> {
     let buffer = block.buffer.take()?;
-    let parts = std::mem::take(&mut block.dirty).0;
+    let parts = std::mem::take(&mut block.dirty).iter().collect();
     Some(write(chunk, piece, entry, block, n, Some(buffer), parts))
 }
 
@@ -182,57 +188,10 @@ fn write(
     block: &mut Block,
     n: usize,
     buffer: Option<Vec<u8>>,
-    parts: Vec<(u32, u32)>,
+    parts: Vec<Range<u64>>,
 ) -> Job {
     block.pending += 1;
     let hash = buffer.is_some() && !block.reread;
     let (piece, entry) = (piece.clone(), Arc::clone(entry));
     Job::Write(Write { chunk, piece, entry, block: n, buffer, parts, hash })
-}
-
-/// Disjoint ascending intervals inside one buffer; nearly always one or two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Intervals(pub(super) Vec<(u32, u32)>);
-
-impl Intervals {
-    /// Adds `from..to`; how many bytes of it are new.
-    pub(super) fn insert(&mut self, from: u32, to: u32) -> u64 {
-        if let Some(last) = self.0.last_mut()
-            && last.1 == from
-        {
-            last.1 = to;
-            return u64::from(to - from);
-        }
-        let new = u64::from(to - from) - self.covered(from, to);
-        let first = self.0.partition_point(|&(_, end)| end < from);
-        let last = self.0.partition_point(|&(start, _)| start <= to);
-        let (mut start, mut end) = (from, to);
-        if first < last {
-            start = start.min(self.0[first].0);
-            end = end.max(self.0[last - 1].1);
-        }
-        self.0.splice(first..last, [(start, end)]);
-        new
-    }
-
-    /// How many bytes of `from..to` are in.
-    pub(super) fn covered(&self, from: u32, to: u32) -> u64 {
-        let first = self.0.partition_point(|&(_, end)| end <= from);
-        self.0[first..]
-            .iter()
-            .take_while(|&&(start, _)| start < to)
-            .map(|&(start, end)| u64::from(end.min(to) - start.max(from)))
-            .sum()
-    }
-
-    /// Whether all of `from..to` is in.
-    pub(super) fn contains(&self, from: u32, to: u32) -> bool {
-        let first = self.0.partition_point(|&(_, end)| end <= from);
-        self.0.get(first).is_some_and(|&(start, end)| start <= from && to <= end)
-    }
-
-    /// Whether `0..size` is in.
-    pub(super) fn is_full(&self, size: u32) -> bool {
-        self.0.len() == 1 && self.0[0] == (0, size)
-    }
 }

@@ -1,5 +1,6 @@
 //! The threads that write and hash.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -30,7 +31,7 @@ pub(super) struct Write {
     pub(super) entry: Arc<Entry>,
     pub(super) block: usize,
     pub(super) buffer: Option<Vec<u8>>,
-    pub(super) parts: Vec<(u32, u32)>,
+    pub(super) parts: Vec<Range<u64>>,
     /// The buffer holds the whole block: its digest comes from memory.
     pub(super) hash: bool,
 }
@@ -76,15 +77,15 @@ impl Assembly {
         let base = piece.file_offset + block as u64 * BLOCK.get();
         let size = block_size(&piece, block);
         let mut result = Ok(());
-        for &(from, to) in &parts {
-            let at = base + u64::from(from);
+        for Range { start, end } in parts {
+            let (at, len) = (base + start, end - start);
             let write = || match &buffer {
                 Some(buffer) => {
-                    target.write(piece.entry, &entry, at, &buffer[from as usize..to as usize])
+                    target.write(piece.entry, &entry, at, &buffer[start as usize..end as usize])
                 }
-                None => target.zero(piece.entry, &entry, at, u64::from(to - from)),
+                None => target.zero(piece.entry, &entry, at, len),
             };
-            result = result.and_then(|()| self.0.meters.data.run(u64::from(to - from), write));
+            result = result.and_then(|()| self.0.meters.data.run(len, write));
         }
         let mut digest = buffer.as_deref().filter(|_| hash && result.is_ok()).map(|bytes| {
             let digest = || block_digest(&piece, base, &bytes[..size as usize]);

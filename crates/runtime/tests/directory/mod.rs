@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use packtrain_object::{ChunkIndex, RangeSet};
+use packtrain_object::ChunkIndex;
 use packtrain_runtime::control::PayloadSink;
 use packtrain_runtime::reader::Reader;
 use packtrain_runtime::transports::Moved;
@@ -16,7 +16,7 @@ use packtrain_runtime::transports::transport::{
     SinkContext, SinkTransport, SourceContext, SourceTransport,
 };
 use packtrain_transfer::{Transport, TransportEvent};
-use packtrain_units::{ByteCount, Offset, Time};
+use packtrain_units::{ByteCount, Offset, RangeSet, Time};
 
 /// The sending end: a range becomes a file named by its begin. The other end removes what it took.
 pub(crate) struct DirectorySource {

@@ -1,14 +1,15 @@
 //! The received or acknowledged ranges of a stream whose first part is contiguous.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use packtrain_units::RangeSet;
 
 /// An edge below which everything is present, and ranges beyond it.
 #[derive(Debug, Default)]
 pub(super) struct Span {
     edge: u64,
-    /// Ends by starts; ranges touch neither each other nor the edge.
-    beyond: BTreeMap<u64, u64>,
+    /// Ranges that do not touch the edge.
+    beyond: RangeSet<u64>,
 }
 
 impl Span {
@@ -18,34 +19,17 @@ impl Span {
 
     /// Number of bytes beyond the edge.
     pub(super) fn beyond(&self) -> u64 {
-        self.beyond.iter().map(|(start, end)| end - start).sum()
+        self.beyond.count()
     }
 
     /// Adds a range; returns whether any of its bytes was new.
     pub(super) fn insert(&mut self, range: Range<u64>) -> bool {
-        let (mut start, mut end) = (range.start.max(self.edge), range.end);
-        if start >= end {
-            return false;
+        let new = self.beyond.insert(range.start.max(self.edge)..range.end);
+        if let Some(first) = self.beyond.first().filter(|first| first.start == self.edge) {
+            self.edge = first.end;
+            self.beyond.pop_front(u64::MAX);
         }
-        let before = self.beyond.range(..=start).next_back().map(|(a, b)| (*a, *b));
-        if let Some((first, last)) = before.filter(|(_, last)| *last >= start) {
-            if last >= end {
-                return false;
-            }
-            self.beyond.remove(&first);
-            start = first;
-        }
-        while let Some((first, last)) = self.beyond.range(start..=end).next().map(|(a, b)| (*a, *b))
-        {
-            self.beyond.remove(&first);
-            end = end.max(last);
-        }
-        if start == self.edge {
-            self.edge = end;
-        } else {
-            self.beyond.insert(start, end);
-        }
-        true
+        new > 0
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use packtrain_object::RangeSet;
-use packtrain_units::{ByteCount, Offset, Time};
+use packtrain_units::{ByteCount, Offset, RangeSet, Time};
 
 use super::{Sink, SinkTotals};
 use crate::failure::Failures;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use packtrain_object::{CHUNK, ChunkIndex, Digest, EntryId, Piece, RangeSet, SPACE_END};
-use packtrain_units::Offset;
+use packtrain_object::{CHUNK, ChunkIndex, Digest, EntryId, Piece, SPACE_END};
+use packtrain_units::{Offset, RangeSet};
 
 use super::Sink;
 use super::entries::Stage;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::{Entry, EntryId, EntryKind, Layout, RangeSet, RelPath};
-use packtrain_units::Offset;
+use packtrain_object::{Entry, EntryId, EntryKind, Layout, RelPath};
+use packtrain_units::{Offset, RangeSet};
 
 use crate::limits::{MAX_RECENT, path_bytes};
 

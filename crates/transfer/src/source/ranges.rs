@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use packtrain_object::RangeSet;
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 
 /// The ranges a sink asked for.
 #[derive(Debug, Default)]

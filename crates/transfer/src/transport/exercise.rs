@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use packtrain_object::RangeSet;
-use packtrain_units::{ByteCount, Offset, Rng, Time};
+use packtrain_units::{ByteCount, Offset, RangeSet, Rng, Time};
 
 use super::{Custody, Transport, TransportEvent};
 

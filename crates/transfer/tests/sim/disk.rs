@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece, RangeSet};
+use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece};
 use packtrain_transfer::{Found, FoundKind, TargetState};
-use packtrain_units::{Offset, Rng};
+use packtrain_units::{Offset, RangeSet, Rng};
 
 use super::{digest, root};
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::{CHUNK, ChunkIndex, Entry, EntryId, EntryKind, Piece, RangeSet, RelPath};
+use packtrain_object::{CHUNK, ChunkIndex, Entry, EntryId, EntryKind, Piece, RelPath};
 use packtrain_transfer::message::encode;
 use packtrain_transfer::{
     ChunkPlan, Decoder, Failure, FailureKind, FileReport, Message, Options, Outcome, PieceDigest,
     PieceHash, Requested, Sink, SinkAction, Source, SourceAction, TransportEvent, TransportId,
 };
-use packtrain_units::{Duration, Offset, Rng, Time};
+use packtrain_units::{Duration, Offset, RangeSet, Rng, Time};
 
 use super::disk::{Disk, Node};
 use super::tree::SourceEntry;

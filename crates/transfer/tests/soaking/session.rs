@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, Piece, RangeSet};
+use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, Piece};
 use packtrain_transfer::{
     Failure, FailureKind, Found, FoundKind, Message, Options, PieceDigest, Requested, Sink,
     SinkAction, Source, SourceAction, TargetState, TransportEvent, TransportId,
 };
-use packtrain_units::{ByteCount, Duration, Offset, Time};
+use packtrain_units::{ByteCount, Duration, Offset, RangeSet, Time};
 
 use super::{FILES, Mirror, TICK, content, named};
 

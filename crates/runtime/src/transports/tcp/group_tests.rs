@@ -3,8 +3,9 @@
 use std::sync::mpsc;
 
 use packtrain_disk::SourceFile;
-use packtrain_object::{CHUNK, ChunkIndex, EntryId, Piece, RangeSet};
+use packtrain_object::{CHUNK, ChunkIndex, EntryId, Piece};
 use packtrain_transfer::Failure;
+use packtrain_units::RangeSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;

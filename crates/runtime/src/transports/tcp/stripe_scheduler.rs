@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use packtrain_net::limit::RateLimiter;
-use packtrain_object::{ChunkIndex, RangeSet};
+use packtrain_object::ChunkIndex;
 use packtrain_plan::route::PathId;
 use packtrain_transfer::range_scheduler::{RangeScheduler, Thresholds, Worker, WorkerId, without};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet, Time};
 
 use crate::reader::Slice;
 

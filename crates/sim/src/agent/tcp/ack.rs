@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::ranges::Ranges;
+use packtrain_units::RangeSet;
+
 use crate::train::{BLOCKS, Sack};
 
 /// Selects the blocks to report: that of the newest arrival, then those reported before.
@@ -14,23 +15,26 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Segment `segment` arrived out of order.
-    pub(super) fn arrived(&mut self, segment: u64, held: &Ranges) {
-        let block = held.around(segment);
-        self.recent.retain(|told| held.around(*told).is_some_and(|b| Some(b) != block));
+    pub(super) fn arrived(&mut self, segment: u64, held: &RangeSet<u64>) {
+        let block = held.range_at(segment);
+        self.recent.retain(|told| {
+            let other = held.range_at(*told);
+            other.is_some() && other != block
+        });
         self.recent.push_front(segment);
         self.recent.truncate(BLOCKS + 1);
     }
 
     /// The blocks of the next acknowledgement; `held` is the data beyond a gap.
-    pub(super) fn report(&self, held: &Ranges, duplicate: Option<u64>, room: u32) -> Sack {
+    pub(super) fn report(&self, held: &RangeSet<u64>, duplicate: Option<u64>, room: u32) -> Sack {
         let mut sack = Sack::new(duplicate, room);
         // A report of a duplicate uses the space of one block.
         let room = BLOCKS - usize::from(duplicate.is_some());
         for told in &self.recent {
             if sack.count() < room
-                && let Some(block) = held.around(*told)
+                && let Some(block) = held.range_at(*told)
             {
-                sack.push(block);
+                sack.push((block.start, block.end));
             }
         }
         sack

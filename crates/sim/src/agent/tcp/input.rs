@@ -153,9 +153,9 @@ impl Sender {
             return;
         }
         let mut at = self.una;
-        while let Some((from, to)) = self.board.sacked.gap(at, number) {
-            self.deliver(from, to, delivered);
-            at = to;
+        while let Some(gap) = self.board.sacked.first_gap(at..number) {
+            self.deliver(gap.start, gap.end, delivered);
+            at = gap.end;
         }
         // Known ones were counted; their retransmissions are no longer in flight.
         self.board.delivered_again(self.una, number);
@@ -190,11 +190,11 @@ impl Sender {
     fn sacked(&mut self, sack: &Sack, number: u64, delivered: &mut Delivered) {
         for &(from, to) in sack.blocks() {
             let (mut at, to) = (from.max(number), to.min(self.nxt));
-            while let Some((a, b)) = self.board.sacked.gap(at, to) {
-                self.deliver(a, b, delivered);
-                self.board.lost.remove(a, b);
-                self.board.sacked.insert(a, b);
-                at = b;
+            while let Some(gap) = self.board.sacked.first_gap(at..to) {
+                self.deliver(gap.start, gap.end, delivered);
+                self.board.lost.remove(gap.clone());
+                self.board.sacked.insert(gap.clone());
+                at = gap.end;
             }
         }
     }

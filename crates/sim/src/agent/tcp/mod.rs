@@ -18,7 +18,6 @@ mod input;
 mod log;
 mod output;
 mod prr;
-mod ranges;
 mod rate;
 mod receiver;
 mod recovery_newreno;

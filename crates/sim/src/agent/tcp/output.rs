@@ -24,9 +24,9 @@ impl Sender {
         }
         let mut room = self.room();
         while room > 0 || self.forced > 0 {
-            let Some((from, to)) = self.board.lost.first() else { break };
-            let count = (to - from).min(room.max(1)).min(MAX_TRAIN_PACKETS);
-            self.send_again(now, from, count, ctx);
+            let Some(first) = self.board.lost.first() else { break };
+            let count = (first.end - first.start).min(room.max(1)).min(MAX_TRAIN_PACKETS);
+            self.send_again(now, first.start, count, ctx);
             room = room.saturating_sub(count);
             self.forced = self.forced.saturating_sub(count);
         }
@@ -46,7 +46,7 @@ impl Sender {
             let segment = self.shape.segments_as_bytes(1);
             let gap = self.cc.pacing_rate().map_or(Duration::ZERO, |rate| rate.time_for(segment));
             match self.board.lost.first() {
-                Some((from, _)) => self.send_again(now, from, 1, ctx),
+                Some(first) => self.send_again(now, first.start, 1, ctx),
                 None => self.send_fresh(now, 1, ctx),
             }
             self.forced = self.forced.saturating_sub(1);
@@ -132,7 +132,7 @@ impl Sender {
 
     /// Retransmits one segment that is not known to be lost.
     pub(super) fn probe(&mut self, now: Time, segment: u64, ctx: &mut Ctx<'_>) {
-        self.board.lost.insert(segment, segment + 1);
+        self.board.lost.insert(segment..segment + 1);
         self.send_again(now, segment, 1, ctx);
     }
 

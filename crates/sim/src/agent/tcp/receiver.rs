@@ -1,11 +1,10 @@
 //! The receiving end.
 
 use packtrain_link::{Pace, Segments};
-use packtrain_units::{Duration, Time};
+use packtrain_units::{Duration, RangeSet, Time};
 
 use super::Shape;
 use super::ack::Reporter;
-use super::ranges::Ranges;
 use super::space::Space;
 use crate::agent::build::Place;
 use crate::agent::{Agent, Counts, Ctx};
@@ -24,7 +23,7 @@ pub(crate) struct Receiver {
     /// All segments below have arrived.
     next: u64,
     /// Segments that arrived beyond a gap.
-    held: Ranges,
+    held: RangeSet<u64>,
     reporter: Reporter,
     /// Segments in order that are not acknowledged yet.
     pending: u32,
@@ -48,7 +47,7 @@ impl Receiver {
             ack_delay: spec.ack_delay,
             sack: spec.recovery != Recovery::NewReno,
             next: 0,
-            held: Ranges::default(),
+            held: RangeSet::new(),
             reporter: Reporter::default(),
             pending: 0,
             deadline: Time::MAX,
@@ -134,22 +133,22 @@ impl Receiver {
     }
 
     fn segment(&mut self, at: Time, segment: u64, ctx: &mut Ctx<'_>) {
-        if segment < self.next || self.held.around(segment).is_some() {
+        if segment < self.next || self.held.contains(segment) {
             return self.duplicate(at, segment, ctx);
         }
         self.delivered += self.shape.bytes(segment, 1);
         if segment > self.next {
-            self.held.insert(segment, segment + 1);
+            self.held.insert(segment..segment + 1);
             self.reporter.arrived(segment, &self.held);
             return self.acknowledge(at, ctx);
         }
         let gap = !self.held.is_empty();
         self.next += 1;
-        if let Some((from, to)) = self.held.first()
-            && from == self.next
+        if let Some(first) = self.held.first()
+            && first.start == self.next
         {
-            self.next = to;
-            self.held.remove_below(to);
+            self.next = first.end;
+            self.held.pop_front(first.end - first.start);
             if self.held.is_empty() {
                 self.reporter.clear();
             }

@@ -1,5 +1,7 @@
 //! Loss detection by time (RFC 8985), as in Linux.
 
+use std::ops::Range;
+
 use packtrain_units::{Duration, Time};
 
 use super::input::Delivered;
@@ -90,7 +92,7 @@ impl Sender {
     fn reordering_window(&self) -> Duration {
         let patient = self.rack.reordered;
         let repairing = self.phase != Phase::Open;
-        if !patient && (repairing || self.board.sacked.len() >= DUP_THRESH) {
+        if !patient && (repairing || self.board.sacked.count() >= DUP_THRESH) {
             return Duration::ZERO;
         }
         let srtt = self.rto.rtt().map_or(Duration::ZERO, |rtt| rtt.smoothed);
@@ -107,7 +109,7 @@ impl Sender {
         let mut lost = 0;
         // First transmissions, in the order of sending.
         let mut at = self.board.judged.max(self.una);
-        while let Some((from, to)) = self.board.sacked.gap(at, self.nxt) {
+        while let Some(Range { start: from, end: to }) = self.board.sacked.first_gap(at..self.nxt) {
             let Some(burst) = self.log.around(from).copied() else { break };
             let first = burst.of(from);
             if first.index >= newest {

@@ -15,12 +15,13 @@ impl Sender {
         }
         let mut above = 0;
         let mut third = None;
-        for (from, to) in self.board.sacked.descending() {
-            if above + (to - from) >= DUP_THRESH {
-                third = Some(to - (DUP_THRESH - above));
+        for range in self.board.sacked.iter().rev() {
+            let count = range.end - range.start;
+            if above + count >= DUP_THRESH {
+                third = Some(range.end - (DUP_THRESH - above));
                 break;
             }
-            above += to - from;
+            above += count;
         }
         if let Some(third) = third
             && self.lose_first_transmissions(third) > 0
@@ -34,9 +35,9 @@ impl Sender {
     pub(super) fn lose_first_transmissions(&mut self, upto: u64) -> u64 {
         let mut at = self.board.judged.max(self.una);
         let mut lost = 0;
-        while let Some((from, to)) = self.board.sacked.gap(at, upto) {
-            at = to;
-            lost += self.lose_run(from, to);
+        while let Some(gap) = self.board.sacked.first_gap(at..upto) {
+            at = gap.end;
+            lost += self.lose_run(gap.start, gap.end);
         }
         self.board.judged = self.board.judged.max(upto);
         lost
@@ -48,7 +49,7 @@ impl Sender {
         while at < to {
             let Some(burst) = self.log.around(at).copied() else { break };
             let mut end = to.min(burst.segment + burst.count);
-            if self.board.again(at).is_some() || self.board.lost.around(at).is_some() {
+            if self.board.again(at).is_some() || self.board.lost.contains(at) {
                 at += 1;
                 continue;
             }

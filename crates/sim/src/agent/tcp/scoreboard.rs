@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use packtrain_units::RangeSet;
+
 use super::log::Transmission;
-use super::ranges::Ranges;
 
 /// Sets of segments from the first unacknowledged one on. A segment in none of them is in flight by
 /// its first transmission.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     /// Reported by SACK.
-    pub(super) sacked: Ranges,
+    pub(super) sacked: RangeSet<u64>,
     /// Lost and not yet retransmitted.
-    pub(super) lost: Ranges,
+    pub(super) lost: RangeSet<u64>,
     /// Retransmitted and in flight.
     again: BTreeMap<u64, Transmission>,
     /// The same in the order of sending; may contain segments no longer in flight.
@@ -33,12 +34,12 @@ impl Scoreboard {
     /// Number of segments known not to be in flight.
     #[inline]
     pub(super) fn absent(&self) -> u64 {
-        self.sacked.len() + self.lost.len()
+        self.sacked.count() + self.lost.count()
     }
 
     /// A segment is retransmitted.
     pub(super) fn sent_again(&mut self, segment: u64, by: Transmission) {
-        self.lost.remove(segment, segment + 1);
+        self.lost.remove(segment..segment + 1);
         self.again.insert(segment, by);
         self.order.push_back((by.index, segment));
     }
@@ -64,7 +65,7 @@ impl Scoreboard {
         if to - from == 1 {
             self.again.remove(&from);
         }
-        self.lost.insert(from, to);
+        self.lost.insert(from..to);
     }
 
     /// Segments were delivered: their retransmissions are no longer in flight. Returns the newest
@@ -87,8 +88,8 @@ impl Scoreboard {
 
     /// All segments below `una` are acknowledged.
     pub(super) fn forget_below(&mut self, una: u64) {
-        self.sacked.remove_below(una);
-        self.lost.remove_below(una);
+        self.sacked.remove(0..una);
+        self.lost.remove(0..una);
         self.judged = self.judged.max(una);
         if self.again.is_empty() {
             self.order.clear();

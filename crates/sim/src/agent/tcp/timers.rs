@@ -179,7 +179,7 @@ impl Sender {
         self.timers.reorder = Time::MAX;
         for (segment, by) in self.board.clear_retransmissions() {
             self.record_lost(by, 1);
-            self.board.lost.insert(segment, segment + 1);
+            self.board.lost.insert(segment..segment + 1);
         }
         self.lose_first_transmissions(self.nxt);
         self.newreno.leave();

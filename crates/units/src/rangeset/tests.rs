@@ -44,6 +44,7 @@ impl Bits {
 enum Op {
     Insert(u64, u64),
     Remove(u64, u64),
+    RemoveWith(u64, u64),
     PopFront(u64),
     PopBack(u64),
 }
@@ -53,7 +54,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (end.clone(), end.clone()).prop_map(|(a, b)| Op::Insert(a, b)),
         4 => (0..SPACE as u64 - 8, 0..8u64).prop_map(|(a, n)| Op::Insert(a, a + n)),
-        3 => (end.clone(), end).prop_map(|(a, b)| Op::Remove(a, b)),
+        2 => (end.clone(), end.clone()).prop_map(|(a, b)| Op::Remove(a, b)),
+        2 => (end.clone(), end).prop_map(|(a, b)| Op::RemoveWith(a, b)),
         1 => (0..12u64).prop_map(Op::PopFront),
         1 => (0..12u64).prop_map(Op::PopBack),
     ]
@@ -83,6 +85,12 @@ proptest! {
                 Op::Remove(a, b) => {
                     prop_assert_eq!(set.remove(range(a, b)), bits.fill(a, b, false));
                 }
+                Op::RemoveWith(a, b) => {
+                    let (mut removed, was) = (Vec::new(), bits.runs(a.min(b) as usize, b as usize, true));
+                    set.remove_with(range(a, b), |part| removed.push(part));
+                    prop_assert_eq!(removed, was);
+                    bits.fill(a, b, false);
+                }
                 Op::PopFront(max) => {
                     let run = bits.runs(0, SPACE, true).first().cloned();
                     let run = run.map(|r| r.start..r.end.min(r.start + ByteCount(max)));
@@ -105,7 +113,14 @@ proptest! {
         let window = range(a as u64, b as u64);
         let within: Vec<_> = set.intersect(window.clone()).collect();
         prop_assert_eq!(&within, &bits.runs(a.min(b), b, true));
-        prop_assert_eq!(set.gaps(window.clone()).collect::<Vec<_>>(), bits.runs(a.min(b), b, false));
+        let gaps = bits.runs(a.min(b), b, false);
+        prop_assert_eq!(set.first_gap(window.clone()), gaps.first().cloned());
+        prop_assert_eq!(set.gaps(window.clone()).collect::<Vec<_>>(), gaps);
+        let runs = bits.runs(0, SPACE, true);
+        let around = runs.iter().find(|run| run.contains(&Offset(a as u64)));
+        prop_assert_eq!(set.range_at(Offset(a as u64)), around.cloned());
+        let below = runs.iter().rfind(|run| run.start < Offset(a as u64));
+        prop_assert_eq!(set.last_before(Offset(a as u64)), below.cloned());
         prop_assert_eq!(set.contains(Offset(a as u64)), bits.0[a]);
         prop_assert_eq!(set.overlaps(&window), !within.is_empty());
         let all = a >= b || bits.0[a..b].iter().all(|x| *x);
@@ -169,4 +184,15 @@ fn a_hundred_thousand_ranges_merge_into_one() {
         set.insert(range(2 * i + 1, 2 * i + 2));
     }
     assert_eq!(set.iter().collect::<Vec<_>>(), [range(0, 200_000)]);
+}
+
+#[test]
+fn a_set_of_plain_numbers() {
+    let mut set = RangeSet::<u64>::new();
+    assert_eq!((set.insert(3..5), set.insert(5..9), set.insert(20..30)), (2, 4, 10));
+    assert_eq!((set.count(), set.iter().count()), (16, 2));
+    assert_eq!(set.pop_front(4), Some(3..7));
+    assert_eq!(set.pop_back(u64::MAX), Some(20..30));
+    assert_eq!((set.remove(0..8), set.first_gap(7..12)), (1, Some(7..8)));
+    assert_eq!(set.iter().collect::<Vec<_>>(), vec![8..9]);
 }
