@@ -169,31 +169,70 @@ fn measure(
     Ok(outcome)
 }
 
-/// Waits until `running` is zero, and reports the intervals meanwhile.
-fn watch(
-    running: &AtomicUsize,
+/// Runs `work` for each connection in a thread of its own until all have returned, and reports the
+/// intervals meanwhile. Sets the flag that `work` receives when the user stops the test or `late`
+/// says so. `bytes` counts what was moved so far.
+fn test(
     sockets: &[Arc<Socket>],
+    request: &PerfClientRequest,
     intervals: &mut Intervals<'_>,
     bytes: &dyn Fn() -> u64,
-    mut look: impl FnMut() -> bool,
-) -> (u64, Option<Duration>) {
-    loop {
-        let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
-        let (retransmitted, rtt, cwnd) = together(&all);
-        intervals.note(&TestState {
-            at: clock::now(),
-            bytes: bytes(),
-            retransmitted,
+    late: &dyn Fn() -> bool,
+    work: impl Fn(u64, &Socket, &AtomicBool) -> Result<(), Error> + Sync,
+) -> PerfOutcome {
+    let begun = clock::now();
+    let over = AtomicBool::new(false);
+    let running = AtomicUsize::new(sockets.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(i, socket)| {
+                let (over, running, work) = (&over, &running, &work);
+                scope.spawn(move || {
+                    let ended = work(i, socket, over);
+                    running.fetch_sub(1, Ordering::AcqRel);
+                    ended
+                })
+            })
+            .collect();
+        let (retransmitted, rtt) = loop {
+            let all: Vec<Perf> = sockets.iter().map(|s| s.stats()).collect();
+            let (retransmitted, rtt, cwnd) = together(&all);
+            intervals.note(&TestState {
+                at: clock::now(),
+                bytes: bytes(),
+                retransmitted,
+                rtt,
+                cwnd,
+                capacity: None,
+                arrival_rate: None,
+            });
+            if running.load(Ordering::Acquire) == 0 {
+                break (retransmitted, rtt);
+            }
+            over.fetch_or(late() || request.stop.requested().is_some(), Ordering::Relaxed);
+            std::thread::sleep((POLL_INTERVAL / 10).to_std());
+        };
+        let (bytes, elapsed) = (ByteCount(bytes()), clock::now().since(begun));
+        // Data in flight no longer counts, but the peer is informed of the end.
+        sockets.iter().for_each(|s| drop(s.close()));
+        let ends = threads.into_iter().filter_map(|t| t.join().ok());
+        let failures: Vec<Error> = ends.filter_map(Result::err).collect();
+        PerfOutcome {
+            bytes,
+            elapsed,
+            retransmitted: ByteCount(retransmitted),
             rtt,
-            cwnd,
-            capacity: None,
-            arrival_rate: None,
-        });
-        if running.load(Ordering::Acquire) == 0 || look() {
-            return (retransmitted, rtt);
+            failure: ended(request, failures.first()),
+            ..PerfOutcome::default()
         }
-        std::thread::sleep((POLL_INTERVAL / 10).to_std());
-    }
+    })
+}
+
+/// The part of connection `i` of the bytes that were asked for, if any were.
+fn share(sockets: &[Arc<Socket>], request: &PerfClientRequest, i: u64) -> Option<u64> {
+    let count = sockets.len() as u64;
+    request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count))
 }
 
 fn push(
@@ -201,52 +240,14 @@ fn push(
     request: &PerfClientRequest,
     intervals: &mut Intervals<'_>,
 ) -> PerfOutcome {
-    let begun = clock::now();
-    let over = AtomicBool::new(false);
-    let running = AtomicUsize::new(sockets.len());
-    let count = sockets.len() as u64;
-    let share = |i: u64| request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
-    let time = request.bytes.is_none().then(|| begun + request.duration);
+    let time = request.bytes.is_none().then(|| clock::now() + request.duration);
     let bytes = || sockets.iter().map(|s| acknowledged(s)).sum::<u64>();
-    let (sum, failures) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..)
-            .zip(sockets)
-            .map(|(i, socket)| {
-                let (over, running) = (&over, &running);
-                let until = Until { time, bytes: share(i) };
-                scope.spawn(move || {
-                    let sent = send(socket, until, &|| over.load(Ordering::Relaxed));
-                    // With a number of bytes the test ends when they have arrived.
-                    let ended = match sent {
-                        Ok(_) if until.bytes.is_some() => socket.close(),
-                        Ok(_) => Ok(()),
-                        Err(e) => Err(e),
-                    };
-                    running.fetch_sub(1, Ordering::AcqRel);
-                    ended
-                })
-            })
-            .collect();
-        let look = || {
-            over.fetch_or(request.stop.requested().is_some(), Ordering::Relaxed);
-            false
-        };
-        let (retransmitted, rtt) = watch(&running, sockets, intervals, &bytes, look);
-        let sum = (bytes(), clock::now().since(begun), retransmitted, rtt);
-        // Data in flight no longer counts, but the peer is informed of the end.
-        sockets.iter().for_each(|s| drop(s.close()));
-        let ended = threads.into_iter().filter_map(|t| t.join().ok());
-        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
-    });
-    let (bytes, elapsed, retransmitted, rtt) = sum;
-    PerfOutcome {
-        bytes: ByteCount(bytes),
-        elapsed,
-        retransmitted: ByteCount(retransmitted),
-        rtt,
-        failure: ended(request, failures.first()),
-        ..PerfOutcome::default()
-    }
+    test(sockets, request, intervals, &bytes, &|| false, |i, socket, over| {
+        let until = Until { time, bytes: share(sockets, request, i) };
+        send(socket, until, &|| over.load(Ordering::Relaxed))?;
+        // With a number of bytes the test ends when they have arrived.
+        if until.bytes.is_some() { socket.close() } else { Ok(()) }
+    })
 }
 
 pub(crate) fn fetch(
@@ -254,53 +255,22 @@ pub(crate) fn fetch(
     request: &PerfClientRequest,
     intervals: &mut Intervals<'_>,
 ) -> PerfOutcome {
-    let count = sockets.len() as u64;
     let limiter = request.rate.map(|rate| RateLimiter::new(rate, SEND_BURST));
-    let limiter = limiter.as_ref();
-    let running = AtomicUsize::new(sockets.len());
     let taken = AtomicU64::new(0);
-    let begun = clock::now();
     // The server ends the test; the slack covers the difference of the clocks.
-    let last = begun + request.duration + Duration::from_secs(5);
-    let over = AtomicBool::new(false);
-    let (sum, failures) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..)
-            .zip(sockets)
-            .map(|(i, socket)| {
-                let (over, running, taken) = (&over, &running, &taken);
-                let bytes = request.bytes.map(|b| b.get() / count + u64::from(i < b.get() % count));
-                let millis = request.bytes.map_or(request.duration.as_millis(), |_| 0);
-                scope.spawn(move || {
-                    let mut words = MAGIC.to_vec();
-                    words.extend_from_slice(&millis.to_le_bytes());
-                    words.extend_from_slice(&bytes.unwrap_or(0).to_le_bytes());
-                    let ended = socket.send_all(&words).and_then(|()| {
-                        take(socket, taken, limiter, &|| over.load(Ordering::Relaxed))
-                    });
-                    running.fetch_sub(1, Ordering::AcqRel);
-                    ended
-                })
-            })
-            .collect();
-        let look = || {
-            let late = request.bytes.is_none() && clock::now() >= last;
-            over.fetch_or(late || request.stop.requested().is_some(), Ordering::Relaxed);
-            false
-        };
-        let bytes = || taken.load(Ordering::Relaxed);
-        let (_, rtt) = watch(&running, sockets, intervals, &bytes, look);
-        let sum = (bytes(), clock::now().since(begun), rtt);
-        sockets.iter().for_each(|s| drop(s.close()));
-        let ended = threads.into_iter().filter_map(|t| t.join().ok());
-        (sum, ended.filter_map(Result::err).collect::<Vec<_>>())
+    let last = clock::now() + request.duration + Duration::from_secs(5);
+    let late = || request.bytes.is_none() && clock::now() >= last;
+    let bytes = || taken.load(Ordering::Relaxed);
+    let outcome = test(sockets, request, intervals, &bytes, &late, |i, socket, over| {
+        let millis = request.bytes.map_or(request.duration.as_millis(), |_| 0);
+        let mut words = MAGIC.to_vec();
+        words.extend_from_slice(&millis.to_le_bytes());
+        words.extend_from_slice(&share(sockets, request, i).unwrap_or(0).to_le_bytes());
+        socket.send_all(&words)?;
+        take(socket, &taken, limiter.as_ref(), &|| over.load(Ordering::Relaxed))
     });
-    PerfOutcome {
-        bytes: ByteCount(sum.0),
-        elapsed: sum.1,
-        rtt: sum.2,
-        failure: ended(request, failures.first()),
-        ..PerfOutcome::default()
-    }
+    // What the server sent again is not known here.
+    PerfOutcome { retransmitted: ByteCount::ZERO, ..outcome }
 }
 
 fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> {
