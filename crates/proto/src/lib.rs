@@ -32,6 +32,8 @@ mod sabul;
 mod sealing;
 mod seam;
 mod stats;
+#[cfg(test)]
+mod test_network;
 pub mod udt;
 
 pub use crate::core::loss_attribution::judge;

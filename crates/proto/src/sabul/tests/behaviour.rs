@@ -2,8 +2,9 @@
 
 use packtrain_units::{Duration, Time};
 
-use super::network::{Pair, Path};
+use super::network::Pair;
 use crate::sabul::{Message, State};
+use crate::test_network::Path;
 
 const RTT: Duration = Duration::from_millis(40);
 

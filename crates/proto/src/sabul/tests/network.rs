@@ -1,35 +1,13 @@
 //! The two ends and the network between them.
 
-use std::collections::BTreeMap;
-
 use packtrain_cc::{ControllerConfig, build};
 use packtrain_units::{ByteCount, Duration, Rng, Time};
 
 use crate::sabul::{Message, Receiver, Sender, SenderConfig};
+use crate::test_network::{Path, START, UnderWay};
 use crate::udt::{Permit, UnitStatus};
 
 pub(super) const DATAGRAM: ByteCount = ByteCount(1_472);
-
-/// Impairments of the network; shares in thousandths.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub(super) delay: Duration,
-    /// Maximum additional delay of each packet.
-    pub(super) jitter: Duration,
-    pub(super) loss: u64,
-    pub(super) repeats: u64,
-    /// One outage: its start, and its duration, in which all datagrams are lost.
-    pub(super) outage: Option<(Duration, Duration)>,
-    /// Maximum additional delay of the channel's messages; they stay in order.
-    pub(super) late: Duration,
-}
-
-impl Path {
-    pub(super) fn clean(delay: Duration) -> Self {
-        let none = Duration::ZERO;
-        Self { delay, jitter: none, loss: 0, repeats: 0, outage: None, late: none }
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Thing {
@@ -53,13 +31,10 @@ pub(super) struct Pair {
     placed: Vec<bool>,
     path: Path,
     rng: Rng,
-    air: BTreeMap<(Time, u64), Thing>,
+    air: UnderWay<Thing>,
     /// When the newest message of each direction arrives.
     channel: [Time; 2],
-    serial: u64,
 }
-
-const START: Duration = Duration::from_secs(1);
 
 impl Pair {
     /// `sizes` are the total units, the units of the window, and those of a buffer.
@@ -85,9 +60,8 @@ impl Pair {
             placed: vec![false; total as usize],
             path,
             rng: Rng::new(seed),
-            air: BTreeMap::new(),
+            air: UnderWay::default(),
             channel: [now; 2],
-            serial: 0,
         }
     }
 
@@ -117,8 +91,10 @@ impl Pair {
     }
 
     fn next_event(&self) -> Option<Time> {
-        let air = self.air.first_key_value().map(|((at, _), _)| *at);
-        [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+        [self.air.next_arrival(), self.sender.poll_timeout(), self.receiver.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Advances to the next event.
@@ -126,10 +102,7 @@ impl Pair {
         self.transmit();
         let Some(next) = self.next_event() else { return };
         self.now = self.now.max(next);
-        while let Some(entry) = self.air.first_entry()
-            && entry.key().0 <= self.now
-        {
-            let thing = entry.remove();
+        while let Some(thing) = self.air.arrived(self.now) {
             self.arrive(thing);
         }
         self.sender.handle_timeout(self.now);
@@ -188,23 +161,15 @@ impl Pair {
         let late = Duration::from_nanos(self.rng.below(self.path.late.as_nanos() + 1));
         let at = (self.now + self.path.delay + late).max(self.channel[way]);
         self.channel[way] = at;
-        self.serial += 1;
-        self.air.insert((at, self.serial), message);
+        self.air.put(at, message);
     }
 
     fn cross(&mut self, unit: u64) {
-        let out = self.path.outage.is_some_and(|(from, span)| {
-            let at = self.now.since(Time::ZERO + START);
-            at >= from && at < from + span
-        });
-        if (self.lose)(self.now, unit) || out || self.rng.below(1_000) < self.path.loss {
+        if (self.lose)(self.now, unit) {
             return;
         }
-        let copies = 1 + u64::from(self.rng.below(1_000) < self.path.repeats);
-        for _ in 0..copies {
-            let late = Duration::from_nanos(self.rng.below(self.path.jitter.as_nanos() + 1));
-            self.serial += 1;
-            self.air.insert((self.now + self.path.delay + late, self.serial), Thing::Unit(unit));
+        for at in self.path.arrivals(self.now, self.path.loss, &mut self.rng) {
+            self.air.put(at, Thing::Unit(unit));
         }
     }
 

@@ -3,8 +3,9 @@
 use packtrain_units::{Duration, Rng, Time};
 use proptest::prelude::*;
 
-use super::network::{Pair, Path};
+use super::network::Pair;
 use crate::sabul::{Message, Receiver, State};
+use crate::test_network::Path;
 use crate::udt::UnitStatus;
 
 fn path() -> impl Strategy<Value = Path> {
@@ -14,13 +15,13 @@ fn path() -> impl Strategy<Value = Path> {
     let late = prop_oneof![Just(0), 0..300u64];
     (0..80u64, jitter(), loss, 0..200u64, outage, late).prop_map(
         |(delay, jitter, loss, repeats, outage, late)| Path {
-            delay: Duration::from_micros(50 + delay * 1_000),
             jitter: Duration::from_millis(jitter),
             loss,
             repeats,
             outage: outage
                 .map(|(from, span)| (Duration::from_millis(from), Duration::from_millis(span))),
             late: Duration::from_millis(late),
+            ..Path::clean(Duration::from_micros(50 + delay * 1_000))
         },
     )
 }

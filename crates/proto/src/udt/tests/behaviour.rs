@@ -4,7 +4,8 @@ use packtrain_cc::udt::Variant;
 use packtrain_units::{DataRate, Duration, Time};
 
 use super::Puppet;
-use super::network::{Event, Pair, Path, RATE};
+use super::network::{Event, Pair, RATE};
+use crate::test_network::Path;
 use crate::udt::{Ack, Message, Receiver, ReceiverConfig};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;

@@ -6,27 +6,8 @@ use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng, Time};
 
 use super::{DATAGRAM, Puppet};
+use crate::test_network::{Path, START, UnderWay};
 use crate::udt::{Message, Permit, Receiver, ReceiverConfig, Sender, SenderConfig, UnitStatus};
-
-/// Impairments of the network; shares in thousandths.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub(super) delay: Duration,
-    /// Maximum additional delay of each packet.
-    pub(super) jitter: Duration,
-    pub(super) data_loss: u64,
-    pub(super) message_loss: u64,
-    pub(super) repeats: u64,
-    /// One outage: its start, and its duration, in which everything is lost.
-    pub(super) outage: Option<(Duration, Duration)>,
-}
-
-impl Path {
-    pub(super) fn clean(delay: Duration) -> Self {
-        let none = Duration::ZERO;
-        Self { delay, jitter: none, data_loss: 0, message_loss: 0, repeats: 0, outage: None }
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Thing {
@@ -57,8 +38,7 @@ pub(super) struct Pair {
     placed: Vec<bool>,
     path: Path,
     rng: Rng,
-    air: BTreeMap<(Time, u64), Thing>,
-    serial: u64,
+    air: UnderWay<Thing>,
     window: u64,
 }
 
@@ -78,7 +58,7 @@ impl Pair {
         path: Path,
         seed: u64,
     ) -> Self {
-        let now = Time::ZERO + Duration::from_secs(1);
+        let now = Time::ZERO + START;
         let sender =
             SenderConfig { variant, first, datagram: DATAGRAM, train, window, bitmaps: false };
         let receiver = ReceiverConfig { variant, first, window, train };
@@ -98,8 +78,7 @@ impl Pair {
             placed: vec![false; total as usize],
             path,
             rng: Rng::new(seed),
-            air: BTreeMap::new(),
-            serial: 0,
+            air: UnderWay::default(),
             window,
         }
     }
@@ -130,8 +109,10 @@ impl Pair {
     }
 
     fn next_event(&self) -> Option<Time> {
-        let air = self.air.first_key_value().map(|((at, _), _)| *at);
-        [air, self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+        [self.air.next_arrival(), self.sender.poll_timeout(), self.receiver.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Advances to the next event.
@@ -139,10 +120,7 @@ impl Pair {
         self.transmit();
         let Some(next) = self.next_event() else { return };
         self.now = self.now.max(next);
-        while let Some(entry) = self.air.first_entry()
-            && entry.key().0 <= self.now
-        {
-            let thing = entry.remove();
+        while let Some(thing) = self.air.arrived(self.now) {
             self.arrive(thing);
         }
         self.sender.handle_timeout(self.now);
@@ -206,23 +184,15 @@ impl Pair {
             Thing::Unit { unit, .. } => Event::Unit(*unit),
             Thing::Forth(message) | Thing::Back(message) => Event::Message(message),
         };
-        let out = self.path.outage.is_some_and(|(from, span)| {
-            let at = self.now.since(Time::ZERO + Duration::from_secs(1));
-            at >= from && at < from + span
-        });
         let loss = match event {
-            Event::Unit(_) => self.path.data_loss,
+            Event::Unit(_) => self.path.loss,
             Event::Message(_) => self.path.message_loss,
         };
-        if (self.lose)(self.now, event) || out || self.rng.below(1_000) < loss {
+        if (self.lose)(self.now, event) {
             return;
         }
-        let copies = 1 + u64::from(self.rng.below(1_000) < self.path.repeats);
-        for _ in 0..copies {
-            let late = Duration::from_nanos(self.rng.below(self.path.jitter.as_nanos() + 1));
-            self.serial += 1;
-            let at = self.now + self.path.delay + late;
-            self.air.insert((at, self.serial), thing.clone());
+        for at in self.path.arrivals(self.now, loss, &mut self.rng) {
+            self.air.put(at, thing.clone());
         }
     }
 

@@ -4,22 +4,23 @@ use packtrain_cc::udt::Variant;
 use packtrain_units::{Duration, Rng};
 use proptest::prelude::*;
 
-use super::network::{Event, Pair, Path, RATE};
+use super::network::{Event, Pair, RATE};
 use super::{Knobs, Puppet};
+use crate::test_network::Path;
 use crate::udt::{Ack, Message, PacketRate, Receiver, ReceiverConfig, UnitStatus};
 
 fn path() -> impl Strategy<Value = Path> {
     let outage = prop::option::of((0..400u64, 1..1_500u64));
     let losses = (prop_oneof![Just(0), 0..60u64, 0..500u64], prop_oneof![Just(0), 0..700u64]);
     (0..80u64, prop_oneof![Just(0), 0..20u64], losses, 0..200u64, outage).prop_map(
-        |(delay, jitter, (data_loss, message_loss), repeats, outage)| Path {
-            delay: Duration::from_micros(50 + delay * 1_000),
+        |(delay, jitter, (loss, message_loss), repeats, outage)| Path {
             jitter: Duration::from_millis(jitter),
-            data_loss,
+            loss,
             message_loss,
             repeats,
             outage: outage
                 .map(|(from, span)| (Duration::from_millis(from), Duration::from_millis(span))),
+            ..Path::clean(Duration::from_micros(50 + delay * 1_000))
         },
     )
 }
@@ -152,7 +153,7 @@ fn message() -> impl Strategy<Value = Message> {
 
 #[test]
 fn at_thirty_per_cent_loss_little_is_sent_for_nothing() {
-    let path = Path { data_loss: 300, ..Path::clean(Duration::from_millis(20)) };
+    let path = Path { loss: 300, ..Path::clean(Duration::from_millis(20)) };
     for variant in Variant::ALL {
         let puppet = Puppet::new(4_000, Some(RATE), 1);
         let mut pair = Pair::new(variant, puppet, (0, 20_000, 8_000), 1, path, 3);
@@ -171,7 +172,7 @@ fn at_thirty_per_cent_loss_little_is_sent_for_nothing() {
 fn no_message_need_come_more_than_now_and_then() {
     // Only every tenth message of each kind arrives.
     for variant in Variant::ALL {
-        let path = Path { data_loss: 20, ..Path::clean(Duration::from_millis(5)) };
+        let path = Path { loss: 20, ..Path::clean(Duration::from_millis(5)) };
         let puppet = Puppet::new(300, Some(RATE), 1);
         let mut pair = Pair::new(variant, puppet, (0, 3_000, 1_000), 1, path, 5);
         let mut n = 0;
