@@ -1,4 +1,4 @@
-//! The sink's memory: what arrives is put together into blocks, written in runs and hashed.
+//! The sink's buffer: assembles received data into blocks, writes them in runs and hashes them.
 //!
 //! Big files go block by block (256 KiB): a full block is written and hashed from memory and its
 //! buffer is free again, so that memory does not grow with the bandwidth-delay product. When
@@ -30,11 +30,12 @@ use handed::Bytes;
 use writers::Job;
 pub(crate) use writers::THREADS;
 
-/// Memory for incomplete and unwritten data of big files.
+/// Memory in bytes for incomplete and unwritten data of large files.
 const BLOCK_MEMORY_BYTES: u64 = 56 << 20;
-/// Less room than this is hardly any.
+/// With less room than this, in bytes, the memory counts as full.
 const LITTLE_ROOM_BYTES: u64 = 6 << 20;
-/// How long data waits for room before some is lent, and how often in a row.
+/// Time that data waits for room before extra memory is granted, and maximum number of consecutive
+/// waits.
 const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
@@ -42,13 +43,13 @@ const SMALL_FILE_MEMORY_BYTES: u64 = 40 << 20;
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
 pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
 
-/// Where pieces are written to.
+/// The destination of pieces.
 pub(crate) trait PieceTarget: Send + Sync + 'static {
-    /// Writes part of a file of more than a chunk.
+    /// Writes part of a file of more than one chunk.
     fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure>;
-    /// Makes part of a file read as zeros, without using space where that can be had.
+    /// Makes part of a file read as zeros, without allocating space where possible.
     fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure>;
-    /// Reads what was written; false if the file does not have that many bytes.
+    /// Reads written data; false if the file is too short.
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool;
     /// Writes a whole small file.
     fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure>;
@@ -59,10 +60,10 @@ pub(crate) trait PieceTarget: Send + Sync + 'static {
     }
 }
 
-/// What the assembly tells.
+/// Events of the assembly.
 #[derive(Debug)]
 pub(crate) enum WriteEvent {
-    /// All pieces of a plan are written; the digests of what was written.
+    /// All pieces of a plan are written, with the digests of the written data.
     Written(ChunkIndex, Vec<(EntryId, Digest)>),
     /// A piece could not be written.
     Failed(EntryId, Failure),
@@ -92,12 +93,12 @@ struct State {
     plans: HashMap<ChunkIndex, Vec<Plan>>,
     block_memory: u64,
     small_memory: u64,
-    /// Small memory beyond the limit, lent against a deadlock.
-    lent: u64,
+    /// Memory for small files granted beyond the limit, to prevent a deadlock.
+    extra_small_memory: u64,
     /// Blocks in the order in which they got a buffer, for spilling.
     filling: VecDeque<(ChunkIndex, usize)>,
     spare: Vec<Vec<u8>>,
-    /// Data was refused since room last came free.
+    /// Whether data was refused since room was last freed.
     refused: bool,
     closed: bool,
 }
@@ -110,11 +111,11 @@ struct Shared {
     events: Box<dyn Fn(WriteEvent) + Send + Sync>,
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     meters: Arc<Meters>,
-    /// Disconnected when the last writer thread has ended.
+    /// Disconnected when the last writer thread ends.
     ended: Receiver<()>,
 }
 
-/// The assembly; clones share the same memory.
+/// The assembly; clones share its state.
 #[derive(Clone)]
 pub struct Assembly(Arc<Shared>);
 
@@ -149,14 +150,14 @@ impl Assembly {
         let _ = self.0.jobs.send(job);
     }
 
-    /// Whether there is hardly room for more.
+    /// Whether there is hardly any room.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.state();
         state.block_memory + LITTLE_ROOM_BYTES > BLOCK_MEMORY_BYTES
             || state.small_memory + LITTLE_ROOM_BYTES > SMALL_FILE_MEMORY_BYTES
     }
 
-    /// From now on these pieces may arrive.
+    /// Expects these pieces from now on.
     pub(crate) fn expect(&self, plan: ChunkPlan) {
         let pieces = plan.pieces.into_iter().map(|(p, e)| (p, Arc::new(e)));
         let (small, big): (Vec<_>, Vec<_>) =
@@ -176,12 +177,12 @@ impl Assembly {
         }
     }
 
-    /// Reads a piece back and tells its digest.
+    /// Reads a piece back and reports its digest.
     pub(crate) fn rehash(&self, chunk: ChunkIndex, piece: Piece, entry: Entry) {
         self.job(Job::Rehash { chunk, piece, entry });
     }
 
-    /// These bytes are a hole at the source: they count as arrived.
+    /// These bytes are a hole at the source: they count as received.
     pub(crate) fn zero(&self, range: Range<Offset>) {
         let mut state = self.state();
         let mut at = range.start;
@@ -196,7 +197,7 @@ impl Assembly {
         }
     }
 
-    /// These pieces will not come.
+    /// These pieces are no longer expected.
     pub(crate) fn unexpect(&self, range: &Range<Offset>) {
         let mut state = self.state();
         let mut at = range.start;
@@ -211,7 +212,7 @@ impl Assembly {
         self.0.room.notify_all();
     }
 
-    /// The stream of this entry ended at `size`: what was expected past it will not come.
+    /// The stream of this entry ended at `size`; nothing beyond it is expected.
     pub(crate) fn end_stream(&self, id: EntryId, size: ByteCount) {
         let mut state = self.state();
         let chunks: Vec<ChunkIndex> = state.plans.keys().copied().collect();
@@ -228,12 +229,12 @@ impl Assembly {
         self.0.room.notify_all();
     }
 
-    /// Calls `waker` when room came free after data was refused.
+    /// Calls `waker` when room is freed after data was refused.
     pub(crate) fn on_room(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.0.wakers.lock().push(Box::new(waker));
     }
 
-    fn room_came(&self, mut state: MutexGuard<'_, State>) {
+    fn notify_room(&self, mut state: MutexGuard<'_, State>) {
         let refused = std::mem::take(&mut state.refused);
         drop(state);
         self.0.room.notify_all();
@@ -244,27 +245,28 @@ impl Assembly {
         }
     }
 
-    /// Stops the writer threads once their queue is empty and lets go of everybody who waits.
+    /// Stops the writer threads when their queue is empty, and wakes all threads that wait for
+    /// room.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.0.room.notify_all();
         writers::stop(&self.0.jobs);
     }
 
-    /// Closes it and waits until nothing is written any more.
+    /// Closes the assembly and waits until all writes are complete.
     pub(crate) fn close_and_wait(&self) {
         self.close();
-        // Nobody sends: it ends when the last writer thread does.
+        // Nothing is ever sent: this returns when the last writer thread ends.
         let _ = self.0.ended.recv();
     }
 
-    /// Puts `bytes` at `at`, waiting for room while there is none.
+    /// Places `bytes` at `at`; blocks while there is no room.
     pub(crate) fn place_waiting(&self, at: Offset, bytes: &[u8]) {
         let mut state = self.state();
         let (mut at, mut bytes) = (at, bytes);
         let mut waited = 0;
         while !bytes.is_empty() && at < SPACE_END {
-            // A block at a time, so that a large frame never needs more room than there is.
+            // Places one block at a time, so that a large frame never needs more room than exists.
             let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
             while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
                 if !self.wait_for_room(&mut state, &mut waited) {
@@ -287,7 +289,8 @@ impl Assembly {
             return true;
         }
         // Whoever would make room may wait behind this very data: lend some.
-        state.lent = (state.lent + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
+        state.extra_small_memory =
+            (state.extra_small_memory + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
         *waited += 1;
         // No honest peer holds this much back: what it sends is dropped, and its connection heard
         // again.
@@ -367,7 +370,9 @@ impl State {
                     let Some(part) = overlap(&range, &(*base..end)) else { continue };
                     if buffer.is_empty() {
                         let size = len(&(*base..end));
-                        if self.small_memory + size > SMALL_FILE_MEMORY_BYTES + self.lent {
+                        if self.small_memory + size
+                            > SMALL_FILE_MEMORY_BYTES + self.extra_small_memory
+                        {
                             return Placed::NoRoom;
                         }
                         self.small_memory += size;
@@ -416,11 +421,11 @@ impl State {
         Some(Job::Small { chunk, pieces, base, bytes: Bytes::Own(buffer) })
     }
 
-    /// Writes the blocks that have waited longest for their missing parts as far as they go.
+    /// Writes the incomplete blocks that have waited longest.
     fn spill(&mut self, jobs: &Sender<Job>) {
         let mut handed = 0;
         while handed < 8 {
-            // Entries of blocks long written are passed over.
+            // Skips blocks that were written in the meantime.
             let Some((chunk, n)) = self.filling.pop_front() else { return };
             let plans = self.plans.get_mut(&chunk);
             for plan in plans.into_iter().flatten() {
@@ -488,7 +493,7 @@ impl State {
 }
 
 impl State {
-    /// Shortens the plan that crosses the end of a stream and drops those past it.
+    /// Shortens the plan that crosses the end of a stream and drops those beyond it.
     fn end_stream(
         &mut self,
         chunk: ChunkIndex,
@@ -534,7 +539,7 @@ impl State {
     }
 }
 
-/// The event for a piece all of whose blocks have their digests.
+/// The event for a piece whose blocks all have digests.
 fn finished(chunk: ChunkIndex, piece: &Piece, blocks: &[Block]) -> Option<WriteEvent> {
     let digests: Vec<Digest> = blocks.iter().filter_map(|b| b.digest).collect();
     let whole =
@@ -542,7 +547,7 @@ fn finished(chunk: ChunkIndex, piece: &Piece, blocks: &[Block]) -> Option<WriteE
     Some(WriteEvent::Written(chunk, vec![(piece.entry, whole)]))
 }
 
-/// Calls `take` for each part of `range` that a piece needs; the sum of what it returns.
+/// Calls `take` for each part of `range` that a piece needs. Returns the sum of its results.
 fn needed(
     pieces: &[(Piece, Arc<Entry>)],
     range: &Range<Offset>,
@@ -557,7 +562,7 @@ fn needed(
         .sum()
 }
 
-/// The memory that blocks draw from.
+/// The memory for blocks.
 struct Memory<'a> {
     used: &'a mut u64,
     spare: &'a mut Vec<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! The row of a called end: what a server, or what ssh started, saw of a transfer.
+//! The history row of a responder: a transfer as a server, or a process started by ssh, observed
+//! it.
 
 use parking_lot::Mutex;
 
@@ -14,7 +15,7 @@ use packtrain_service::evidence::{Evidence, Part, PartRole};
 use packtrain_service::history::{self, Series, begin, finish_cp, finish_failed, of_evidence};
 use packtrain_service::{HistoryConfig, Notice, Outcome, TransportShare};
 
-/// Watches one called end for its row.
+/// Observes one responder for its row.
 pub struct Called {
     keep: HistoryConfig,
     begun: Time,
@@ -23,7 +24,7 @@ pub struct Called {
 
 #[derive(Default)]
 struct State {
-    /// None until the caller was let in.
+    /// None until the initiator was admitted.
     row: Option<Row>,
     evidence: Evidence,
     series: Series,
@@ -31,7 +32,7 @@ struct State {
 }
 
 impl Called {
-    /// Watches for a row of the history `keep`.
+    /// Collects a row for the history `keep`.
     pub fn new(keep: HistoryConfig) -> Self {
         Self { keep, begun: clock::now(), state: Mutex::default() }
     }
@@ -48,7 +49,7 @@ impl Called {
         state.series.note(at, bytes);
     }
 
-    /// The row, if the caller was let in. `peer` is its address, and its key where it has one.
+    /// The row, if the initiator was admitted. `peer` is its address, with its key if it has one.
     pub fn row(
         &self,
         peer: &str,
@@ -72,7 +73,7 @@ impl Called {
             Err(failure) => finish_failed(&mut row, failure.kind, &failure.text),
         }
         if row.ended == Ended::Cancelled {
-            // The signal was the caller's: this process has not ended by one.
+            // The signal was sent to the initiator; this process did not end by one.
             row.exit_code = None;
         }
         if row.kind == Kind::Perf {
@@ -87,7 +88,7 @@ impl Called {
     }
 }
 
-/// What a called end says of a transfer to whoever runs it.
+/// The outcome of a transfer at a responder.
 pub fn outcome_of(
     outcome: &packtrain_transfer::Outcome,
     moved: &Moved,

@@ -1,8 +1,9 @@
-//! `--via auto`: the ways that a transfer may take, and what is known of them before it tries them.
+//! `--via auto`: the candidate paths of a transfer, and what is known of them before they are used.
 //!
-//! The depots and the history are asked while the transfer begins directly; nothing waits for
-//! them. The end that called knows the depots and makes the connections over them; the end that
-//! sends chooses. Where these are two, the one tells the other what it knows (`remote`).
+//! The transfer starts on the direct path while the depots and the history are queried; nothing
+//! waits for them. The end that called knows the depots and makes the connections over them. The
+//! end that sends selects the path. If these are different ends, the first reports what it knows to
+//! the second (`remote`).
 
 mod remote;
 
@@ -25,68 +26,68 @@ use packtrain_hops::route::Route;
 use packtrain_service::history::{self, PathFilter};
 use packtrain_service::{HistoryConfig, RequestError, executor};
 
-/// A depot that does not answer by then is not asked further; it may still be tried.
+/// Time after which a query to a depot is abandoned; the path may still be used.
 const ASK: Duration = Duration::from_secs(2);
-/// How long a user waits who asks a depot and does nothing else.
+/// Time limit of a query to a depot that a user requested by itself.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most depots to choose from.
+/// Maximum number of depots to choose from.
 pub const MAX_DEPOTS: usize = 16;
-/// A port for a question about a host.
+/// The port in a query about a host, which the depot ignores.
 const ANY_PORT: u16 = 1;
-/// What a depot measured earlier says less than nothing.
+/// Measurements of a depot that are older than this are ignored.
 const FRESH: Duration = Duration::from_secs(1800);
-/// The part beyond a depot is no shorter than this part of the direct round trip.
+/// Minimum round-trip time beyond a depot, as a fraction of the direct one.
 const REST: f64 = 0.1;
 
-/// The ways of one transfer.
+/// The candidate paths of one transfer.
 pub struct CandidatePaths {
-    /// What the ways over depots are called, in their order.
+    /// Names of the paths over depots, in order.
     names: Vec<String>,
-    /// How they are reached; none where only the other end can.
+    /// How to connect over them; none if only the other end can.
     reach: Option<Reach>,
     known: Mutex<Known>,
 }
 
-/// How the other end is reached over each of them.
+/// How to reach the other end over each path.
 struct Reach {
     /// The other end.
     host: Host,
-    /// Bytes come from there.
+    /// Whether data comes from there.
     fetch: bool,
     routes: Vec<Arc<Route>>,
 }
 
-/// A transfer that has a choice.
+/// A transfer with candidate paths.
 pub struct Task {
-    /// The other end, as depots find it.
+    /// The other end, as depots resolve it.
     pub host: Host,
-    /// Bytes come from there, and do not go there.
+    /// Whether data comes from there; otherwise it goes there.
     pub fetch: bool,
-    /// From where to where, as the history calls the two.
+    /// Source and destination host, as in the history.
     pub ends: [String; 2],
-    /// Earlier transfers that count.
+    /// Filter for the earlier transfers to use.
     pub alike: PathFilter,
 }
 
-/// What was found out.
+/// Results of the queries.
 #[derive(Default)]
 struct Known {
-    /// The round trip to each way's first depot.
+    /// Round-trip time to the first depot of each path.
     near: BTreeMap<PathId, Duration>,
     forecasts: BTreeMap<PathId, Forecasted>,
-    /// What each way's depot says of the part behind it.
+    /// Measurements of each path's depot for the part beyond it.
     beyond: BTreeMap<PathId, Beyond>,
     told: Vec<String>,
-    /// Rises when more is known.
+    /// Increases with each new result.
     version: u32,
 }
 
-/// The part of a way behind its depot.
+/// The part of a path beyond its depot.
 #[derive(Clone, Debug, Default)]
 struct Beyond {
-    /// Its round trip, if that was measured.
+    /// Its round-trip time, if measured.
     rtt: Option<Duration>,
-    /// What it carries from the depot on, in all and for each stream.
+    /// Its throughput, in total and per stream.
     cap: Option<(Forecasted, DataRate)>,
 }
 
@@ -97,7 +98,7 @@ impl std::fmt::Debug for CandidatePaths {
 }
 
 impl CandidatePaths {
-    /// CandidatePaths over one of these depots each; begins to ask what is known of them.
+    /// Paths over one of these depots each. Starts the queries.
     pub fn over(
         depots: &[Place],
         task: Task,
@@ -114,10 +115,10 @@ impl CandidatePaths {
         for (n, depot) in depots.iter().take(MAX_DEPOTS).enumerate() {
             let (ways, depot) = (Arc::clone(&ways), depot.clone());
             let way = PathId::numbered(n as u8 + 1);
-            executor::handle().spawn(async move { ways.ask(way, &depot).await });
+            executor::handle().spawn(async move { ways.query(way, &depot).await });
         }
         let (keep, asked) = (keep.clone(), Arc::clone(&ways));
-        executor::handle().spawn_blocking(move || asked.remember(&keep, &ends, &alike));
+        executor::handle().spawn_blocking(move || asked.add_forecasts(&keep, &ends, &alike));
         Ok(ways)
     }
 
@@ -125,42 +126,42 @@ impl CandidatePaths {
         self.known.lock()
     }
 
-    /// The other end, and the route to it of a way over depots, if that begins here.
+    /// The other end, and the route to it for a path over depots, if this end connects.
     pub(crate) fn route(&self, way: PathId) -> Option<(&Host, &Route)> {
         let reach = self.reach.as_ref()?;
         let route = reach.routes.get(way.index().checked_sub(1)?)?;
         Some((&reach.host, route))
     }
 
-    /// What the ways over depots are called, in their order.
+    /// Names of the paths over depots, in order.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What was found out of them, in sentences.
+    /// The results of the queries, as texts.
     pub(crate) fn told(&self) -> Vec<String> {
         self.known().told.clone()
     }
 
-    /// Tells the chooser what is known now, `rtt` being the direct path's round trip.
-    pub(crate) fn inform(&self, pilot: &mut PathSelector, rtt: Option<Duration>) {
+    /// Passes the results to the selector; `rtt` is the round-trip time of the direct path.
+    pub(crate) fn update_selector(&self, selector: &mut PathSelector, rtt: Option<Duration>) {
         let known = self.known();
         for (way, near) in &known.near {
             let Some(rtt) = rtt else { continue };
             let measured = known.beyond.get(way).and_then(|beyond| beyond.rtt);
             let beyond = measured.unwrap_or_else(|| (rtt - *near).max(rtt.mul_f64(REST)));
-            pilot.set_hops(*way, vec![*near, beyond]);
+            selector.set_hops(*way, vec![*near, beyond]);
         }
         for (way, (all, each)) in known.beyond.iter().filter_map(|(way, b)| Some((way, b.cap?))) {
-            pilot.set_cap(*way, all, each);
+            selector.set_cap(*way, all, each);
         }
         for (way, forecast) in &known.forecasts {
-            pilot.set_forecast(*way, *forecast);
+            selector.set_forecast(*way, *forecast);
         }
     }
 
-    /// How far a depot is, and what it knows of the part behind it.
-    async fn ask(&self, way: PathId, depot: &Place) {
+    /// Measures the round-trip time to a depot and queries its measurements of the part beyond it.
+    async fn query(&self, way: PathId, depot: &Place) {
         let options = ConnectOptions { timeout: ASK, ..ConnectOptions::default() };
         let socket = match connect(&depot.host.to_string(), depot.port, &options).await {
             Ok(socket) => socket,
@@ -178,10 +179,10 @@ impl CandidatePaths {
             Ok(series) => {
                 let ours = |one: &Series| one.to.host == *host;
                 let Some(one) = series.into_iter().find(ours) else { return };
-                // What it sent there says nothing of what comes from there.
+                // A depot's measurements of sending do not apply to the other direction.
                 let fetch = self.reach.as_ref().is_some_and(|reach| reach.fetch);
                 let mut known = self.known();
-                known.told.push(format!("via {depot}: it says {}", told(&one)));
+                known.told.push(format!("via {depot}: it says {}", describe_series(&one)));
                 known.beyond.insert(way, Beyond::of(&one, fetch));
                 known.version += 1;
             }
@@ -189,8 +190,8 @@ impl CandidatePaths {
         }
     }
 
-    /// What earlier transfers measured.
-    fn remember(&self, keep: &HistoryConfig, [from, to]: &[String; 2], alike: &PathFilter) {
+    /// Adds forecasts from earlier transfers.
+    fn add_forecasts(&self, keep: &HistoryConfig, [from, to]: &[String; 2], alike: &PathFilter) {
         for (name, forecast) in history::path_forecasts(keep, [from, to], alike) {
             let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };
@@ -216,12 +217,12 @@ impl Beyond {
     }
 }
 
-/// Connects to a depot and asks for its report.
+/// Connects to a depot and requests its report.
 pub async fn ask(depot: &Place, route: &Route, towards: &Host) -> Result<Vec<Series>, String> {
     in_time(depot, async |socket| report(socket, route, towards).await).await
 }
 
-/// Connects to a depot and asks what it measured towards a host.
+/// Connects to a depot and requests its measurements towards a host.
 pub async fn ask_points(
     depot: &Place,
     route: &Route,
@@ -234,7 +235,7 @@ pub async fn ask_points(
     .await
 }
 
-/// Connects to a depot and asks, with patience for both together.
+/// Connects to a depot and sends a query, with a time limit for both together.
 async fn in_time<T>(
     depot: &Place,
     ask: impl AsyncFnOnce(TcpStream) -> Result<T, String>,
@@ -248,13 +249,13 @@ async fn in_time<T>(
     asked.unwrap_or_else(|_| Err("no answer".to_owned()))
 }
 
-/// Asks the depot at the other end of `socket` for its report.
+/// Requests the report of the depot at the other end of `socket`.
 async fn report(socket: TcpStream, route: &Route, towards: &Host) -> Result<Vec<Series>, String> {
     let bytes = answer_to(socket, route, Measure::Ask, towards).await?;
     read_report(&bytes).map_err(|e| e.to_string())
 }
 
-/// What the depot at the other end of `socket` answers to a question.
+/// Sends a query to the depot at the other end of `socket` and reads the answer.
 async fn answer_to(
     mut socket: TcpStream,
     route: &Route,
@@ -273,7 +274,7 @@ async fn answer_to(
     socket.read_exact(&mut head).await.map_err(broken)?;
     let len = report_len(&head).map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
-    // As it comes, so that nothing is taken on a peer's word.
+    // Memory grows with the received bytes and not with the length that the peer announced.
     (&mut socket).take(len as u64).read_to_end(&mut bytes).await.map_err(broken)?;
     if bytes.len() != len {
         return Err("the report ends early".to_owned());
@@ -281,14 +282,14 @@ async fn answer_to(
     Ok(bytes)
 }
 
-/// A series, for people.
-fn told(series: &Series) -> String {
+/// The text for a series.
+fn describe_series(series: &Series) -> String {
     let Series { to, rate, interval: (low, high), samples, age, .. } = series;
     let age = age.as_secs_f64();
     format!("{rate} ({low} to {high}) to {}, {samples} samples, {age:.0} s ago", to.host)
 }
 
-/// To a tenth of a millisecond.
+/// Rounded to 0.1 ms.
 fn round(rtt: Duration) -> String {
     format!("{:.1} ms", rtt.as_secs_f64() * 1e3)
 }

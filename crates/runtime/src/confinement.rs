@@ -7,25 +7,26 @@ use std::sync::Arc;
 
 use packtrain_disk::Root;
 
-/// A directory held open: all that a client asks for lies beneath it, whatever its name stands for
-/// meanwhile.
+/// An open directory that confines all paths of a client, even if its name later refers to another
+/// directory.
 #[derive(Clone)]
 pub struct Confinement(Arc<Root>);
 
 impl Confinement {
-    /// Opens the directory at `path`. Links in `path` are followed: a server's owner named it.
+    /// Opens the directory at `path`. Links in `path` are followed, because the owner of the server
+    /// chose it.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(Arc::new(Root::open(path)?)))
     }
 
-    /// Opens a directory beneath this one. The kernel looks it up beneath this very directory, so
-    /// no link or rename leads out, and none that comes later moves it.
+    /// Opens a directory beneath this one. The kernel resolves the path beneath this directory, so
+    /// no link or rename leads out of it, and later links or renames do not change it.
     pub fn beneath(&self, path: &Path) -> io::Result<Self> {
         use std::os::unix::ffi::OsStrExt;
         Ok(Self(Arc::new(self.0.open_beneath(path.as_os_str().as_bytes())?)))
     }
 
-    /// The directory, as a root of its own.
+    /// The directory as a separate root.
     pub(crate) fn root(&self) -> io::Result<Root> {
         self.0.open_beneath(b"")
     }
@@ -62,7 +63,7 @@ mod tests {
         fs::write(base.join("alice/f"), "hers").expect("fine");
         let root = Confinement::open(&base).expect("there");
         let alice = root.beneath(Path::new("alice")).expect("there");
-        // A client puts a link in the place of the directory after it was opened.
+        // A client replaces the directory with a link after it was opened.
         fs::rename(base.join("alice"), base.join("away")).expect("fine");
         symlink("../secret", base.join("alice")).expect("fine");
         let name = RelPath::new(b"f".to_vec()).expect("a name");
@@ -70,7 +71,7 @@ mod tests {
         let mut file = alice.root().expect("held open").open_read(&name).expect("there");
         io::Read::read_to_string(&mut file, &mut text).expect("readable");
         assert_eq!(text, "hers");
-        // And before: the link leads out.
+        // A link that existed before leads out of the directory.
         assert!(root.beneath(Path::new("alice")).is_err());
         assert!(root.beneath(Path::new("../secret")).is_err());
         assert!(root.beneath(Path::new("away")).is_ok());

@@ -1,7 +1,8 @@
-//! The control connection: frames in and out of an ssh pipe, a TLS stream or this process.
+//! The control connection: frames over an ssh pipe, a TLS stream, or within this process.
 //!
-//! One thread (or task) reads and one writes. Control frames and the pipe transport's payload
-//! share the connection in order; payload waits for room so that it never buries control.
+//! One thread (or task) reads and one writes. Control frames and the payload of the pipe transport
+//! share the connection in order. Payload waits for room, so that it never delays control frames
+//! for long.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -24,47 +25,47 @@ use packtrain_service::executor::spawn;
 /// control frame behind them leaves within milliseconds.
 const PAYLOAD_QUEUE_BYTES: u64 = 4 << 20;
 
-/// Takes the payload that arrives on the pipe; may block for room.
+/// Receives the payload that arrives on the pipe; may block for room.
 pub trait PayloadSink: Send + Sync {
     /// Places `bytes` at `at`.
     ///
     /// # Errors
-    /// Payload may not come this way: the connection ends.
+    /// Payload is not allowed on this connection, which then ends.
     fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure>;
 }
 
-/// What the reading side hands over.
+/// Events of the reading side.
 #[derive(Debug)]
 pub enum Incoming {
     /// A message.
     Message(Message),
-    /// The connection is over; nothing follows.
+    /// The connection is closed; no events follow.
     Closed(Failure),
 }
 
 /// One control connection.
 pub struct Control {
-    /// For sending; cheap to clone.
+    /// The sending side; cheap to clone.
     pub tx: ControlSender,
-    /// What comes in.
+    /// Messages and the end of the connection.
     pub rx: Receiver<Incoming>,
-    /// Reads from the connection, where that is a task.
+    /// Task that reads from the connection, if it is a task.
     reader: Option<tokio::task::AbortHandle>,
-    /// Writes to it.
+    /// Task that writes to it, if it is a task.
     writer: Option<tokio::task::AbortHandle>,
-    /// Where payload on the pipe goes, once somebody expects it.
+    /// Receiver of the payload on the pipe, once it is set.
     pub payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // What is queued still leaves; nobody listens any more.
-        self.tx.waiting.unheard.store(true, Ordering::Relaxed);
+        // Queued messages are still sent, but incoming messages are no longer read.
+        self.tx.waiting.reader_gone.store(true, Ordering::Relaxed);
         self.tx.close();
         if let Some(reader) = &self.reader {
             reader.abort();
         }
-        // A peer that does not read must not keep the connection and its queue.
+        // A peer that does not read must not keep the connection and its queue alive.
         if let Some(writer) = self.writer.take() {
             packtrain_service::executor::handle().spawn(async move {
                 tokio::time::sleep(LINGER).await;
@@ -88,9 +89,10 @@ pub struct ControlSender {
     waiting: Arc<Waiting>,
 }
 
-/// Pongs that may wait for a peer that does not read them. An honest peer asks once in seconds.
+/// Maximum queued pongs for a peer that does not read. A correct peer pings once in several
+/// seconds.
 const MAX_QUEUED_PONGS: u64 = 1024;
-/// How long the connection outlives its [`Control`], so that what is queued leaves.
+/// Time that the connection outlives its [`Control`], so that queued messages are sent.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
 /// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
 /// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
@@ -101,17 +103,17 @@ const MAX_PASSED_ON_BYTES: u64 = 8 << 20;
 /// Decoded, a message takes up to 20 times the bytes of its frame.
 const MAX_WAITING: usize = 256;
 const MAX_WAITING_BYTES: usize = 4 << 20;
-/// How often it is looked whether they were taken.
-const ROOM_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+/// Interval of the checks for room.
+const ROOM_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
 
 #[derive(Default)]
 struct Waiting {
-    /// Bytes of frames queued and not written.
+    /// Bytes of frames that are queued and not written.
     frames: AtomicU64,
-    /// Pongs queued and not written.
+    /// Pongs that are queued and not written.
     pongs: AtomicU64,
-    /// Nobody takes what comes in any more.
-    unheard: AtomicBool,
+    /// Whether incoming messages are no longer read.
+    reader_gone: AtomicBool,
     state: Mutex<(u64, bool)>,
     changed: Condvar,
 }
@@ -119,7 +121,7 @@ struct Waiting {
 impl Waiting {
     fn written(&self, outgoing: &Outgoing) {
         match outgoing {
-            Outgoing::Data(_, slice) => self.left(slice.len() as u64),
+            Outgoing::Data(_, slice) => self.payload_sent(slice.len() as u64),
             Outgoing::Frame(frame) => {
                 self.frames.fetch_sub(frame.len() as u64, Ordering::Relaxed);
             }
@@ -130,7 +132,7 @@ impl Waiting {
         }
     }
 
-    fn left(&self, bytes: u64) {
+    fn payload_sent(&self, bytes: u64) {
         let mut state = self.state.lock();
         state.0 -= bytes;
         self.changed.notify_all();
@@ -143,10 +145,10 @@ impl Waiting {
 }
 
 impl ControlSender {
-    /// Queues a message; after the connection's end it goes nowhere.
+    /// Queues a message. After the end of the connection it is dropped.
     pub fn send(&self, message: &Message) {
         if self.is_overfull() {
-            // Whoever drives this end ends it, see [`Self::is_overfull`].
+            // The driver of this end ends the transfer, see [`Self::is_overfull`].
             return;
         }
         let mut frame = Vec::new();
@@ -155,7 +157,7 @@ impl ControlSender {
         let _ = self.queue.send(Outgoing::Frame(frame));
     }
 
-    /// Queues the answer to a ping; false if the peer has not read too many of those before.
+    /// Queues the answer to a ping; false if too many unread pongs are queued.
     fn send_pong(&self, number: u64) -> bool {
         if self.waiting.pongs.fetch_add(1, Ordering::Relaxed) >= MAX_QUEUED_PONGS {
             return false;
@@ -166,22 +168,22 @@ impl ControlSender {
         true
     }
 
-    /// Whether the peer reads so little that nothing more is queued: it is given up.
+    /// Whether the peer reads so slowly that nothing more is queued; the transfer then ends.
     pub(crate) fn is_overfull(&self) -> bool {
         self.waiting.frames.load(Ordering::Relaxed) > MAX_QUEUED_BYTES
     }
 
-    /// Whether nobody takes what comes in any more.
-    fn is_unheard(&self) -> bool {
-        self.waiting.unheard.load(Ordering::Relaxed)
+    /// Whether incoming messages are no longer read.
+    fn is_reader_gone(&self) -> bool {
+        self.waiting.reader_gone.load(Ordering::Relaxed)
     }
 
-    /// Whether messages of another end may be passed on now.
+    /// Whether messages of another end may be forwarded now.
     pub fn has_room(&self) -> bool {
         self.waiting.frames.load(Ordering::Relaxed) < MAX_PASSED_ON_BYTES
     }
 
-    /// Queues payload, waiting while too much waits already. False once the connection is over.
+    /// Queues payload; blocks while the queue is full. False once the connection is closed.
     pub fn send_payload(&self, at: Offset, slice: Slice) -> bool {
         let bytes = slice.len() as u64;
         let mut state = self.waiting.state.lock();
@@ -196,18 +198,18 @@ impl ControlSender {
         self.queue.send(Outgoing::Data(at, slice)).is_ok()
     }
 
-    /// Ends the connection once everything queued has left.
+    /// Closes the connection after everything queued was sent.
     pub fn close(&self) {
         let _ = self.queue.send(Outgoing::Close);
     }
 
-    /// Waits until everything queued before `close` has left, or `limit` has passed.
+    /// Waits until everything queued before `close` was sent, or `limit` has passed.
     pub fn wait_closed(&self, limit: std::time::Duration) {
         let mut state = self.waiting.state.lock();
         self.waiting.changed.wait_while_for(&mut state, |state| !state.1, limit);
     }
 
-    /// Lets go of everybody who waits for room.
+    /// Wakes all threads that wait for room.
     pub(crate) fn abandon(&self) {
         self.waiting.close();
     }
@@ -251,23 +253,23 @@ pub fn over_streams(
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return inbound.end(&broke(&e)),
+                Err(e) => return inbound.end(&failure_text(&e)),
             }
         }
     });
     control
 }
 
-/// What is said of a connection that failed.
-fn broke(error: &io::Error) -> String {
+/// The text for a connection that failed.
+fn failure_text(error: &io::Error) -> String {
     match error.kind() {
-        // TLS has many words for it, none of them for users.
+        // TLS has a technical text for this, which does not help users.
         io::ErrorKind::UnexpectedEof => "the connection broke".to_owned(),
         _ => format!("the connection broke: {error}"),
     }
 }
 
-/// A control connection over a tokio stream, driven by the runtime it is called in.
+/// A control connection over a tokio stream; call it within a tokio runtime.
 pub fn over_async<S>(stream: S, line: Option<Arc<RouteConnection>>) -> Control
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
@@ -307,7 +309,8 @@ where
             match input.read(&mut buffer).await {
                 Ok(0) => return inbound.end("the other end closed the connection"),
                 Ok(n) => {
-                    // Placing payload may wait for the disk: the runtime moves other tasks away.
+                    // Placing payload may wait for the disk, so the runtime moves other tasks to
+                    // another thread.
                     let fed = tokio::task::block_in_place(|| inbound.feed(&buffer[..n]));
                     if let Err(failure) = fed {
                         return inbound.fail(failure);
@@ -317,7 +320,7 @@ where
                     if let Some(line) = &line {
                         line.failed(&e);
                     }
-                    return inbound.end(&broke(&e));
+                    return inbound.end(&failure_text(&e));
                 }
             }
         }
@@ -327,7 +330,7 @@ where
     control
 }
 
-/// Two ends in one process, joined.
+/// Two connected ends in one process.
 pub fn pair() -> io::Result<(Control, Control)> {
     let (a, b) = UnixStream::pair()?;
     let end = |name, s: UnixStream| -> io::Result<Control> {
@@ -336,7 +339,7 @@ pub fn pair() -> io::Result<(Control, Control)> {
     Ok((end("near", a)?, end("far", b)?))
 }
 
-/// The writing half of a socket: its end is the end of what the other side reads.
+/// The writing half of a socket. Dropping it ends the stream that the other side reads.
 struct WriteHalf(UnixStream);
 
 impl Write for WriteHalf {
@@ -362,7 +365,7 @@ impl Drop for WriteHalf {
 struct Inbound {
     decoder: message::Decoder,
     queue: Sender<Incoming>,
-    /// Bytes of the frames of the messages that wait in the queue, oldest first.
+    /// Bytes of the frames of the queued messages, oldest first.
     waiting: VecDeque<usize>,
     waiting_bytes: usize,
     payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
@@ -413,7 +416,7 @@ impl Inbound {
         self.queue.send(Incoming::Message(message)).is_ok()
     }
 
-    /// Waits until so many bytes more may wait; false once nobody takes any.
+    /// Waits for room for `size` bytes; false if incoming messages are no longer read.
     fn wait_for_room(&mut self, size: usize) -> bool {
         loop {
             while self.waiting.len() > self.queue.len() {
@@ -422,10 +425,10 @@ impl Inbound {
             if self.waiting.is_empty() || self.waiting_bytes + size <= MAX_WAITING_BYTES {
                 return true;
             }
-            if self.tx.is_unheard() {
+            if self.tx.is_reader_gone() {
                 return false;
             }
-            std::thread::sleep(ROOM_LOOK);
+            std::thread::sleep(ROOM_CHECK_INTERVAL);
         }
     }
 
@@ -483,7 +486,7 @@ mod tests {
             for n in 0..10_000 {
                 message::encode(&Message::Ping(u64::MAX - n), &mut pings);
             }
-            // Far more answers than may wait; the far end never reads one.
+            // More pings than pongs may be queued; the far end never reads.
             for _ in 0..200 {
                 if far.write_all(&pings).is_err() {
                     break;
@@ -511,7 +514,7 @@ mod tests {
             message::encode(&Message::Manifest(vec![0; 1 << 19]), &mut frame);
             (0..MAX_WAITING).take_while(|_| far.write_all(&frame).is_ok()).count()
         });
-        // It is read until so much waits, and then not.
+        // The connection is read up to the limit and no further.
         let frames = MAX_WAITING_BYTES >> 19;
         let mut waited = 0;
         while control.rx.len() + 1 < frames && waited < 60_000 {
@@ -520,7 +523,7 @@ mod tests {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert!(control.rx.len() <= frames, "{} messages wait", control.rx.len());
-        // Taking them lets more in, and an end that nobody takes from any more ends its reader.
+        // Processing messages makes room for more. Dropping the end stops its reader.
         for _ in 0..2 * frames {
             let limit = std::time::Duration::from_secs(60);
             assert!(matches!(control.rx.recv_timeout(limit), Ok(Incoming::Message(_))));

@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Fuzz bodies and seed inputs for parsers that are private to this crate.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body must accept any bytes: a panic, a hang or
+//! unbounded memory is a finding.
 
 use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::Ceilings;
@@ -15,9 +15,9 @@ pub use crate::transports::fuzzing::{
     offer, offer_seeds, stream_frames, stream_frames_seeds, stream_name, stream_name_seeds,
 };
 
-/// The session request, which the called end reads before it knows who asks: what is read is
-/// written and read again the same, and takes no more room than it had. So are the ceilings with which
-/// it is answered.
+/// The session request, which the responder parses before it knows the caller's identity. A parsed
+/// request must encode and parse to the same value, and must not take more room than its input. The
+/// same applies to the ceilings in the answer.
 pub fn session_request(data: &[u8]) {
     if let Ok(told) = Ceilings::decode(data) {
         assert!(told.rate_bps != Some(0) && told.streams != Some(0));
@@ -25,13 +25,13 @@ pub fn session_request(data: &[u8]) {
     }
     let Ok(ask) = SessionRequest::decode(data) else { return };
     let written = ask.encode();
-    // What the sender left out is written as its default.
+    // Fields that the sender left out are written as their defaults.
     assert!(written.len() <= data.len() + 64, "{} bytes of {}", written.len(), data.len());
     let again = SessionRequest::decode(&written).expect("what was written is read");
     assert_eq!(again, ask);
 }
 
-/// Requests: the default one, and one with every part of it.
+/// Seed inputs: the default request, one with every field set, and ceilings.
 pub fn session_request_seeds() -> Vec<Vec<u8>> {
     let full = SessionRequest {
         sources: 2,
@@ -51,8 +51,7 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
     vec![SessionRequest::default().encode(), full.encode(), told.encode()]
 }
 
-/// JSON that one end tells the other in a control message: streams and paths. It is cut to what it may
-/// hold.
+/// JSON in control messages: streams and paths. The parser must enforce their limits.
 pub fn reported_json(data: &[u8]) {
     if let Some(report) = StreamsReport::decode(data) {
         let texts = report.reasons.iter().chain(&report.way_reasons).chain([&report.congestion]);
@@ -62,15 +61,15 @@ pub fn reported_json(data: &[u8]) {
         assert!(report.streams.len() + report.ways.len() + report.moments.len() < 2_000);
         let _ = report.encode();
     }
-    if let Some(ways) = CandidatePaths::told_of(data) {
+    if let Some(ways) = CandidatePaths::from_report(data) {
         assert!((1..=MAX_DEPOTS).contains(&ways.names().len()));
         assert!(ways.is_far());
-        ways.learn(data);
+        ways.update(data);
         let _ = (ways.told(), ways.version());
     }
 }
 
-/// One message of each kind.
+/// Seed inputs: one message of each kind.
 pub fn reported_json_seeds() -> Vec<Vec<u8>> {
     let ways = br#"{"direct":{"rate":9000000,"error":0.5},"ways":[{"depot":"a.example:7879",
                     "near":1000000,"beyond":20000000,"earlier":{"rate":1,"error":2.0}}]}"#;
@@ -79,8 +78,8 @@ pub fn reported_json_seeds() -> Vec<Vec<u8>> {
     vec![StreamsReport::default().encode(), ways.to_vec(), streams.to_vec()]
 }
 
-/// What comes over ssh before the called end speaks: the marker is found exactly where it ends, and
-/// what follows is left for the control connection.
+/// The output of ssh before the responder starts. The parser must find the end of the marker and
+/// leave the following bytes to the control connection.
 pub fn ssh_marker(data: &[u8]) {
     let mut rest = data;
     let found = marker::skip_noise(&mut rest).expect("reading memory does not fail");
@@ -93,7 +92,7 @@ pub fn ssh_marker(data: &[u8]) {
     }
 }
 
-/// Greetings of login shells before the marker, and words after it.
+/// Seed inputs: output of login shells before the marker, and bytes after it.
 pub fn ssh_marker_seeds() -> Vec<Vec<u8>> {
     let greeted = [b"Welcome!\nlast login".as_slice(), marker::MARKER, b"PKTR"].concat();
     vec![marker::MARKER.to_vec(), greeted, b"\nPACKTRAIN-STDIO\n".to_vec()]

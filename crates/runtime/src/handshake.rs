@@ -1,4 +1,4 @@
-//! The first words on a control connection: who speaks which versions, and what is to be done.
+//! The handshake on a control connection: versions and the session request.
 
 use packtrain_os::clock;
 use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
@@ -12,48 +12,47 @@ use crate::transports::TcpSettings;
 use packtrain_service::TransportChoice;
 use packtrain_service::ceilings::Ceilings;
 
-/// How long the other end has, once it is connected, to greet and to say what it wants or whether
-/// that is granted: all of it together.
+/// Limit for the whole handshake after the connection: `Hello`, the request and its answer.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAGIC: [u8; 4] = *b"PKTR";
 
-/// What the calling end tells the called end beside the transfer's own options.
+/// The request of the initiator to the responder, in addition to the options of the transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionRequest {
     /// A perf test instead of a transfer.
     pub perf: Option<MeasureRequest>,
-    /// How many sources the caller named.
+    /// Number of sources that the initiator named.
     pub sources: u32,
-    /// Transports: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt, 5 fobs, 6 sabul. An end that does not
-    /// know a number takes it for auto, and what it then offers tells the other so.
+    /// Transport: 0 auto, 1 native, 2 TCP, 3 pipe, 4 udt, 5 fobs, 6 sabul. An end treats an unknown
+    /// number as auto; its offer then shows this to the other end.
     pub choice: u8,
     /// The congestion controller.
     pub cc: Option<String>,
-    /// TCP streams.
+    /// Number of TCP streams.
     pub streams: u32,
-    /// Give way to other traffic.
+    /// Yield to other traffic.
     pub background: bool,
     /// Ports for data, first and last.
     pub ports: Option<(u16, u16)>,
-    /// The token of a ticket that lets the caller in.
+    /// The token of the ticket that admits the initiator.
     pub ticket: Option<[u8; 16]>,
-    /// Where the other end of the data is, if it is not the caller.
+    /// Addresses of the other end of the data, if it is not the initiator.
     pub peer: Vec<std::net::IpAddr>,
-    /// The limits that the caller has to keep, and those of the end that it has asked before.
+    /// The limits of the initiator, combined with those of the end that it contacted before.
     pub ceilings: Ceilings,
-    /// What older ends do not know of.
+    /// Fields that older ends do not know.
     #[serde(skip)]
     pub more: More,
-    /// What still older ends do not know of.
+    /// Fields that ends older than `more` do not know.
     #[serde(skip)]
     pub path: PathRequest,
-    /// What the oldest of them do not know of.
+    /// Fields that ends older than `path` do not know.
     #[serde(skip)]
     pub run: RunRequest,
 }
 
-/// What follows a [`SessionRequest`] on the wire. An end that knows nothing of it reads over it; what an
-/// older caller does not send is as by default.
+/// Follows a [`SessionRequest`] on the wire. An older responder ignores it; for an older initiator
+/// the defaults apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct More {
     /// The kernel's congestion control for TCP.
@@ -62,23 +61,23 @@ pub struct More {
     pub tcp_buffer: Option<u64>,
 }
 
-/// What follows [`More`] on the wire, in the same way.
+/// Follows [`More`] on the wire, in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathRequest {
-    /// The caller goes over depots, which may freeze: silence is to be noticed soon.
+    /// The initiator connects over depots, which may stall: shorter timeouts apply.
     pub relayed: bool,
 }
 
-/// What follows [`PathRequest`] on the wire, in the same way.
+/// Follows [`PathRequest`] on the wire, in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// The number of the caller's command, the same at each of its tries: what an earlier one left
-    /// behind may end.
+    /// The number of the initiator's command, the same for all its attempts. The responder may end
+    /// what an earlier attempt left behind.
     pub number: Option<[u8; 16]>,
 }
 
 impl More {
-    /// What it says of TCP.
+    /// The TCP settings in it.
     pub(crate) fn kernel(&self) -> TcpSettings {
         let congestion = self.tcp_cc.clone();
         TcpSettings { congestion, buffers: self.tcp_buffer.map(ByteCount) }
@@ -88,22 +87,22 @@ impl More {
 /// A perf test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasureRequest {
-    /// Flows side by side.
+    /// Number of parallel flows.
     pub parallel: u32,
-    /// How long, in milliseconds.
+    /// Duration in milliseconds.
     pub millis: u64,
-    /// Or how much.
+    /// Number of bytes, instead of a duration.
     pub bytes: Option<u64>,
 }
 
 impl SessionRequest {
-    /// As it goes into `Open`.
+    /// The encoding for `Open`.
     pub fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
         postcard::to_stdvec(&(self, &self.more, &self.path, &self.run)).unwrap_or_default()
     }
 
-    /// Reads it from `Open`.
+    /// Decodes the request in `Open`.
     pub fn decode(bytes: &[u8]) -> Result<Self, Failure> {
         let (mut ask, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| {
             Failure::new(FailureKind::Protocol, "the caller asks for something unintelligible")
@@ -126,7 +125,8 @@ pub fn number(choice: TransportChoice) -> u8 {
         TransportChoice::Auto => 0,
         TransportChoice::Native => 1,
         TransportChoice::Tcp => 2,
-        // The stock wire is a place, not a way between two ends of ours; refused before.
+        // The stock UDT wire is a location and not a transport between two Packtrain ends; it was
+        // refused before.
         TransportChoice::Pipe | TransportChoice::Udt4 => 3,
         TransportChoice::Udt => 4,
         TransportChoice::Fobs => 5,
@@ -179,7 +179,7 @@ fn check(message: Message) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The caller's part: greets, asks, waits for agreement; gives the limits of the called end.
+/// The initiator's handshake. Returns the limits of the responder.
 pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
     let until = clock::now() + HANDSHAKE_TIMEOUT;
     control.tx.send(&hello());
@@ -192,7 +192,7 @@ pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Fail
     }
 }
 
-/// The called end's part, up to knowing what is asked; the caller of this answers.
+/// The responder's handshake up to the request. The caller of this function answers it.
 pub fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
     answer_until(control, stop, clock::now() + HANDSHAKE_TIMEOUT)
 }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(read, SessionRequest { path: PathRequest::default(), ..none.clone() });
         let last = postcard::to_stdvec(&(&ask, &ask.more, &ask.path)).unwrap();
         assert_eq!(SessionRequest::decode(&last).unwrap(), none);
-        // An older end reads the front and nothing else.
+        // An older end reads the first part only.
         let front: SessionRequest = postcard::from_bytes(&ask.encode()).unwrap();
         assert_eq!(front.streams, 4);
         assert!(SessionRequest::decode(&[0xff; 4]).is_err());

@@ -1,6 +1,6 @@
-//! Transfers wired to disks and sockets: a transfer's two ends are [`source`] and [`sink`], each of which
-//! drives a state machine of `packtrain-transfer` with threads of its own; [`transports`] move the
-//! bytes between them, and [`control`] carries what the ends say to each other.
+//! Runs transfers over disks and sockets. [`source`] and [`sink`] are the two ends; each drives a
+//! state machine of `packtrain-transfer` with threads of its own. [`transports`] move the data
+//! between them, and [`control`] carries their messages.
 
 mod assembly;
 pub mod called;
@@ -23,7 +23,7 @@ mod traces;
 pub mod transports;
 pub mod tunnel;
 
-/// What a caller that speaks the protocol by itself says of itself in Open: peers of tests.
+/// The session request of an initiator that implements the protocol itself, for tests.
 #[doc(hidden)]
 pub fn sample_request(ticket: Option<[u8; 16]>) -> Vec<u8> {
     // One source, and payload on the control connection.
@@ -36,7 +36,7 @@ pub fn sample_request(ticket: Option<[u8; 16]>) -> Vec<u8> {
     .encode()
 }
 
-/// What a called end without limits says of itself in Opened: peers of tests.
+/// The answer of a responder without limits, for tests.
 #[doc(hidden)]
 pub fn sample_answer() -> Vec<u8> {
     packtrain_service::ceilings::Ceilings::default().encode()

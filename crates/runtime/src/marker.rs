@@ -1,16 +1,17 @@
-//! Lines that the other end says on its standard output before the protocol begins.
+//! Finds the line with which the responder starts the protocol on its standard output. A login
+//! shell may write other lines before it.
 
 use std::io::{self, Read};
 
-/// The line with which the called end begins.
+/// The line with which the responder starts.
 pub const LINE: &[u8] = b"PACKTRAIN-STDIO-1";
-/// What the called end writes: the first line end finishes whatever was written before it.
+/// The bytes that the responder writes. The first newline ends an incomplete line before it.
 pub const MARKER: &[u8] = b"\nPACKTRAIN-STDIO-1\n";
 /// More than this is not a login shell's greeting.
 const MAX_NOISE_BYTES: usize = 1 << 20;
 
-/// Reads up to and including the first line that `wanted` knows, one byte at a time so that
-/// nothing after it is taken; none if the output ended first.
+/// Reads up to and including the first line that `wanted` accepts. It reads one byte at a time, so
+/// that it consumes nothing after that line. None if the output ends first.
 pub fn find<T>(
     output: &mut impl Read,
     mut wanted: impl FnMut(&[u8]) -> Option<T>,
@@ -36,7 +37,7 @@ pub fn find<T>(
     Ok(None)
 }
 
-/// Whether the called end began to speak.
+/// Skips the lines before the marker. False if the output ended without it.
 pub fn skip_noise(output: &mut impl Read) -> io::Result<bool> {
     let found = find(output, |line| (line == LINE).then_some(()))?;
     Ok(found.is_some())

@@ -1,4 +1,4 @@
-//! What an end of a transfer measures of itself while it runs.
+//! Measurements that an end of a transfer makes of itself.
 
 mod meter;
 mod system;

@@ -1,4 +1,4 @@
-//! The stream that is sealed.
+//! The pack: the stream of a deposited session before encryption.
 //!
 //! ```text
 //! "PKPK"  1 version, 1  3 zeros  4 number of sources (BE)
@@ -7,9 +7,9 @@
 //!     the piece's bytes, 32 bytes its digest
 //! ```
 //!
-//! So where a piece lies follows from the manifest alone. A piece that its sender could not read is
-//! zeros, and its digest too. A stream whose length nobody knew is the last entry and goes to the
-//! end.
+//! The position of each piece follows from the manifest alone. A piece that the sender could not
+//! read is zeros, and so is its digest. A stream of unknown length is the last entry and extends to
+//! the end.
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -26,17 +26,17 @@ use packtrain_transfer::{Failure, FailureKind};
 
 const MAGIC: [u8; 4] = *b"PKPK";
 const VERSION: u8 = 1;
-/// What is before the manifest.
+/// Bytes before the manifest.
 const HEAD: u64 = 12;
-/// The bytes of a digest.
+/// Bytes of a digest.
 pub const DIGEST: u64 = 32;
-/// Entries handed on at once.
+/// Entries passed on at once.
 const BATCH: usize = 1024;
 
-/// Where entries lie in the stream.
+/// Positions of entries in the pack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// Of each entry, where its first piece is.
+    /// Position of the first piece of each entry.
     starts: Vec<u64>,
     end: u64,
     stream: Option<EntryId>,
@@ -50,7 +50,7 @@ impl Places {
     fn push(&mut self, entry: &Entry) -> Option<()> {
         self.starts.push(self.end);
         match entry.kind {
-            // Nothing with content can follow what has no end.
+            // No entry with content can follow one without a known end.
             EntryKind::File { size: 1.. } | EntryKind::Stream if self.stream.is_some() => {
                 return None;
             }
@@ -61,7 +61,7 @@ impl Places {
         Some(())
     }
 
-    /// Where the piece at `offset` of an entry is.
+    /// Position of the piece at `offset` of an entry.
     fn at(&self, entry: EntryId, offset: u64) -> Option<u64> {
         let start = *self.starts.get(entry.index())?;
         let before = (offset / CHUNK.get()).checked_mul(CHUNK.get() + DIGEST)?;
@@ -69,12 +69,12 @@ impl Places {
     }
 }
 
-/// The bytes that a file of this size has in the stream.
+/// Bytes that a file of this size takes in the pack.
 fn packed(size: u64) -> Option<u64> {
     size.checked_add(size.div_ceil(CHUNK.get()).checked_mul(DIGEST)?)
 }
 
-/// The bytes of a stream whose pieces and digests are so many.
+/// Size of a stream whose pieces and digests take this many bytes.
 fn unpacked(packed: u64) -> Option<u64> {
     let (whole, rest) = (packed / (CHUNK.get() + DIGEST), packed % (CHUNK.get() + DIGEST));
     match rest {
@@ -84,21 +84,21 @@ fn unpacked(packed: u64) -> Option<u64> {
     }
 }
 
-/// What a sender sends: all of the manifest, and where the rest comes.
+/// The layout of a pack at the sender: the encoded manifest, and the files that follow it.
 #[derive(Debug)]
 pub struct Packed {
-    /// What comes before the files' bytes.
+    /// The bytes before the data of the files.
     pub front: Vec<u8>,
     /// Entries with content, and their sizes.
     pub files: Vec<(EntryId, u64)>,
-    /// The entry that has no end yet.
+    /// The entry of unknown length.
     pub stream: Option<EntryId>,
-    /// How long all is; none with a stream.
+    /// Length of the pack in bytes; none with a stream.
     pub len: Option<u64>,
 }
 
 impl Packed {
-    /// Of these entries, which came from so many sources.
+    /// The pack of these entries, which come from this many sources.
     pub fn new(entries: &[Entry], sources: u32) -> Option<Self> {
         let mut front = MAGIC.to_vec();
         front.extend([VERSION, 0, 0, 0]);
@@ -123,29 +123,29 @@ impl Packed {
         Some(Self { files: files.collect(), stream: places.stream, len, front })
     }
 
-    /// What is in it, in short: so that another try of sending sends the same.
+    /// Digest of the manifest. With it a retry checks that it sends the same pack.
     pub fn digest(&self) -> [u8; 32] {
         *blake3::hash(&self.front).as_bytes()
     }
 }
 
-/// The pieces of a file of this size: where each begins, and how long it is.
+/// The pieces of a file of this size: offset and length.
 pub fn pieces(size: u64) -> impl Iterator<Item = (u64, u64)> {
     let step = CHUNK.get();
     (0..size.div_ceil(step)).map(move |n| (n * step, step.min(size - n * step)))
 }
 
-/// Reads the stream from any place, waiting for it where it is still to come.
+/// Reads the pack from any position; blocks until the data has arrived.
 pub trait Stream: fmt::Debug + Send + Sync {
-    /// Fills `room` from `at` on.
+    /// Fills `room` from position `at` on.
     fn read(&self, at: u64, room: &mut [u8]) -> Result<(), Failure>;
-    /// How long all is, once that is known.
+    /// The length of the pack; blocks until it is known.
     fn size(&self) -> Result<u64, Failure>;
-    /// What there is to say.
+    /// Notices for the user.
     fn said(&self) -> Vec<String>;
 }
 
-/// What a receiver has of the stream: the manifest, and the rest where it is asked for.
+/// A pack at the receiver: the manifest, and access to the pieces.
 #[derive(Clone, Debug)]
 pub struct Unpacked {
     stream: Arc<dyn Stream>,
@@ -192,7 +192,7 @@ impl Unpacked {
         let mut places = Places::begin(at);
         entries.iter().try_for_each(|entry| places.push(entry)).ok_or_else(|| broken("sizes"))?;
         if let Some(id) = places.stream {
-            // By now its length can be known: it is a file like others.
+            // The end of the stream is known by now, so it becomes a file of known size.
             let start = places.at(id, 0).unwrap_or(places.end);
             let rest = stream.size()?.checked_sub(start);
             let size = rest.and_then(unpacked).ok_or_else(|| broken("a length"))?;
@@ -202,17 +202,17 @@ impl Unpacked {
         Ok(Self { stream, entries, places, sources })
     }
 
-    /// How many sources its sender named.
+    /// Number of sources that the sender named.
     pub fn sources(&self) -> usize {
         self.sources as usize
     }
 
-    /// The entries, some at a time.
+    /// The entries in batches.
     pub(crate) fn batches(&self) -> impl Iterator<Item = &[Entry]> {
         self.entries.chunks(BATCH)
     }
 
-    /// Reads a piece that is what its sender read.
+    /// Reads a piece and checks its digest.
     pub(crate) fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<(), Failure> {
         let entry = self.entries.get(piece.entry.index());
         let path = || {
@@ -226,7 +226,7 @@ impl Unpacked {
             let text = format!("{}: its sender could not read it", path());
             return Err(Failure::new(FailureKind::Unreadable, text));
         }
-        // Of what had no end nobody knew whether the first piece is the whole.
+        // The sender of a stream did not know whether its first piece is the whole.
         let whole = piece.whole && self.places.stream != Some(piece.entry);
         if digest::piece(piece.file_offset, whole, out).0 != sum {
             let text = format!("{}: changed while it was sent, or damaged", path());
@@ -235,7 +235,7 @@ impl Unpacked {
         Ok(())
     }
 
-    /// What there is to say.
+    /// Notices for the user.
     pub(crate) fn said(&self) -> Vec<String> {
         self.stream.said()
     }
@@ -274,7 +274,7 @@ mod tests {
         Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 0, gid: 0 }
     }
 
-    /// The whole stream of these files.
+    /// The complete pack of these files.
     fn pack(contents: &[Vec<u8>], stream: bool) -> Vec<u8> {
         let last = contents.len() - 1;
         let entries: Vec<Entry> = contents
@@ -315,7 +315,8 @@ mod tests {
         for kind in [EntryKind::Stream, EntryKind::File { size: 1 }] {
             let entries = [stream(), entry("b", kind)];
             assert!(Packed::new(&entries, 1).is_none());
-            // Who sends it all the same is refused: nobody would know how long the second one is.
+            // A peer that sends this anyway is refused, because the length of the second stream
+            // would be unknown.
             let segment = encode_segment(EntryId(0), &entries);
             let mut bytes = [&b"PKPK\x01\0\0\0\0\0\0\x01"[..]].concat();
             bytes.extend((segment.len() as u32).to_be_bytes());
@@ -362,7 +363,7 @@ mod tests {
                 prop_assert_eq!(&entry.kind, &EntryKind::File { size });
             }
             prop_assert_eq!(check(&unpacked).ok(), Some(true));
-            // Whatever is damaged is never taken for what was sent.
+            // Damaged data must never pass as the sent data.
             let mut bad = bytes;
             let at = flip.index(bad.len());
             bad[at] ^= 1;

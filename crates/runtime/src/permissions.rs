@@ -1,4 +1,4 @@
-//! What a called end allows its caller, and how it sets transports up for it.
+//! Permissions of a responder, and the transport configuration that follows from them.
 
 use std::path::PathBuf;
 
@@ -13,37 +13,37 @@ use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{PortRange, RequestError, TransportChoice};
 
-/// What a called end allows.
+/// What a responder permits.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
-    /// Everything lies below this directory.
+    /// Restricts all paths to this directory.
     pub root: Option<Confinement>,
-    /// Nobody writes.
+    /// Refuses writes.
     pub read_only: bool,
-    /// Only perf tests.
+    /// Permits only perf tests.
     pub perf_only: bool,
-    /// Ports for data.
+    /// Ports for data connections.
     pub ports: Option<PortRange>,
-    /// Rate, streams and transports.
+    /// Limits of rate, streams and transports.
     pub ceilings: Ceilings,
-    /// Where data connections go that others name.
+    /// Addresses, named by others, to which data connections may be made.
     pub dial: DialPolicy,
-    /// Callers may set owners, and set-user-id and set-group-id bits, of what they write.
+    /// Permits callers to set owners, set-user-id and set-group-id bits of what they write.
     pub owners: bool,
 }
 
-/// The right to transfer files, and not only to measure.
+/// Permits transfers of files in addition to measurements.
 const TRANSFER: &str = "transfer";
-/// The right to write.
+/// Permits writes.
 const WRITE: &str = "write";
-/// The right to have the rules of `--dial-to` used.
+/// Permits the use of the `--dial-to` rules.
 const DIAL: &str = "dial";
-/// The right to set owners.
+/// Permits setting owners.
 const OWNERS: &str = "owners";
 
 impl Permissions {
-    /// What is granted here, as words for a ticket. Each way in which one server allows more than
-    /// another is a word of its own: a ticket grants what its words say, and nothing else.
+    /// The permissions granted here, as words for a ticket. Each permission has a word of its own,
+    /// and a ticket grants exactly its words.
     pub fn rights(&self) -> Vec<&'static str> {
         let words = [
             (!self.perf_only, TRANSFER),
@@ -54,7 +54,7 @@ impl Permissions {
         words.into_iter().filter_map(|(has, word)| has.then_some(word)).collect()
     }
 
-    /// Takes away what these words do not grant.
+    /// Removes permissions that these words do not grant.
     pub fn restrict_to(&mut self, rights: &[String]) {
         let has = |word: &str| rights.iter().any(|right| right == word);
         self.perf_only |= !has(TRANSFER);
@@ -65,9 +65,9 @@ impl Permissions {
         }
     }
 
-    /// What the site's policy allows at this end, whoever asks.
+    /// The permissions of the site's policy, for any caller.
     pub fn by_policy() -> Result<Self, RequestError> {
-        // Without a home directory there is still a site.
+        // The site's policy applies even without a home directory.
         let dirs = Dirs::from_env().unwrap_or_else(|_| Dirs {
             config: PathBuf::new(),
             state: PathBuf::new(),
@@ -85,14 +85,15 @@ impl Permissions {
 }
 
 impl Permissions {
-    /// The same with a ceiling of the rate, or the lower one where there is one.
+    /// Adds a limit of the rate; the lowest limit applies.
     pub fn with_rate(mut self, rate: Option<DataRate>) -> Self {
         let rates = [rate.map(DataRate::as_bps), self.ceilings.rate_bps];
         self.ceilings.rate_bps = rates.into_iter().flatten().min();
         self
     }
 
-    /// Within one process, or to a server of another kind, no transport of ours is used.
+    /// Removes the limits on transports: within one process, or with a server of another kind, no
+    /// Packtrain transport is used.
     pub fn any_transport(mut self) -> Self {
         self.ceilings.transports = None;
         self
@@ -100,7 +101,7 @@ impl Permissions {
 }
 
 impl SessionRequest {
-    /// The transport that was asked for.
+    /// The requested transport.
     pub fn transport(&self) -> TransportChoice {
         match self.choice {
             1 => TransportChoice::Native,
@@ -113,8 +114,8 @@ impl SessionRequest {
         }
     }
 
-    /// How transports are to be set up at an end with these hints, where the other end has the
-    /// limits `peer` and the user asked for a rate.
+    /// The transport configuration of an end with these hints. `peer` are the limits of the other
+    /// end, `rate_bps` is the rate that the user requested.
     pub fn plan(
         &self,
         hints: Hints,
@@ -131,7 +132,7 @@ impl SessionRequest {
             choice,
             cc: self.cc.clone(),
             background: self.background,
-            // Zero leaves the number to the source.
+            // Zero lets the source choose the number.
             streams: (self.streams > 0).then_some(self.streams),
             most_streams: ceilings.streams.unwrap_or(MAX_STREAMS).clamp(1, MAX_STREAMS),
             earlier: Vec::new(),
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(writable.rights(), ["transfer", "write", "dial"]);
         assert_eq!(read_only.rights(), ["transfer"]);
         assert!(measures.rights().is_empty());
-        // A server that was started again with more does not give it to old tickets.
+        // A server that restarts with more permissions does not extend old tickets.
         for (issued, read, perf) in [(&read_only, true, false), (&measures, true, true)] {
             let words: Vec<String> = issued.rights().iter().map(|&w| w.to_owned()).collect();
             let mut now = writable.clone();
@@ -169,7 +170,7 @@ mod tests {
             assert_eq!((now.read_only, now.perf_only), (read, perf));
             assert_eq!(now.dial, DialPolicy::default());
         }
-        // One that was started again with less does not give more either.
+        // A server that restarts with fewer permissions restricts old tickets.
         let words: Vec<String> = writable.rights().iter().map(|&w| w.to_owned()).collect();
         let mut now = read_only.clone();
         now.restrict_to(&words);

@@ -1,9 +1,9 @@
-//! The source's chunks: read ahead in the order they were assigned, hashed at the first read,
-//! kept while they may be needed again and memory lasts.
+//! The source's chunks: read ahead in the order of assignment, hashed at the first read, and cached
+//! while memory lasts.
 //!
-//! A chunk that was dropped from memory is read again for a retransmission (the page cache
-//! usually has it); its digest is told once. A stream cannot be read again, so its chunks stay
-//! until the sink has verified them, and the stream waits meanwhile.
+//! A chunk that was evicted is read again for a retransmission; the page cache usually has it. Its
+//! digest is reported once. A stream cannot be read again, so its chunks stay in memory until the
+//! sink has verified them, and reading the stream pauses meanwhile.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,28 +19,28 @@ use packtrain_units::{ByteCount, Offset, RangeSet};
 use crate::meters::Meters;
 use packtrain_service::executor::{lower_priority, spawn};
 
-/// Chunks in memory at most: 80 MiB.
+/// Maximum chunks in memory: 80 MiB.
 const MAX_CHUNKS: usize = 20;
-/// Chunks read before anybody asked for them.
+/// Maximum chunks that are read before a transport requests them.
 const AHEAD: usize = 6;
-/// Chunks of a stream that may wait for verification.
+/// Maximum chunks of a stream that wait for verification.
 const STREAM_CHUNKS: usize = 12;
-/// Threads that read and hash.
+/// Number of threads that read and hash.
 pub(crate) const THREADS: usize = 2;
 
-/// Where the bytes of a piece come from.
+/// Reads the data of pieces.
 pub(crate) trait PieceSource: Send + Sync + 'static {
     /// Fills `out` with the piece's bytes, or says why the entry cannot be read (any more). Gives
     /// the file they are in if it is one whose blocks other files may share.
     fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure>;
 }
 
-/// What the reader tells.
+/// Events of the reader.
 #[derive(Debug)]
 pub(crate) enum ReadEvent {
-    /// First read of a chunk.
+    /// The first read of a chunk.
     Read(ChunkIndex, Vec<PieceDigest>),
-    /// A piece's entry failed.
+    /// The entry of a piece failed.
     Failed(packtrain_object::EntryId, Failure),
 }
 
@@ -56,7 +56,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The bytes of `range`, or none where the chunk has none or they could not be read.
+    /// The bytes of `range`; none if the chunk does not have them or they could not be read.
     pub fn get(&self, range: &Range<Offset>) -> Option<&[u8]> {
         if self.bad.overlaps(range) {
             return None;
@@ -80,7 +80,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Part of a chunk, kept alive while it is on its way out.
+/// Part of a chunk, kept alive while it is being sent.
 #[derive(Clone, Debug)]
 pub struct Slice {
     chunk: Arc<Chunk>,
@@ -88,19 +88,19 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// `range` of `chunk`, or none if it does not have it.
+    /// `range` of `chunk`; none if the chunk does not have it.
     pub(crate) fn new(chunk: &Arc<Chunk>, range: Range<Offset>) -> Option<Self> {
         chunk.get(&range)?;
         Some(Self { chunk: Arc::clone(chunk), range })
     }
 
-    /// Part of it, or none if it does not have all of `range`.
+    /// Part of the slice; none if it does not contain all of `range`.
     pub(crate) fn part(&self, range: Range<Offset>) -> Option<Self> {
         let within = self.range.start <= range.start && range.end <= self.range.end;
         within.then(|| Self { chunk: Arc::clone(&self.chunk), range })
     }
 
-    /// Bytes of their own, for passing on.
+    /// A slice of received bytes, for forwarding.
     pub fn owned(at: Offset, bytes: Vec<u8>) -> Self {
         let range = at..at + ByteCount(bytes.len() as u64);
         let (bad, files) = (RangeSet::new(), Vec::new());
@@ -127,7 +127,7 @@ impl Slice {
         self.chunk.get(&self.range).unwrap_or(&[])
     }
 
-    /// How many.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.range.end.since(self.range.start).get() as usize
     }
@@ -140,7 +140,7 @@ impl BufferPool {
     fn take(&self, len: usize) -> Vec<u8> {
         let kept = self.0.lock().pop();
         let mut buffer = kept.unwrap_or_else(|| Vec::with_capacity(len));
-        // Old bytes are overwritten by the read; only growth is zeroed.
+        // The read overwrites old bytes, so only growth is zeroed.
         buffer.resize(len, 0);
         buffer
     }
@@ -154,7 +154,7 @@ impl BufferPool {
 }
 
 enum Slot {
-    /// Being read, for the plan that was in force at this count of the clock.
+    /// Being read, for the plan at this value of the clock.
     Reading(u64),
     Ready {
         chunk: Arc<Chunk>,
@@ -170,12 +170,12 @@ struct State {
     urgent: VecDeque<ChunkIndex>,
     ahead: VecDeque<ChunkIndex>,
     hashed: HashSet<ChunkIndex>,
-    /// Chunks of a stream: they cannot be read again.
+    /// Chunks of a stream, which cannot be read again.
     pinned: HashMap<ChunkIndex, Piece>,
     untouched: usize,
-    /// A stream feeds the chunks: one that is not here yet will come.
+    /// Whether a stream supplies the chunks, so that missing ones will arrive.
     streaming: bool,
-    /// The last chunk that came from a stream.
+    /// The last chunk that a stream supplied.
     streamed: Option<ChunkIndex>,
     clock: u64,
     closed: bool,
@@ -191,7 +191,7 @@ struct Shared {
     meters: Arc<Meters>,
 }
 
-/// The reader; clones share the same chunks.
+/// The reader; clones share its chunks.
 #[derive(Clone)]
 pub struct Reader(Arc<Shared>);
 
@@ -225,12 +225,12 @@ impl Reader {
         self.0.state.lock()
     }
 
-    /// Calls `waker` whenever a chunk came into memory.
+    /// Calls `waker` whenever a chunk becomes available.
     pub fn on_ready(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.0.wakers.lock().push(Box::new(waker));
     }
 
-    /// These pieces of `chunk` will be asked for soon, after those announced before.
+    /// These pieces of `chunk` will be requested soon, after those announced before.
     pub(crate) fn announce(&self, chunk: ChunkIndex, pieces: Vec<Piece>) {
         let mut state = self.state();
         let grown = match state.plans.get(&chunk) {
@@ -238,7 +238,7 @@ impl Reader {
             None => true,
         };
         if grown {
-            // More of the chunk is wanted than was read, if any was: read it all, told anew.
+            // More of the chunk is wanted than before: read all of it and report its digests again.
             state.remove(chunk);
             state.hashed.remove(&chunk);
             state.plans.insert(chunk, pieces);
@@ -247,11 +247,11 @@ impl Reader {
         }
     }
 
-    /// The digest of this chunk did not fit: read it and hash it again.
-    pub(crate) fn doubt(&self, chunk: ChunkIndex) {
+    /// The digest of this chunk did not match: read and hash it again.
+    pub(crate) fn invalidate(&self, chunk: ChunkIndex) {
         let mut state = self.state();
         if let Some(piece) = state.pinned.get(&chunk).cloned() {
-            // A stream cannot be read again: what is held is hashed again.
+            // A stream cannot be read again: hash the held bytes again.
             let held = state.touch(chunk);
             drop(state);
             if let Some(bytes) = held.as_ref().and_then(|held| held.get(&piece.range)) {
@@ -265,7 +265,7 @@ impl Reader {
         state.remove(chunk);
     }
 
-    /// The sink has verified the whole chunk.
+    /// The sink verified the whole chunk.
     pub(crate) fn forget(&self, chunk: ChunkIndex) {
         let mut state = self.state();
         state.plans.remove(&chunk);
@@ -275,7 +275,7 @@ impl Reader {
         self.0.changed.notify_all();
     }
 
-    /// The chunk if it is in memory; otherwise it is read next.
+    /// The chunk, if it is in memory; otherwise it is read next.
     pub fn try_get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
         let mut state = self.state();
         let found = state.touch(chunk);
@@ -286,8 +286,8 @@ impl Reader {
         found
     }
 
-    /// The chunk, waiting until it is read; none once the reader is closed or the chunk was
-    /// never announced.
+    /// The chunk; blocks until it is read. None if the reader is closed or the chunk was never
+    /// announced.
     pub fn get(&self, chunk: ChunkIndex) -> Option<Arc<Chunk>> {
         let mut state = self.state();
         loop {
@@ -295,7 +295,7 @@ impl Reader {
                 self.0.changed.notify_all();
                 return Some(found);
             }
-            // What a stream gave and the sink has verified does not come a second time.
+            // Chunks of a stream that the sink has verified are not supplied again.
             let coming = state.streaming && state.streamed.is_none_or(|last| chunk > last);
             if state.closed || !(coming || state.plans.contains_key(&chunk)) {
                 return None;
@@ -340,14 +340,14 @@ impl Reader {
         self.state().streaming = true;
     }
 
-    /// No more chunks will come from the stream.
+    /// The stream supplies no more chunks.
     pub(crate) fn end_stream(&self) {
         self.state().streaming = false;
         self.wake();
     }
 
-    /// Puts a chunk of a stream in, to stay until `forget`; waits while many stay already.
-    /// False once the reader is closed.
+    /// Adds a chunk of a stream, kept until `forget`; blocks while too many are kept. False if the
+    /// reader is closed.
     pub(crate) fn put_stream(&self, piece: &Piece, bytes: Vec<u8>) -> bool {
         let chunk = ChunkIndex::of(piece.range.start);
         let mut state = self.state();
@@ -370,7 +370,7 @@ impl Reader {
         true
     }
 
-    /// Stops the threads; everybody who waits gets nothing.
+    /// Stops the threads; all waiting calls return none.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.wake();
@@ -386,7 +386,7 @@ impl Reader {
     fn work(&self) {
         while let Some((chunk, pieces, hash, generation)) = self.next_job() {
             let (read, digests, failures) = self.read(&pieces, hash);
-            // Failures are told before a transport can stumble over them.
+            // Failures are reported before a transport can request their ranges.
             for (entry, failure) in failures {
                 (self.0.events)(ReadEvent::Failed(entry, failure));
             }
@@ -509,8 +509,8 @@ impl State {
         None
     }
 
-    /// Drops the chunk that was used longest ago, if there are many. Chunks on their way out
-    /// live until they have left.
+    /// Evicts the least recently used chunk if there are too many. Chunks that are being sent stay
+    /// alive until they are sent.
     fn make_room(&mut self) {
         if self.slots.len() < MAX_CHUNKS {
             return;

@@ -1,4 +1,5 @@
-//! What both ends of a transfer share: who watches it and who stops it.
+//! Types that both ends of a transfer share: the observer, the request to stop, and the check for a
+//! silent peer.
 
 use packtrain_transfer::message::{Message, Open};
 use packtrain_transfer::{Failure, FailureKind, FileReport, SinkTotals, SourceTotals};
@@ -8,36 +9,37 @@ use crate::control::ControlSender;
 use packtrain_service::evidence::Part;
 use packtrain_service::{Notice, StopHandle};
 
-/// Watches one end of a transfer. Calls come from its thread and must not block for long.
+/// Observes one end of a transfer. The end's thread calls the methods, so they must not block for
+/// long.
 pub trait Observer: Send + Sync {
-    /// A file is done.
+    /// A file is complete or failed.
     fn file(&self, path: &[u8], report: &FileReport);
-    /// How far the source is, a few times a second.
+    /// Progress of the source, a few times per second.
     fn source(&self, totals: &SourceTotals);
-    /// How far the sink is, a few times a second.
+    /// Progress of the sink, a few times per second.
     fn sink(&self, totals: &SinkTotals);
-    /// Which transport moves the data now.
+    /// Name of the transport that moves the data.
     fn transport(&self, name: &str);
-    /// Something to say.
+    /// A notice for the user.
     fn notice(&self, notice: &Notice);
-    /// Whether evidence is kept here; otherwise it goes to the other end.
+    /// Whether this observer keeps evidence; otherwise the evidence is sent to the other end.
     fn keeps(&self) -> bool {
         false
     }
-    /// An end tells of itself, once a second.
+    /// Evidence of either end, once per second.
     fn part(&self, _: Part) {}
-    /// A called end: its caller was let in and asks for this; `perf` is the number of flows of a
+    /// Responder: the initiator was admitted and requests this; `perf` is the number of flows of a
     /// measurement.
     fn asked(&self, _: &Open, _perf: Option<u32>, _transport: &str) {}
-    /// What earlier transfers to a machine measured with how many streams.
+    /// Samples of earlier transfers to a host: throughput by number of streams.
     fn earlier(&self, _to: &str) -> Vec<packtrain_plan::streams::Sample> {
         Vec::new()
     }
-    /// What goes to the other end as this end's part.
+    /// Evidence of this end, which is also sent to the other end.
     fn saw(&self, _: &Part) {}
 }
 
-/// The wish to end, taken once.
+/// A request to stop, which is delivered once.
 #[derive(Clone, Debug)]
 pub struct Stop {
     handle: StopHandle,
@@ -47,19 +49,19 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Wishes that come through `handle`.
+    /// Requests to stop that arrive through `handle`.
     pub fn new(handle: StopHandle) -> Self {
         Self { handle, kind: FailureKind::Cancelled, text: "stopped on request", taken: false }
     }
 
-    /// The end of a called end. Its caller did not ask for it, so the caller is told a failure that
-    /// passes: it tries again, and goes on from what is safe.
+    /// A request to stop a responder. The initiator did not request it, so it gets a temporary
+    /// failure. It then retries and resumes from the durable data.
     pub fn of_called_end(handle: StopHandle) -> Self {
         let text = "the other end was stopped: the transfer goes on when it is back";
         Self { handle, kind: FailureKind::Temporary, text, taken: false }
     }
 
-    /// The failure to end with, the first time it is asked after somebody wished the end.
+    /// The failure to end with, at the first call after a request to stop.
     pub fn take(&mut self) -> Option<Failure> {
         if self.taken {
             return None;
@@ -69,68 +71,70 @@ impl Stop {
         failure
     }
 
-    /// The failure to end with, if somebody wished the end.
+    /// The failure to end with, if a stop was requested.
     pub fn asked(&self) -> Option<Failure> {
         self.handle.requested().map(|_| Failure::new(self.kind, self.text))
     }
 }
 
-/// Only a signal that this process got cancels its command, and shows in its exit code. What another
-/// end calls cancelled is a failure that passes.
+/// Only a signal to this process cancels its command and determines its exit code. If the other end
+/// reports a cancellation, this is a temporary failure here.
 pub fn only_own_signal(kind: &mut FailureKind, stop: &StopHandle) {
     if *kind == FailureKind::Cancelled && stop.requested().is_none() {
         *kind = FailureKind::Temporary;
     }
 }
 
-/// Silence after which the other end is asked whether it is there.
+/// Time without messages after which a ping is sent.
 const ASK_AFTER: Duration = Duration::from_secs(30);
-/// Silence after which it is not: a machine that sleeps or a process that was stopped.
+/// Time without messages after which the peer counts as gone, because its machine sleeps or its
+/// process was stopped.
 const SILENT_AFTER: Duration = Duration::from_secs(150);
-/// The same where depots are in between: there may be another way.
+/// The same two times over depots. They are shorter because another path may exist.
 const RELAYED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(20));
 
-/// Whether the other end is alive.
+/// Detects a peer that sends nothing.
 #[derive(Debug)]
 pub struct Pulse {
-    heard: Time,
-    /// When it was asked, first and last, since something was heard.
+    last_message: Time,
+    /// Times of the first and the last ping since the last message.
     asked: Option<(Time, Time)>,
     over: bool,
-    /// Questions that the other end has not answered.
+    /// Number of unanswered pings.
     open: u32,
     ask_after: Duration,
     silent_after: Duration,
 }
 
 impl Pulse {
-    /// A pulse that was felt now, over depots or not.
+    /// A state with a message at `now`; `relayed`: depots are in between.
     pub fn new(now: Time, relayed: bool) -> Self {
         let (ask_after, silent_after) = if relayed { RELAYED } else { (ASK_AFTER, SILENT_AFTER) };
-        Self { heard: now, asked: None, over: false, open: 0, ask_after, silent_after }
+        Self { last_message: now, asked: None, over: false, open: 0, ask_after, silent_after }
     }
 
-    /// Something came.
-    pub fn heard(&mut self, now: Time) {
-        (self.heard, self.asked) = (now, None);
+    /// A message arrived.
+    pub fn on_message(&mut self, now: Time) {
+        (self.last_message, self.asked) = (now, None);
     }
 
-    /// Whether an answer of the other end is to one of our questions.
-    pub(crate) fn was_asked(&mut self) -> bool {
+    /// Whether a pong answers one of our pings.
+    pub(crate) fn on_pong(&mut self) -> bool {
         let was = self.open > 0;
         self.open = self.open.saturating_sub(1);
         was
     }
 
-    /// Asks after some silence; the failure to end with, once, after too much. Silence counts once
-    /// it was asked: while this end itself was busy elsewhere, nothing could be heard.
+    /// Sends a ping after some silence, and returns the failure to end with, once, after too much.
+    /// Silence counts only from the first ping on, because this end may have been too busy to read
+    /// before.
     pub fn check(&mut self, now: Time, tx: &ControlSender) -> Option<Failure> {
         if tx.is_overfull() && !self.over {
             self.over = true;
             let text = "the other end sends and does not read";
             return Some(Failure::new(FailureKind::Protocol, text));
         }
-        let (ask, failure) = self.look(now);
+        let (ask, failure) = self.poll(now);
         if ask {
             self.open = self.open.saturating_add(1);
             tx.send(&Message::Ping(now.as_nanos()));
@@ -138,8 +142,8 @@ impl Pulse {
         failure
     }
 
-    fn look(&mut self, now: Time) -> (bool, Option<Failure>) {
-        let silence = now.since(self.heard);
+    fn poll(&mut self, now: Time) -> (bool, Option<Failure>) {
+        let silence = now.since(self.last_message);
         if let Some((first, _)) = self.asked
             && now.since(first) + self.ask_after >= self.silent_after
             && !self.over
@@ -148,7 +152,7 @@ impl Pulse {
             let text = format!("nothing heard from the other end for {silence}");
             return (false, Some(Failure::new(FailureKind::Temporary, text)));
         }
-        let last = self.asked.map_or(self.heard, |(_, last)| last);
+        let last = self.asked.map_or(self.last_message, |(_, last)| last);
         let ask = silence >= self.ask_after && now.since(last) >= self.ask_after;
         if ask {
             let first = self.asked.map_or(now, |(first, _)| first);
@@ -173,7 +177,7 @@ mod tests {
             let mut asked = Vec::new();
             let mut over = Vec::new();
             for second in 100..400 {
-                let (ask, failure) = pulse.look(at(second));
+                let (ask, failure) = pulse.poll(at(second));
                 asked.extend(ask.then_some(second - 100));
                 over.extend(failure.map(|_| second - 100));
             }
@@ -208,9 +212,9 @@ mod tests {
     #[test]
     fn who_was_busy_asks_before_it_gives_up() {
         let mut pulse = Pulse::new(at(100), true);
-        let (ask, failure) = pulse.look(at(190));
+        let (ask, failure) = pulse.poll(at(190));
         assert!(ask && failure.is_none());
-        pulse.heard(at(191));
-        assert_eq!(pulse.look(at(192)), (false, None));
+        pulse.on_message(at(191));
+        assert_eq!(pulse.poll(at(192)), (false, None));
     }
 }

@@ -1,8 +1,8 @@
-//! The receiving end of a transfer: the sink's state machine wired to a disk.
+//! The sink: drives the sink's state machine with a disk.
 //!
-//! Threads: this one drives the machine and appends to the journal; `meta` looks at targets,
-//! makes directories and puts files in their places, in the order it is told; `sync` syncs;
-//! the assembly's writers write and hash. The network's threads only place bytes.
+//! Threads: this thread drives the machine and appends to the journal; `meta` examines targets,
+//! makes directories and renames files, in the order of its queue; `sync` syncs; the assembly's
+//! writers write and hash. Network threads only place data in memory.
 
 mod delete;
 mod files;
@@ -30,17 +30,17 @@ use packtrain_service::cipher;
 use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::paths::show;
 
-/// How often it is seen whether the memory is full.
+/// Interval of the checks whether the memory is full.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Reports of files sent at once, at most.
-const REPORTS: usize = 500;
+/// Maximum reports of files in one message.
+const MAX_REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
 use open::Opened;
 pub use open::{Destination, SingleFile, expand_home, single_file};
 pub use target::{Leftovers, hash_file, kind_of};
 use target::{SharedTarget, Target};
 
-/// What the threads answer.
+/// Answers of the threads.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Written(WriteEvent),
@@ -53,19 +53,19 @@ pub(crate) enum Answer {
     JournalSynced(u64, Result<(), Failure>),
 }
 
-/// What a sink is started with.
+/// Parameters of a sink.
 pub struct SinkSetup<'a> {
     /// The connection to the source.
     pub control: Control,
-    /// What the transfer is to do.
+    /// The options of the transfer.
     pub options: Options,
-    /// Where it writes.
+    /// Where the files are written.
     pub destination: Destination,
-    /// Who is told of what it does.
+    /// Observes the transfer.
     pub observer: &'a dyn Observer,
-    /// What moves the bytes.
+    /// Receives the data.
     pub transports: SinkTransports,
-    /// Ends it early.
+    /// Requests to stop.
     pub stop: Stop,
 }
 
@@ -89,8 +89,8 @@ pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
                 let text = "the sending end left before it began";
                 return none(ended(Failure::new(FailureKind::Temporary, text)));
             }
-            // Anything else would have to be kept until there is a place for it: a peer that sends
-            // it could fill the memory.
+            // Other messages would have to be buffered until the destination is open, so a hostile
+            // peer could exhaust the memory with them.
             First::Message(other) => {
                 let failure = unexpected(&other);
                 setup.control.tx.send(&Message::Cancel(failure.clone()));
@@ -143,7 +143,7 @@ fn wait_first(setup: &SinkSetup<'_>) -> First {
     }
 }
 
-/// The outcome of a sink that ended before it began.
+/// The outcome of an end that failed before it started.
 pub fn ended(failure: Failure) -> Outcome {
     Outcome { summary: Default::default(), failure: Some(failure), failed: Vec::new() }
 }
@@ -158,18 +158,18 @@ struct Runner<'a> {
     sync: Sender<SyncJob>,
     answers: Receiver<Answer>,
     outcome: Option<Outcome>,
-    told: Time,
+    reported_at: Time,
     reports: Vec<(Vec<u8>, FileReport)>,
     gone: bool,
     pulse: Pulse,
     watch: EndWatch,
-    looked: Time,
+    checked_at: Time,
     lock: Option<Lock>,
-    /// Nothing changes at the destination any more.
-    is_left: bool,
+    /// Whether the destination does not change any more.
+    is_finished: bool,
 }
 
-/// The journal, made when it is first written.
+/// The journal, created when it is first written.
 struct Journal {
     root: Arc<packtrain_disk::Root>,
     place: RelPath,
@@ -184,7 +184,7 @@ impl<'a> Runner<'a> {
         };
         let held = if setup.options.resume == Resume::Off {
             if lock.is_some() {
-                // It would speak of a temporary that this run makes anew.
+                // The journal would describe a temporary that this run creates anew.
                 let _ = JournalFile::discard(&opened.root, &opened.journal);
             }
             Vec::new()
@@ -221,30 +221,30 @@ impl<'a> Runner<'a> {
             sync,
             answers,
             outcome: None,
-            told: Time::ZERO,
+            reported_at: Time::ZERO,
             reports: Vec::new(),
             gone: false,
             pulse: Pulse::new(now, relayed),
             watch: EndWatch::new(meters, assembly::THREADS, cipher::suite()),
-            looked: now,
+            checked_at: now,
             lock,
-            is_left: false,
+            is_finished: false,
         })
     }
 
     fn run(mut self, first: Message) -> (Outcome, Moved) {
         self.setup.transports.start(&self.assembly);
         self.message(first);
-        self.act();
+        self.perform_actions();
         while self.outcome.is_none() {
             let wait = self.next_timeout().to_std();
-            // A connection that is gone has nothing more to say.
+            // A closed connection delivers no more messages.
             let control = if self.gone { never() } else { self.setup.control.rx.clone() };
             let answers = self.answers.clone();
             select! {
                 recv(control) -> incoming => match incoming {
                     Ok(Incoming::Message(message)) => {
-                        self.pulse.heard(clock::now());
+                        self.pulse.on_message(clock::now());
                         self.message(message);
                     }
                     Ok(Incoming::Closed(failure)) => {
@@ -281,16 +281,16 @@ impl<'a> Runner<'a> {
             if let Some(failure) = self.setup.stop.take() {
                 self.sink.cancel(clock::now(), failure);
             }
-            self.act();
-            self.tell();
+            self.perform_actions();
+            self.report_progress();
         }
-        self.leave(false);
-        self.tell_reports();
+        self.finish_destination(false);
+        self.send_reports();
         let moved = self.setup.transports.close();
         let _ = self.meta.send(MetaJob::Stop);
         let _ = self.sync.send(SyncJob::Stop);
-        self.told = Time::ZERO;
-        self.tell();
+        self.reported_at = Time::ZERO;
+        self.report_progress();
         let none = || ended(Failure::new(FailureKind::Fatal, "no outcome"));
         (self.outcome.unwrap_or_else(none), moved)
     }
@@ -312,9 +312,9 @@ impl<'a> Runner<'a> {
                     self.sink.cancel(clock::now(), failure);
                 }
             }
-            Message::Pong(_) if self.pulse.was_asked() => {}
+            Message::Pong(_) if self.pulse.on_pong() => {}
             message => {
-                // An error has already cancelled the machine; its actions say so to the peer.
+                // After an error the machine is already cancelled, and its actions inform the peer.
                 let _ = self.sink.on_message(clock::now(), message);
             }
         }
@@ -354,7 +354,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn act(&mut self) {
+    fn perform_actions(&mut self) {
         while let Some(action) = self.sink.poll_action() {
             self.perform(action);
         }
@@ -364,15 +364,16 @@ impl<'a> Runner<'a> {
         match action {
             SinkAction::Send(message) => {
                 if matches!(message, Message::Finished(_) | Message::Cancel(_)) {
-                    self.leave(matches!(message, Message::Finished(_)));
-                    self.tell_reports();
+                    self.finish_destination(matches!(message, Message::Finished(_)));
+                    self.send_reports();
                     self.report_evidence();
                 }
                 self.setup.control.tx.send(&message);
             }
             SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
             SinkAction::MakeDirectory(id, entry) => {
-                // Here and now: files in it may arrive before another thread had its turn.
+                // On this thread, because files in the directory may arrive before another thread
+                // runs.
                 let made = self.target.make_directory(&entry);
                 self.sink.on_made(id, made);
             }
@@ -386,11 +387,11 @@ impl<'a> Runner<'a> {
             SinkAction::Journal(bytes) => self.journal_append(&bytes),
             SinkAction::RewriteJournal(bytes) => self.journal_rewrite(&bytes),
             SinkAction::RemoveJournal => self.journal_remove(),
-            SinkAction::RemoveLock => self.leave(true),
+            SinkAction::RemoveLock => self.finish_destination(true),
             SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
             SinkAction::JournalSync(token) => {
                 let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());
-                // After the names and metadata that it is to cover.
+                // Queued after the renames and metadata that the sync must cover.
                 self.meta(MetaJob::Then(SyncJob::Journal(token, journal)));
             }
             SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
@@ -412,37 +413,37 @@ impl<'a> Runner<'a> {
             SinkAction::Report(path, report) => {
                 self.setup.observer.file(&path, &report);
                 self.reports.push((path, report));
-                if self.reports.len() >= REPORTS {
-                    self.tell_reports();
+                if self.reports.len() >= MAX_REPORTS {
+                    self.send_reports();
                 }
             }
             SinkAction::Finished(outcome) => self.outcome = Some(outcome),
         }
     }
 
-    /// Leaves the destination as it is to stay: the other end may end with the message that comes
-    /// next, and what is here then is what its user finds.
-    fn leave(&mut self, complete: bool) {
-        if std::mem::replace(&mut self.is_left, true) {
+    /// Finishes all work at the destination. The initiator may end on the next message, and its
+    /// user then sees the destination in this state.
+    fn finish_destination(&mut self, complete: bool) {
+        if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
         self.assembly.close_and_wait();
         let (working, done) = bounded::<()>(0);
         self.meta(MetaJob::Done(working));
-        // It ends when the job is dropped, which is after everything before it.
+        // Returns when the job is dropped, after all jobs before it.
         let _ = done.recv();
         if self.lock.is_none() {
             return;
         }
         self.target.root.remove_unfinished_temps(&self.target.tag);
         if complete {
-            self.tell_leftovers();
+            self.report_leftovers();
         }
         self.lock = None;
     }
 
-    /// Tells what interrupted transfers left beside what this one wrote.
-    fn tell_leftovers(&self) {
+    /// Reports leftovers of interrupted transfers beside the files of this one.
+    fn report_leftovers(&self) {
         let left = self.target.leftovers();
         if left.files == 0 {
             return;
@@ -478,7 +479,7 @@ impl<'a> Runner<'a> {
             Some(file) => file.remove(),
             None => JournalFile::discard(&self.journal.root, &self.journal.place),
         };
-        // Nothing depends on its absence: a journal of finished files is dropped at the next run.
+        // The result does not matter: the next run drops a journal of complete files.
         let _ = removed;
     }
 
@@ -491,8 +492,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Lets the caller know of files, if it is not here.
-    fn tell_reports(&mut self) {
+    /// Sends reports of files to the other end.
+    fn send_reports(&mut self) {
         let reports = std::mem::take(&mut self.reports);
         if !reports.is_empty() {
             self.setup
@@ -502,7 +503,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Tells what this end is like, here or to whoever called.
+    /// Reports the evidence of this end, to the observer here or to the initiator.
     fn report_evidence(&mut self) {
         let (net, buffers) = self.setup.transports.evidence();
         let end = self.watch.read(net, buffers);
@@ -515,18 +516,18 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         let now = clock::now();
-        if now.since(self.looked) >= CHECK_INTERVAL {
-            self.looked = now;
-            self.watch.look(self.assembly.is_full());
+        if now.since(self.checked_at) >= CHECK_INTERVAL {
+            self.checked_at = now;
+            self.watch.add_memory_sample(self.assembly.is_full());
         }
         if self.watch.is_due(now) {
             self.report_evidence();
         }
-        if now.since(self.told) >= Duration::from_millis(200) {
-            self.told = now;
-            self.tell_reports();
+        if now.since(self.reported_at) >= Duration::from_millis(200) {
+            self.reported_at = now;
+            self.send_reports();
             self.setup.observer.sink(&self.sink.totals());
         }
     }

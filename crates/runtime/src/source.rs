@@ -1,7 +1,7 @@
-//! The sending end of a transfer: the source's state machine wired to files and transports.
+//! The source: drives the source's state machine with files and transports.
 //!
-//! Threads: this one drives the machine; `walk` lists the sources; the reader's threads read and
-//! hash chunks; each transport has its own.
+//! Threads: this thread drives the machine; `walk` lists the sources; the threads of the reader
+//! read and hash chunks; each transport has its own.
 
 mod collected;
 mod content;
@@ -34,51 +34,51 @@ use packtrain_service::{Notice, NoticeLevel, cipher};
 pub(crate) use table::Table;
 pub use walk::SourceSpec;
 
-/// What the threads tell.
-pub(crate) enum News {
+/// Messages from the threads.
+pub(crate) enum SourceEvent {
     /// Entries in manifest order.
     Entries(Vec<Entry>),
-    /// The walk is over; these paths could not be listed, and the sources at those of the target
-    /// brought no file.
+    /// The walk is over, with the paths that could not be listed and the target paths of the
+    /// sources without a file.
     WalkEnd(Vec<(Vec<u8>, Failure)>, Vec<Vec<u8>>),
-    /// A source is not there at all: nothing is sent.
+    /// A source does not exist: nothing is sent.
     Refuse(Failure),
-    /// The reader.
+    /// An event of the reader.
     Read(ReadEvent),
-    /// A hole was verified, or turned out to be none.
+    /// A suspected hole was read; whether it is one.
     Hole(TransportId, Range<Offset>, bool),
-    /// A file's root digest.
+    /// The root digest of a file.
     Root(EntryId, Option<Digest>),
     /// Standard input ended.
     StreamEnd(EntryId, u64),
     /// A warning for the user.
     Warn(String),
-    /// A transport has something to poll.
+    /// A transport has events to poll.
     Wake,
 }
 
-/// What a source is started with.
+/// Parameters of a source.
 pub struct SourceSetup<'a> {
     /// The connection to the sink.
     pub control: Control,
-    /// What the transfer is to do.
+    /// The options of the transfer.
     pub options: Options,
-    /// Who is told of what it does.
+    /// Observes the transfer.
     pub observer: &'a dyn Observer,
-    /// What moves the bytes.
+    /// Moves the data.
     pub transports: SourceTransports,
-    /// Ends it early.
+    /// Requests to stop.
     pub stop: Stop,
 }
 
-/// Runs a source to its end; the transports tell what they moved.
+/// Runs a source to its end. The transports report what they moved.
 pub fn run(setup: SourceSetup<'_>, spec: SourceSpec) -> (Outcome, crate::transports::Moved) {
     let (reports, inbox) = content_reports();
     let content = LocalContent::new(spec, setup.options.clone(), reports);
     run_content(setup, Box::new(content), inbox)
 }
 
-/// Runs a source whose content comes from elsewhere; it reports into this inbox.
+/// Runs a source whose content comes from elsewhere and is reported to this inbox.
 pub fn run_content(
     setup: SourceSetup<'_>,
     content: Box<dyn Content>,
@@ -95,14 +95,14 @@ pub fn run_content(
         news,
         inbox,
         outcome: None,
-        told: Time::ZERO,
+        reported_at: Time::ZERO,
         gone: false,
-        leftovers_told: false,
+        leftovers_reported: false,
     };
     runner.run()
 }
 
-/// What is left to move; not known while the walk may find more than is known.
+/// Bytes left to move; none while the walk is incomplete.
 fn left(totals: &packtrain_transfer::SourceTotals) -> Option<ByteCount> {
     let whole = totals.known.saturating_sub(totals.present);
     totals.walk_done.then(|| whole.saturating_sub(totals.placed.min(whole)))
@@ -112,14 +112,14 @@ struct Runner<'a> {
     setup: SourceSetup<'a>,
     source: Source,
     content: Box<dyn Content>,
-    news: Sender<News>,
-    inbox: Receiver<News>,
+    news: Sender<SourceEvent>,
+    inbox: Receiver<SourceEvent>,
     outcome: Option<Outcome>,
-    told: Time,
+    reported_at: Time,
     gone: bool,
     pulse: Pulse,
     watch: EndWatch,
-    leftovers_told: bool,
+    leftovers_reported: bool,
 }
 
 impl Runner<'_> {
@@ -129,7 +129,7 @@ impl Runner<'_> {
             &self.setup.control,
             self.content.reader(),
             Wake::new(move || {
-                let _ = news.send(News::Wake);
+                let _ = news.send(SourceEvent::Wake);
             }),
         );
         self.content.start();
@@ -138,13 +138,14 @@ impl Runner<'_> {
             let now = clock::now();
             let tick = Duration::from_millis(50);
             let wait = self.source.poll_timeout().map_or(tick, |at| at.since(now).min(tick));
-            // A connection that is gone has nothing more to say.
+            // A closed connection delivers no more messages.
             let control = if self.gone { never() } else { self.setup.control.rx.clone() };
             let inbox = self.inbox.clone();
             select! {
                 recv(control) -> incoming => {
                     self.incoming(incoming.ok());
-                    // No more than wait now: who sends on and on is answered in between.
+                    // Only the messages that wait now, so that a peer that keeps sending does not
+                    // block the loop.
                     for _ in 0..self.setup.control.rx.len() {
                         let Ok(more) = self.setup.control.rx.try_recv() else { break };
                         self.incoming(Some(more));
@@ -178,15 +179,15 @@ impl Runner<'_> {
             for item in self.setup.transports.poll(now, self.setup.observer) {
                 self.transport(item);
             }
-            self.act();
-            self.tell();
+            self.perform_actions();
+            self.report_progress();
         }
         self.content.close();
         let last = self.part();
-        self.bear(last);
+        self.deliver_evidence(last);
         let moved = self.setup.transports.close();
-        self.told = Time::ZERO;
-        self.tell();
+        self.reported_at = Time::ZERO;
+        self.report_progress();
         let none = Failure::new(FailureKind::Fatal, "no outcome");
         (self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved)
     }
@@ -195,7 +196,7 @@ impl Runner<'_> {
         let now = clock::now();
         match incoming {
             Some(Incoming::Message(message)) => {
-                self.pulse.heard(now);
+                self.pulse.on_message(now);
                 self.message(message);
             }
             Some(Incoming::Closed(failure)) => {
@@ -224,9 +225,9 @@ impl Runner<'_> {
                         self.setup.observer.part(part);
                     }
                 }
-                // Once: whoever sends it again has nothing new to tell.
+                // Once only: a repeated message has no new information.
                 Some(ControlMessage::Leftovers(files, bytes)) => {
-                    if !std::mem::replace(&mut self.leftovers_told, true) {
+                    if !std::mem::replace(&mut self.leftovers_reported, true) {
                         self.setup.observer.notice(&Leftovers { files, bytes }.notice());
                     }
                 }
@@ -238,12 +239,12 @@ impl Runner<'_> {
                 None => {}
             },
             Message::DataTaken(total) => self.setup.transports.on_data_taken(total),
-            Message::Pong(_) if self.pulse.was_asked() => {}
+            Message::Pong(_) if self.pulse.on_pong() => {}
             message => {
                 if matches!(message, Message::Finished(_)) {
                     self.setup.transports.on_complete();
                     self.report_evidence();
-                    // The caller may be at the sink's end, or in between.
+                    // The initiator may be at the sink's end, or a third party.
                     let moved = self.setup.transports.moved();
                     if let Some(streams) = &moved.streams {
                         let word = ControlMessage::Tcp(streams.encode());
@@ -252,44 +253,48 @@ impl Runner<'_> {
                     let moved = ControlMessage::Moved(moved);
                     self.setup.control.tx.send(&Message::Channel(moved.encode()));
                 }
-                // An error has already cancelled the machine; its actions say so to the peer.
+                // After an error the machine is already cancelled, and its actions inform the peer.
                 let _ = self.source.on_message(now, message);
             }
         }
     }
 
-    fn news(&mut self, item: News) {
+    fn news(&mut self, item: SourceEvent) {
         let now = clock::now();
         match item {
-            News::Entries(entries) => {
+            SourceEvent::Entries(entries) => {
                 self.source.on_entries(now, entries);
                 self.content.set_credit(self.source.walk_credit());
             }
-            News::WalkEnd(failed, empty) => self.source.on_walk_end(now, failed, empty),
-            News::Refuse(failure) => self.source.cancel(now, failure),
-            News::Read(ReadEvent::Read(chunk, digests)) => {
+            SourceEvent::WalkEnd(failed, empty) => self.source.on_walk_end(now, failed, empty),
+            SourceEvent::Refuse(failure) => self.source.cancel(now, failure),
+            SourceEvent::Read(ReadEvent::Read(chunk, digests)) => {
                 self.source.on_chunk_read(now, chunk, digests);
             }
-            // Nobody can be asked at the moment: it is not about one file.
-            News::Read(ReadEvent::Failed(_, failure)) if failure.kind == FailureKind::Temporary => {
+            // No source is reachable at the moment, which affects all files.
+            SourceEvent::Read(ReadEvent::Failed(_, failure))
+                if failure.kind == FailureKind::Temporary =>
+            {
                 self.source.cancel(now, failure);
             }
-            News::Read(ReadEvent::Failed(entry, failure)) => {
+            SourceEvent::Read(ReadEvent::Failed(entry, failure)) => {
                 self.source.on_entry_failed(now, entry, failure);
             }
-            News::Hole(_, range, true) => self.source.on_hole(now, range),
-            News::Hole(transport, range, false) => self.setup.transports.assign(transport, range),
-            News::Root(entry, digest) => self.source.on_root(now, entry, digest),
-            News::StreamEnd(entry, size) => {
+            SourceEvent::Hole(_, range, true) => self.source.on_hole(now, range),
+            SourceEvent::Hole(transport, range, false) => {
+                self.setup.transports.assign(transport, range)
+            }
+            SourceEvent::Root(entry, digest) => self.source.on_root(now, entry, digest),
+            SourceEvent::StreamEnd(entry, size) => {
                 self.source.on_stream_end(now, entry, size);
             }
-            News::Warn(text) => {
+            SourceEvent::Warn(text) => {
                 self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
             }
-            // The driver polls after this.
-            News::Wake => {}
+            // The driver polls the transports after this.
+            SourceEvent::Wake => {}
         }
-        self.act();
+        self.perform_actions();
     }
 
     fn transport(&mut self, item: TransportNews) {
@@ -300,7 +305,7 @@ impl Runner<'_> {
         }
     }
 
-    fn act(&mut self) {
+    fn perform_actions(&mut self) {
         while let Some(action) = self.source.poll_action() {
             match action {
                 SourceAction::Send(message) => self.setup.control.tx.send(&message),
@@ -316,7 +321,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Hands the range to its transport, without the parts that the content examines first.
+    /// Passes the range to its transport, without the parts that the content examines first.
     fn assign(&mut self, transport: TransportId, range: Range<Offset>) {
         let held_back = self.content.prepare(&self.source, transport, &range);
         let mut at = range.start;
@@ -331,13 +336,13 @@ impl Runner<'_> {
         }
     }
 
-    /// Tells what this end and the path are like, here or to whoever called.
+    /// Reports the evidence of this end and the path, to the observer here or to the initiator.
     fn report_evidence(&mut self) {
         let part = self.part();
         if !self.setup.observer.keeps() {
             self.setup.control.tx.send(&Message::Channel(ControlMessage::part(&part)));
         }
-        self.bear(part);
+        self.deliver_evidence(part);
     }
 
     fn part(&mut self) -> Part {
@@ -346,8 +351,8 @@ impl Runner<'_> {
         Part { role: PartRole::Source, end, path: Some(path) }
     }
 
-    /// Gives a part to whoever watches here.
-    fn bear(&self, part: Part) {
+    /// Passes evidence to the observer of this end.
+    fn deliver_evidence(&self, part: Part) {
         if self.setup.observer.keeps() {
             self.setup.observer.part(part);
         } else {
@@ -355,13 +360,13 @@ impl Runner<'_> {
         }
     }
 
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         let now = clock::now();
         if self.watch.is_due(now) {
             self.report_evidence();
         }
-        if now.since(self.told) >= Duration::from_millis(100) {
-            self.told = now;
+        if now.since(self.reported_at) >= Duration::from_millis(100) {
+            self.reported_at = now;
             if let Some(name) = self.setup.transports.current() {
                 self.setup.observer.transport(name);
             }

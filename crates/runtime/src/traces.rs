@@ -1,6 +1,6 @@
-//! The working files that transfers leave in a destination while they run.
+//! The working files of running transfers in a destination.
 
-/// Whether a name is that of a temporary, a journal or a lock of ours.
+/// Whether a name is that of a temporary, a journal or a lock of Packtrain.
 pub(crate) fn is_trace(name: &[u8]) -> bool {
     packtrain_disk::is_temp_name(name)
         || name

@@ -1,4 +1,4 @@
-//! The transports of one transfer: set up between the two ends, watched, replaced when one fails.
+//! The transports of one transfer: negotiation, selection, and fallback after failures.
 //!
 //! Both ends tell each other in an [`Offer`](offer::Offer) where they listen and with which keys; then both
 //! send first, so that a firewall or an address translator between them lets the answer in. UDP
@@ -52,39 +52,39 @@ pub use tcp::stream_pool::StreamPool;
 pub use tcp::stripe_scheduler::StreamId;
 pub use tcp::{MAX_STREAMS, TcpSettings};
 
-/// How transports are to be set up: the same at both ends.
+/// The configuration of the transports, equal at both ends.
 #[derive(Clone, Debug)]
 pub struct TransportConfig {
     /// The transports to try.
     pub choice: TransportChoice,
     pub(crate) cc: Option<String>,
-    /// TCP streams; none if the number is chosen while they run.
+    /// Number of TCP streams; none if it is tuned during the transfer.
     pub streams: Option<u32>,
-    /// The most there may be.
+    /// Maximum number of TCP streams.
     pub most_streams: u32,
-    /// What earlier transfers over the same path measured, if this end sends.
+    /// Samples of earlier transfers over the same path, if this end sends.
     pub earlier: Vec<packtrain_plan::streams::Sample>,
-    /// Settings of TCP.
+    /// Settings of the kernel's TCP.
     pub kernel: TcpSettings,
-    /// Give way to other traffic.
+    /// Yield to other traffic.
     pub(crate) background: bool,
-    /// The ceiling of the transfer's rate, over all transports together.
+    /// Limit in bits per second for all transports together.
     pub(crate) rate_bps: Option<u64>,
-    /// Whose ceiling that is.
+    /// Origin of that limit.
     pub rate_by: Option<HeldBy>,
     pub(crate) ports: Option<PortRange>,
-    /// The depots that this end's connections go over; only the caller's do.
+    /// The depots that this end's connections use; set only at the initiator.
     pub via: Option<Via>,
-    /// The ways to choose from while it runs, if this end sends and calls.
+    /// The candidate paths, if this end sends and is the initiator.
     pub ways: Option<Arc<CandidatePaths>>,
-    /// Depots are in between, whoever chose them.
+    /// Whether depots are in between, at either end's choice.
     pub(crate) relayed: bool,
     pub(crate) hints: Hints,
-    /// The transports that the site's policy allows at this end; all if none.
+    /// The transports that the site's policy allows at this end; none allows all.
     pub(crate) allowed: Option<Vec<String>>,
 }
 
-/// Datagrams under a feedback that nobody gets who did not ask for it.
+/// Datagram transports with other feedback than the native one. They are used only on request.
 const BY_NAME: [TransportChoice; 3] =
     [TransportChoice::Udt, TransportChoice::Fobs, TransportChoice::Sabul];
 
@@ -93,18 +93,18 @@ impl TransportConfig {
         self.takes(TransportChoice::Native) || BY_NAME.into_iter().any(|one| self.takes(one))
     }
 
-    /// Whether flows have a channel beside their datagrams.
+    /// Whether flows have a reliable feedback channel in addition to their datagrams.
     pub fn beside(&self) -> bool {
         self.feedback() == FeedbackKind::Sabul
     }
 
-    /// What the transport over datagrams is called.
+    /// The name of the datagram transport.
     fn datagrams(&self) -> TransportChoice {
         if BY_NAME.contains(&self.choice) { self.choice } else { TransportChoice::Native }
     }
 
-    /// How a receiver of datagrams tells what arrived: the same at both ends, since both know
-    /// which controller was asked for.
+    /// The feedback of a receiver of datagrams. Both ends derive the same one from the requested
+    /// controller.
     pub(crate) fn feedback(&self) -> FeedbackKind {
         udp::feedback(self.choice, self.cc.as_deref())
     }
@@ -113,7 +113,7 @@ impl TransportConfig {
         self.takes(TransportChoice::Tcp)
     }
 
-    /// How many TCP streams there are to be.
+    /// The number of TCP streams.
     fn count(&self) -> StreamCount {
         StreamCount::new(self.streams, self.most_streams, || self.earlier.clone())
     }
@@ -127,17 +127,17 @@ impl TransportConfig {
         self.choice.includes(one) && self.allowed.as_ref().is_none_or(listed)
     }
 
-    /// What all that this end sends is held to, if anything.
+    /// Limiter for everything that this end sends, if there is a limit.
     pub fn send_limiter(&self) -> Option<RateLimiter> {
         self.rate_bps.map(|rate| RateLimiter::new(DataRate::from_bps(rate), SEND_BURST))
     }
 
-    /// What all that this end receives is held to, if anything.
+    /// Limiter for everything that this end receives, if there is a limit.
     pub fn receive_limiter(&self) -> Option<RateLimiter> {
         self.rate_bps.map(|rate| RateLimiter::new(DataRate::from_bps(rate), RECEIVE_BURST))
     }
 
-    /// Whose ceiling held the transfer, if its limiter did for long enough.
+    /// The origin of the limit, if the limiter limited the transfer for long enough.
     pub fn held_by(&self, limiter: Option<&RateLimiter>) -> Option<HeldBy> {
         self.rate_by.filter(|_| limiter.is_some_and(|limiter| limiter.limited() >= HELD_SHARE))
     }
@@ -151,20 +151,20 @@ impl TransportConfig {
     }
 }
 
-/// What each transport did in the end.
+/// Result of each transport.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Name and payload bytes, those that moved something.
+    /// Name and payload bytes of the transports that moved data.
     pub shares: Vec<(String, ByteCount)>,
     /// Payload bytes sent more than once.
     pub retransmitted: ByteCount,
     /// Losses by cause.
     pub causes: LossCause,
-    /// Least round trip.
+    /// Minimum round-trip time.
     pub rtt: Option<Duration>,
-    /// What held its rate down, as this end sees it.
+    /// Origin of the rate limit that limited the transfer, as this end measured it.
     pub held: Option<HeldBy>,
-    /// What the TCP streams did; a word of its own on the wire.
+    /// Report of the TCP streams, which is a separate message on the wire.
     #[serde(skip)]
     pub streams: Option<StreamsReport>,
 }

@@ -1,4 +1,4 @@
-//! The control connection to a server: TLS 1.3, the server's key pinned by `known_hosts` or by a
+//! The control connection to a server: TLS 1.3, with the server's key pinned by `known_hosts` or a
 //! ticket.
 
 use parking_lot::Mutex;
@@ -23,17 +23,17 @@ use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::Ticket;
 use packtrain_service::{Notice, NoticeLevel, RequestError, executor};
 
-const CONNECT: Duration = Duration::from_secs(20);
-/// How long the first depot has to be connected; after that there is still the direct way.
-const HOP: Duration = Duration::from_secs(5);
-/// A network that is gone this long ends the connection.
-const DEAD: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time limit for the connection to the first depot; the direct path remains as an alternative.
+const FIRST_HOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time without acknowledgements after which the kernel closes the connection.
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whom to trust.
+/// The trusted keys.
 pub struct Trust {
     /// A ticket that names the server's key.
     pub ticket: Option<Ticket>,
-    /// Trusts a server whose key is not known, and remembers it.
+    /// Trust a server whose key is unknown, and save the key.
     pub accept_new_host: bool,
 }
 
@@ -41,15 +41,15 @@ pub struct Trust {
 pub struct Tunnel {
     /// The control connection.
     pub control: Control,
-    /// Where the server is, as far as this machine knows.
+    /// Addresses of the server, as this machine sees them.
     pub peer: Vec<IpAddr>,
-    /// Where this machine is, as the server sees it; none over depots.
+    /// Address of this machine, as the server sees it; none over depots.
     pub local: Option<IpAddr>,
-    /// The ticket's token, to be shown.
+    /// The token of the ticket, to present to the server.
     pub token: Option<[u8; 16]>,
 }
 
-/// Connects to a server and makes sure of its key.
+/// Connects to a server and checks its key.
 pub fn open(
     host: &str,
     port: u16,
@@ -61,8 +61,8 @@ pub fn open(
     let identity = keys::identity()?;
     let seen: Arc<Mutex<Option<PublicKey>>> = Arc::default();
     let shown = Arc::clone(&seen);
-    // The key is judged after the handshake, where an error can say what to do; nothing but
-    // the handshake passes before.
+    // The key is checked after the handshake, where an error can state the remedy. Only the
+    // handshake is sent before.
     let decide = Arc::new(move |key: &packtrain_net::tcp::PublicKey| {
         *shown.lock() = Some(PublicKey(key.0));
         true
@@ -81,13 +81,13 @@ pub fn open(
     };
     let relayed = through.is_some();
     let direct = async {
-        let options = ConnectOptions { timeout: CONNECT, ..ConnectOptions::default() };
+        let options = ConnectOptions { timeout: CONNECT_TIMEOUT, ..ConnectOptions::default() };
         let socket = connect(host, port, &options).await.map_err(|e| away(e.to_string()))?;
-        // What a system lacks of these, it does without.
+        // These settings are optional: errors of systems without them are ignored.
         let _ = tune::set_nodelay(&socket);
-        let _ = tune::set_dead_after(&socket, DEAD);
+        let _ = tune::set_dead_after(&socket, DEAD_PEER_TIMEOUT);
         let shake = connector.connect(any_name(), Carrier::Tcp(socket));
-        let limit = tokio::time::timeout(CONNECT.to_std(), shake).await;
+        let limit = tokio::time::timeout(CONNECT_TIMEOUT.to_std(), shake).await;
         let shaken = limit.map_err(|_| away(format!("{host}:{port} does not answer")))?;
         shaken.map_err(|e| refused(host, port, &e))
     };
@@ -98,10 +98,10 @@ pub fn open(
     let key = (*seen.lock()).ok_or_else(|| {
         RequestError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
     })?;
-    judge(host, port, &key, ticket, trust.accept_new_host, notice)?;
+    check_host_key(host, port, &key, ticket, trust.accept_new_host, notice)?;
     let socket = stream.get_ref().0;
     let address = |a: std::io::Result<SocketAddr>| a.map_err(|e| away(e.to_string()));
-    // Seen from here, the other end of a connection over depots is the first of them.
+    // On a connection over depots the peer address of the socket is that of the first depot.
     let (peer, local) = match socket {
         Carrier::Tcp(socket) if !relayed => {
             let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
@@ -124,7 +124,7 @@ fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {
     RequestError::new(FailureKind::Temporary, text)
 }
 
-/// Connects over depots; none if they failed and it is to be tried directly.
+/// Connects over depots; none if they failed and the direct path is to be used.
 fn over_depots(
     host: &str,
     port: u16,
@@ -133,7 +133,7 @@ fn over_depots(
 ) -> Result<Option<TlsStream<Carrier>>, RequestError> {
     let wrong = |_| RequestError::new(FailureKind::Usage, format!("{host} is no name or address"));
     let place = Place { host: Host::parse(host).map_err(wrong)?, port };
-    let options = ConnectOptions { timeout: HOP, ..ConnectOptions::default() };
+    let options = ConnectOptions { timeout: FIRST_HOP_TIMEOUT, ..ConnectOptions::default() };
     let dialled = executor::handle().block_on(route.dial_long(&place, connector, &options));
     dialled.map_err(|error| match error {
         DialError::Handshake(error) => refused(host, port, &error),
@@ -144,7 +144,7 @@ fn over_depots(
     })
 }
 
-fn judge(
+fn check_host_key(
     host: &str,
     port: u16,
     key: &PublicKey,
@@ -154,16 +154,16 @@ fn judge(
 ) -> Result<(), RequestError> {
     let denied = |text: String| Err(RequestError::new(FailureKind::NotAuthorised, text));
     let print = key.fingerprint();
-    let book = KnownHosts::new(Dirs::from_env()?.known_hosts());
+    let known_hosts = KnownHosts::new(Dirs::from_env()?.known_hosts());
     let failed = |e: std::io::Error| {
-        RequestError::new(FailureKind::Fatal, format!("{}: {e}", book.path().display()))
+        RequestError::new(FailureKind::Fatal, format!("{}: {e}", known_hosts.path().display()))
     };
-    let known = book.check(host, port, key).map_err(failed)?;
-    // Before all else: a ticket may be older than the revocation of the key that it names.
+    let known = known_hosts.check(host, port, key).map_err(failed)?;
+    // First, because the ticket may be older than the revocation of its key.
     if let Known::Revoked { line } = known {
         return denied(format!(
             "the key of {host}:{port} is revoked (line {line} of {})",
-            book.path().display()
+            known_hosts.path().display()
         ));
     }
     if let Some(ticket) = ticket {
@@ -178,7 +178,7 @@ fn judge(
     }
     match known {
         Known::Yes => Ok(()),
-        Known::New if accept => match book.remember(host, port, key).map_err(failed)? {
+        Known::New if accept => match known_hosts.remember(host, port, key).map_err(failed)? {
             Known::Yes => {
                 let text = format!("remembered the key {print} for {host}:{port}");
                 notice(Notice::new(NoticeLevel::Info, text));
@@ -193,7 +193,7 @@ fn judge(
         Known::Changed { line, .. } => denied(format!(
             "the key of {host}:{port} has changed to {print}: somebody may be in between; if the \
              server was really set up anew, remove line {line} of {}",
-            book.path().display()
+            known_hosts.path().display()
         )),
         Known::Revoked { .. } => denied(format!("the key of {host}:{port} is revoked")),
     }

@@ -1,4 +1,4 @@
-//! A copy over a transport that the program does not know: see [`directory`].
+//! A copy over a transport that is not part of Packtrain: see [`directory`].
 
 mod directory;
 

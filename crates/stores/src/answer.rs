@@ -1,4 +1,4 @@
-//! What an HTTP answer says, read with distrust.
+//! Parses HTTP responses, which are untrusted input.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
@@ -6,15 +6,15 @@ use packtrain_object::Mtime;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
 
-/// The longest pause that a server may ask for; one that wants more is told of and left alone.
+/// The longest pause that a server may request. A longer one is reported as a failure.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(120);
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) enum Trouble {
-    /// It may work again, not before this.
+    /// A retry may succeed, after the pause if there is one.
     Later(String, Option<Duration>),
-    /// It will not.
+    /// A retry cannot succeed.
     Never(Failure),
 }
 
@@ -27,7 +27,7 @@ impl Trouble {
         Self::Never(Failure::new(kind, text))
     }
 
-    /// As the failure of the whole.
+    /// The failure of the whole transfer.
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Later(text, _) => Failure::new(FailureKind::Temporary, text),
@@ -36,30 +36,31 @@ impl Trouble {
     }
 }
 
-/// By what one version of an object is told from another.
+/// The validators that identify a version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Version {
-    /// The entity tag with its quotes, and its `W/` if it is weak.
+    /// The entity tag with its quotes, and with its `W/` if it is weak.
     pub(super) etag: Option<String>,
-    /// `Last-Modified` as it was written.
+    /// The text of `Last-Modified`.
     pub(super) modified: Option<String>,
 }
 
 impl Version {
-    /// What the headers say.
+    /// The validators in these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         Self { etag: text(headers, header::ETAG), modified: text(headers, header::LAST_MODIFIED) }
     }
 
-    /// Whether there is anything to tell versions by.
+    /// Whether there is any validator.
     pub(super) fn is_known(&self) -> bool {
         self.etag.is_some() || self.modified.is_some()
     }
 
-    /// Whether another answer is of the same version, as far as both say.
+    /// Whether another response may be of the same version. Missing validators do not count as a
+    /// difference.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         match (&self.etag, &other.etag) {
-            // Some servers leave the mark of weakness out of some answers.
+            // Some servers omit the mark of weakness in some responses.
             (Some(a), Some(b)) => a.trim_start_matches("W/") == b.trim_start_matches("W/"),
             _ => match (&self.modified, &other.modified) {
                 (Some(a), Some(b)) => a == b,
@@ -68,16 +69,17 @@ impl Version {
         }
     }
 
-    /// What `If-Range` may say: a strong tag, or the time (RFC 9110, section 13.1.5).
+    /// The value for `If-Range`: a strong tag, or the time (RFC 9110, section 13.1.5).
     pub(super) fn condition(&self) -> Option<&str> {
         let strong = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
-        // A weak tag next to a time: the time may be weak too, and the answer is compared anyway.
+        // With a weak tag the time is not used either, because it may be weak too. The version of
+        // the response is compared in any case.
         strong.or(if self.etag.is_none() { self.modified.as_deref() } else { None })
     }
 
-    /// The time of modification for the journal and the target: whole seconds as the server has
-    /// them, and below them a fingerprint of the tag. So a new version of the same size and second
-    /// is another file to the journal, and to the comparison with a target that is there.
+    /// The modification time for the journal and the target: the server's whole seconds, with a
+    /// fingerprint of the tag as nanoseconds. A new version of the same size and second then
+    /// differs in the journal and in the comparison with an existing target.
     pub(super) fn mtime(&self) -> Mtime {
         let secs = self.modified.as_deref().and_then(seconds).unwrap_or(0);
         let nanos = self.etag.as_deref().map_or(0, |tag| {
@@ -96,17 +98,17 @@ pub(super) fn seconds(date: &str) -> Option<i64> {
     i64::try_from(since.as_secs()).ok()
 }
 
-/// A header's text, if it has one and it is text.
+/// The text of a header, if it is present, valid text and not empty.
 pub(super) fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(|text| text.trim().to_owned()).filter(|t| !t.is_empty())
 }
 
-/// The length of the body.
+/// The length of the body in bytes.
 pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_LENGTH)?.parse().ok()
 }
 
-/// What a 206 holds: the first byte, the last one, and how many there are in all, if it says.
+/// The range of a 206 response: first byte, last byte, and the total size if it is given.
 pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, u64, Option<u64>)> {
     let text = text(headers, header::CONTENT_RANGE)?;
     let (span, total) = text.strip_prefix("bytes ")?.trim().split_once('/')?;
@@ -120,12 +122,12 @@ pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, u64, Option<u64
     fits.then_some((first, last, total))
 }
 
-/// The size that a 416 tells.
+/// The size that a 416 response gives.
 pub(super) fn unsatisfied_size(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?.strip_prefix("bytes */")?.trim().parse().ok()
 }
 
-/// How long a server wants to be left alone; `now` is the time since 1970.
+/// The pause that the server requests with `Retry-After`; `now` is the time since 1970.
 pub(super) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let text = text(headers, header::RETRY_AFTER)?;
     if let Ok(seconds) = text.parse::<u32>() {
@@ -135,7 +137,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration
     Some(Duration::from_secs(at).saturating_sub(now))
 }
 
-/// Refuses bytes that are not the object's own.
+/// Rejects a response with a content encoding, whose bytes are not those of the object.
 pub(super) fn check_encoding(headers: &HeaderMap, what: &str) -> Result<(), Trouble> {
     match text(headers, header::CONTENT_ENCODING) {
         Some(coding) if !coding.eq_ignore_ascii_case("identity") => Err(Trouble::never(
@@ -146,7 +148,7 @@ pub(super) fn check_encoding(headers: &HeaderMap, what: &str) -> Result<(), Trou
     }
 }
 
-/// What a status that is no success means; `now` is the time since 1970.
+/// The failure for a status that is not a success; `now` is the time since 1970.
 pub(super) fn refusal(
     what: &str,
     status: StatusCode,
@@ -169,7 +171,7 @@ pub(super) fn refusal(
     }
 }
 
-/// What is said of an object that is not any more what it was.
+/// The text for an object that changed.
 pub(super) fn changed(what: &str) -> String {
     format!("{what}: changed while it was fetched; run the same command again")
 }

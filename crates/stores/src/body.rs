@@ -1,4 +1,4 @@
-//! What a request carries: nothing, a few bytes, or part of a file.
+//! The body of a request: empty, a few bytes, or part of a file.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use packtrain_service::ceilings::{HELD_SHARE, HeldBy};
 /// How much of a file is read at once.
 const STEP_BYTES: u64 = 128 << 10;
 
-/// The rate that all streams together keep to.
+/// The rate limit that all streams share.
 #[derive(Debug)]
 pub(super) struct Pace {
     limiter: Option<RateLimiter>,
@@ -27,7 +27,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// That of a plan.
+    /// The rate limit of a configuration.
     pub(super) fn new(plan: &TransportConfig) -> Self {
         Self { limiter: plan.send_limiter(), by: plan.rate_by }
     }
@@ -38,12 +38,12 @@ impl Pace {
         Self { limiter: None, by: None }
     }
 
-    /// Whether there is any.
+    /// Whether there is a limit.
     pub(super) fn is_set(&self) -> bool {
         self.limiter.is_some()
     }
 
-    /// How much of `left` to send next, in bytes, and how long to wait before it goes.
+    /// The number of bytes of `left` to send next, and the time to wait before.
     fn reserve(&self, left: u64) -> (u64, Duration) {
         let step = left.min(STEP_BYTES);
         let Some(limiter) = &self.limiter else { return (step, Duration::ZERO) };
@@ -51,67 +51,67 @@ impl Pace {
         (step.get(), limiter.reserve(step))
     }
 
-    /// How long to wait after so many bytes came.
+    /// The time to wait after receiving this many bytes.
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
         let Some(limiter) = &self.limiter else { return Duration::ZERO };
         limiter.charge(bytes).since(clock::now())
     }
 
-    /// Whose ceiling held the transfer, if one did.
+    /// The origin of the rate limit, if it limited the transfer.
     pub(super) fn held(&self) -> Option<HeldBy> {
         let limiter = self.limiter.as_ref().filter(|limiter| limiter.limited() >= HELD_SHARE);
         self.by.filter(|_| limiter.is_some())
     }
 }
 
-/// Part of a file, to be sent.
+/// Part of a file to send.
 pub(super) struct Part {
     pub(super) file: Arc<SourceFile>,
-    /// Where it begins.
+    /// Its offset in the file.
     pub(super) at: u64,
-    /// What is left of it.
+    /// Bytes that are not sent yet.
     pub(super) left: u64,
     pub(super) pace: Arc<Pace>,
 }
 
-/// A request's body.
+/// The body of a request.
 pub(super) struct Outgoing {
-    what: What,
-    /// Of a part of a file, if somebody made it.
+    content: Content,
+    /// SHA-256 of a part of a file, if it was computed.
     sha256: Option<[u8; 32]>,
     progress: Arc<Progress>,
-    /// Reserved of the rate and not sent yet, in bytes.
+    /// Bytes reserved from the rate limit and not sent yet.
     reserved: u64,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-/// How far the sending of a request is.
+/// Progress of sending a request.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     sent: AtomicU64,
-    /// The rate limit holds it at the moment.
+    /// Whether the rate limit holds it at the moment.
     paused: AtomicBool,
 }
 
 impl Progress {
-    /// Bytes that the connection took.
+    /// Bytes that the connection accepted.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Whether the rate limit, and not the server, is why nothing moves.
+    /// Whether the rate limit, and not the server, stops the progress.
     pub(super) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
 }
 
-enum What {
+enum Content {
     Bytes(Bytes),
     Part(Part),
 }
 
 impl Outgoing {
-    /// Nothing.
+    /// An empty body.
     pub(super) fn none() -> Self {
         Self::bytes(Bytes::new())
     }
@@ -119,7 +119,7 @@ impl Outgoing {
     /// These bytes.
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self {
-            what: What::Bytes(bytes.into()),
+            content: Content::Bytes(bytes.into()),
             sha256: None,
             progress: Arc::default(),
             reserved: 0,
@@ -129,21 +129,27 @@ impl Outgoing {
 
     /// Part of a file, and the SHA-256 digest of its bytes if that is known.
     pub(super) fn part(part: Part, sha256: Option<[u8; 32]>) -> Self {
-        Self { what: What::Part(part), sha256, progress: Arc::default(), reserved: 0, pause: None }
+        Self {
+            content: Content::Part(part),
+            sha256,
+            progress: Arc::default(),
+            reserved: 0,
+            pause: None,
+        }
     }
 
     /// The SHA-256 digest of all its bytes; none for a part of a file that came without one.
     pub(super) fn sha256(&self) -> Option<[u8; 32]> {
-        match &self.what {
-            What::Bytes(bytes) => {
+        match &self.content {
+            Content::Bytes(bytes) => {
                 let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
                 digest.as_ref().try_into().ok()
             }
-            What::Part(_) => self.sha256,
+            Content::Part(_) => self.sha256,
         }
     }
 
-    /// Tells how far it is, after it was handed to a connection.
+    /// Its progress, which can be read after it was passed to a connection.
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
@@ -165,7 +171,7 @@ impl Body for Outgoing {
             this.pause = None;
             this.progress.paused.store(false, Ordering::Relaxed);
         }
-        if let What::Part(part) = &this.what
+        if let Content::Part(part) = &this.content
             && part.left > 0
             && this.reserved == 0
         {
@@ -181,12 +187,12 @@ impl Body for Outgoing {
                 this.progress.paused.store(false, Ordering::Relaxed);
             }
         }
-        let bytes = match &mut this.what {
-            What::Bytes(bytes) => std::mem::take(bytes),
-            What::Part(part) if part.left > 0 => {
+        let bytes = match &mut this.content {
+            Content::Bytes(bytes) => std::mem::take(bytes),
+            Content::Part(part) if part.left > 0 => {
                 let step = std::mem::take(&mut this.reserved);
                 let mut bytes = vec![0; step as usize];
-                // It was read for its digest a moment ago: the system has it in memory.
+                // It was just read for its digest, so it is in the page cache.
                 let read = part.file.read_exact_at(part.at, &mut bytes);
                 if let Err(e) = read {
                     return Poll::Ready(Some(Err(std::io::Error::other(e.to_string()))));
@@ -195,7 +201,7 @@ impl Body for Outgoing {
                 part.left -= step;
                 Bytes::from(bytes)
             }
-            What::Part(_) => Bytes::new(),
+            Content::Part(_) => Bytes::new(),
         };
         if bytes.is_empty() {
             return Poll::Ready(None);
@@ -215,9 +221,9 @@ impl Body for Outgoing {
 
 impl Outgoing {
     fn left(&self) -> u64 {
-        match &self.what {
-            What::Bytes(bytes) => bytes.len() as u64,
-            What::Part(part) => part.left,
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Part(part) => part.left,
         }
     }
 }
@@ -286,7 +292,7 @@ mod tests {
         let root = Root::open(dir.path()).unwrap();
         let name = RelPath::new(b"data".to_vec()).unwrap();
         let file = Arc::new(SourceFile::open(&root, &name).unwrap());
-        // The bucket owes an hour.
+        // The token bucket is an hour in debt.
         let limiter = RateLimiter::new(DataRate::from_bps(8_000), Duration::from_millis(20));
         limiter.charge(ByteCount(3_600_000));
         let pace = Arc::new(Pace { limiter: Some(limiter), by: None });

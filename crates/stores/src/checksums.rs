@@ -1,4 +1,4 @@
-//! What a server says its file hashes to, compared with what was written here.
+//! Compares the checksum that a server sent with the file that was written.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,7 +15,7 @@ use super::answer;
 /// What is read at once.
 const STEP_BYTES: usize = 256 << 10;
 
-/// A digest of a whole file.
+/// A checksum of a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sum {
     kind: Kind,
@@ -33,7 +33,7 @@ enum Kind {
     Crc64,
 }
 
-/// As stores name them, the strongest first.
+/// The checksum headers of S3, strongest first.
 const STORES: [(&str, Kind); 5] = [
     ("x-amz-checksum-sha256", Kind::Sha256),
     ("x-amz-checksum-sha1", Kind::Sha1),
@@ -73,8 +73,8 @@ impl Sum {
         (value.len() == kind.len()).then_some(Self { kind, value })
     }
 
-    /// What a store's head says. Of an upload in parts it may be the digest of digests, which is
-    /// none of the file.
+    /// The checksum in the headers of a store. A `COMPOSITE` checksum of an upload in parts is the
+    /// checksum of the parts' checksums and is not used.
     pub(super) fn of_store(headers: &HeaderMap) -> Option<Self> {
         let parts = answer::text(headers, "x-amz-checksum-type").as_deref() == Some("COMPOSITE");
         let told = STORES.iter().filter(|_| !parts).find_map(|(name, kind)| {
@@ -84,7 +84,8 @@ impl Sum {
         told.or_else(|| Self::of_tag(headers))
     }
 
-    /// The tag of an object that was not made of parts, and is not encrypted by another's key.
+    /// The tag, if the object was not uploaded in parts and is not encrypted with a KMS or customer
+    /// key.
     fn of_tag(headers: &HeaderMap) -> Option<Self> {
         let how = answer::text(headers, "x-amz-server-side-encryption");
         let own = "x-amz-server-side-encryption-customer-algorithm";
@@ -99,8 +100,8 @@ impl Sum {
         value.filter(|_| digits).map(|value| Self { kind: Kind::Md5, value })
     }
 
-    /// What a web server's answer says of the whole file, even next to a part of it
-    /// (`Repr-Digest`, RFC 9530; `Digest`, RFC 3230).
+    /// The strongest checksum of the whole file in a web server's response; a response with a range
+    /// has it too (`Repr-Digest`, RFC 9530; `Digest`, RFC 3230).
     pub(super) fn of_web(headers: &HeaderMap) -> Option<Self> {
         let all = [answer::text(headers, "repr-digest"), answer::text(headers, "digest")];
         let found = all.iter().flatten().flat_map(|text| text.split(',')).filter_map(|one| {
@@ -117,19 +118,19 @@ impl Sum {
         found.max_by_key(|sum| sum.value.len())
     }
 
-    /// Whether it is as long as its algorithm has it.
+    /// Whether the value has the length of its algorithm.
     #[cfg(feature = "fuzzing")]
     pub(super) fn is_whole(&self) -> bool {
         self.value.len() == self.kind.len()
     }
 
-    /// What it is called.
+    /// The name of the algorithm.
     pub(super) fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// Whether a file has it.
-    pub(super) fn fits(&self, path: &Path) -> std::io::Result<bool> {
+    /// Whether the file has this checksum.
+    pub(super) fn matches(&self, path: &Path) -> std::io::Result<bool> {
         let mut file = File::open(path)?;
         let mut hasher = Hasher::new(self.kind);
         let mut buffer = vec![0; STEP_BYTES];
@@ -156,7 +157,7 @@ impl Hasher {
             Kind::Sha1 => sha(&lc::SHA1_FOR_LEGACY_USE_ONLY),
             Kind::Sha256 => sha(&lc::SHA256),
             Kind::Sha512 => sha(&lc::SHA512),
-            // Polynomials with their bits reversed, as the checksums are defined.
+            // Reflected polynomials.
             Kind::Crc32 => Self::crc(0xedb8_8320, 4),
             Kind::Crc32c => Self::crc(0x82f6_3b78, 4),
             Kind::Crc64 => Self::crc(0x9a6c_9329_ac4b_c9b5, 8),

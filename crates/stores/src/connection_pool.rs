@@ -1,4 +1,4 @@
-//! How many streams there are and what the kernel says of them, whichever way their bytes go.
+//! The number of streams of a fetch or an upload, and their TCP statistics.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,20 +15,20 @@ use super::receiver::Receiver;
 use packtrain_runtime::transports::{Reading, StreamCount, StreamId, StreamPool};
 use packtrain_service::{StreamEnd, StreamsReport};
 
-/// The sockets of the streams and since when each is there.
+/// The sockets of the streams and the time at which each was opened.
 #[derive(Clone, Default)]
 pub(super) struct Sockets(Arc<Mutex<BTreeMap<StreamId, Socket>>>);
 
 type Socket = (Arc<OwnedFd>, Time);
 
 impl Sockets {
-    /// A stream has this connection now.
+    /// The stream uses this connection from now on.
     pub(super) fn has(&self, id: StreamId, connection: &Connection) {
         let socket = (connection.socket(), clock::now());
         self.0.lock().insert(id, socket);
     }
 
-    /// A stream is over.
+    /// The stream ended.
     pub(super) fn forget(&self, id: StreamId) {
         self.0.lock().remove(&id);
     }
@@ -38,17 +38,17 @@ impl Sockets {
     }
 }
 
-/// The streams as a number and a record.
+/// The streams: their target number and their statistics.
 pub(super) struct ConnectionPool {
     sockets: Sockets,
     pool: StreamPool,
     most: u32,
-    /// Translates, where the streams bring data.
+    /// Converts the statistics of streams that receive.
     receiver: Option<Receiver>,
 }
 
 impl ConnectionPool {
-    /// At most so many streams, which bring data or take it away.
+    /// A pool of at most `most` streams; `bring`: they receive data.
     pub(super) fn new(count: StreamCount, most: u32, bring: bool) -> Self {
         Self {
             sockets: Sockets::default(),
@@ -62,14 +62,14 @@ impl ConnectionPool {
         self.sockets.clone()
     }
 
-    /// How many there are to be, at least `least` of them where the number is chosen.
+    /// The target number, limited by `cap` and `most`; at least `least` if the number is tuned.
     pub(super) fn wanted(&self, least: u32, cap: u32) -> u32 {
         let least = if self.pool.is_tuned() { least } else { 0 };
         self.pool.target().max(least).min(cap).clamp(1, self.most)
     }
 
-    /// Asks the kernel, if it is time. `busy` tells, of a span and a number of streams, whether the
-    /// streams are what the transfer waits for.
+    /// Samples the kernel's statistics when a sample is due. `busy` gets the interval and the
+    /// number of streams, and returns whether the streams are the bottleneck of the transfer.
     pub(super) fn look(&mut self, now: Time, busy: impl FnOnce(Duration, u64) -> bool) {
         let Self { sockets, pool, receiver, .. } = self;
         let read = || {
@@ -77,7 +77,7 @@ impl ConnectionPool {
             let readings = sockets.filter_map(|(stream, (socket, since))| {
                 let info = tcp_info(&socket).ok()?;
                 let info = match receiver {
-                    Some(receiver) => receiver.see(now, stream, info, true),
+                    Some(receiver) => receiver.as_sender(now, stream, info, true),
                     None => info,
                 };
                 Some(Reading { stream, path: PathId::DIRECT, age: now.since(since), info })
@@ -89,12 +89,12 @@ impl ConnectionPool {
         }
     }
 
-    /// There are so many now.
+    /// The number of streams is now `count`.
     pub(super) fn came(&mut self, count: u32) {
         self.pool.came(count, None);
     }
 
-    /// A stream is over.
+    /// The stream ended.
     pub(super) fn gone(&mut self, id: StreamId) {
         if let Some(receiver) = &mut self.receiver {
             receiver.forget(id);
@@ -102,12 +102,12 @@ impl ConnectionPool {
         self.pool.ended(None, StreamEnd::Retired);
     }
 
-    /// The least round trip.
+    /// The minimum round-trip time of the streams.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
         self.pool.record().min_rtt()
     }
 
-    /// What the streams did; `twice` is what was moved a second time.
+    /// The report about the streams; `twice` is the number of bytes moved a second time.
     pub(super) fn report(&self, twice: ByteCount) -> Option<StreamsReport> {
         self.pool.report(twice)
     }

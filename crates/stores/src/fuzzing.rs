@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets for parsers that are private to this crate, and inputs to start from.
+//! Fuzz bodies and seed inputs for parsers that are private to this crate.
 //!
-//! Compiled with the feature `fuzzing` alone. A body takes any bytes and must return: a panic, a hang
-//! or memory without bound is a finding.
+//! Compiled only with the feature `fuzzing`. A body must accept any bytes: a panic, a hang or
+//! unbounded memory is a finding.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -16,7 +16,7 @@ use super::checksums::Sum;
 use super::http;
 use super::s3::{self, profile};
 
-/// Headers of an answer, `name: value` a line, behind a byte for the status.
+/// The headers of a response, one `name: value` per line, after a byte for the status.
 pub fn http_answer(data: &[u8]) {
     let Some((&status, text)) = data.split_first() else { return };
     let mut headers = HeaderMap::new();
@@ -50,7 +50,7 @@ pub fn http_answer(data: &[u8]) {
     }
 }
 
-/// Headers that are read, each alone.
+/// Seed inputs: the headers that are parsed, one each.
 pub fn http_answer_seeds() -> Vec<Vec<u8>> {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     [
@@ -68,7 +68,8 @@ pub fn http_answer_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// The answer of a proxy to CONNECT: nothing behind its end is read, and it has an end.
+/// The response of a proxy to CONNECT. The parser must not read beyond its end, and its length is
+/// limited.
 pub fn proxy_answer(data: &[u8]) {
     let mut rest = data;
     let answered = {
@@ -88,7 +89,7 @@ pub fn proxy_answer(data: &[u8]) {
     }
 }
 
-/// A way through, a refusal, a request for a password.
+/// Seed inputs: a success, a refusal, a request for a password.
 pub fn proxy_answer_seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 4] = [
         b"HTTP/1.1 200 Connection established\r\n\r\n\x16\x03\x01",
@@ -99,7 +100,7 @@ pub fn proxy_answer_seeds() -> Vec<Vec<u8>> {
     all.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Documents of a store: lists of objects and of parts, a begun upload, an error.
+/// Documents of a store: lists of objects and of parts, a created upload, an error.
 pub fn s3_document(data: &[u8]) {
     if let Some(code) = s3::code(data) {
         assert!(code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -126,7 +127,7 @@ pub fn s3_document(data: &[u8]) {
     }
 }
 
-/// One document of each kind.
+/// Seed inputs: one document of each kind.
 pub fn s3_document_seeds() -> Vec<Vec<u8>> {
     let ns = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
     [
@@ -157,7 +158,7 @@ pub fn s3_document_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// The two files of AWS's programs, a zero byte between them, and the names that they are asked for.
+/// The two AWS configuration files, separated by a zero byte, and the variables to look up in them.
 pub fn s3_profile(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (secrets, config) = text.split_once('\0').unwrap_or((&text, ""));
@@ -172,7 +173,7 @@ pub fn s3_profile(data: &[u8]) {
     }
 }
 
-/// Both files, with a default section and a named one.
+/// Seed inputs: both files, with a default section and a named one.
 pub fn s3_profile_seeds() -> Vec<Vec<u8>> {
     [
         "[default]\naws_access_key_id = A\naws_secret_access_key=a=b\n\n[ other ]\n\

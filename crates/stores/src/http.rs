@@ -1,5 +1,5 @@
-//! Connections to HTTP servers: one request at a time on each, HTTP/1.1, since every stream is to
-//! be a TCP connection of its own whose socket can be looked at.
+//! Connections to HTTP servers. Each carries one request at a time over HTTP/1.1, so that every
+//! stream is a TCP connection whose socket can be queried.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -27,23 +27,24 @@ use packtrain_runtime::transports::TcpSettings;
 use packtrain_service::executor;
 use packtrain_service::weburl::WebUrl;
 
-/// A connection and its TLS handshake take no longer.
-const CONNECT: Duration = Duration::from_secs(20);
-/// A server says something within this, or the connection is given up.
-pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// A network that is gone this long ends a connection.
-const DEAD: Duration = Duration::from_secs(60);
-/// The longest answer of a proxy.
+/// Limit for a connection and its TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time without data after which a connection is closed.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time without acknowledgements after which the kernel closes a connection.
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum bytes of a proxy's response header.
 pub(super) const MAX_ANSWER: usize = 16 << 10;
-/// The longest document (a list, an error) that is read into memory.
+/// Maximum bytes of a document (a list, an error) that is read into memory.
 pub(super) const MAX_DOCUMENT: usize = 16 << 20;
-/// Variables that name a file of certificates to trust beside the system's.
+/// Environment variables that name a file of certificates to trust in addition to those of the
+/// system.
 const CA_FILES: [&str; 2] = ["CURL_CA_BUNDLE", "AWS_CA_BUNDLE"];
 
-/// Headers beside those that every request has.
+/// Headers in addition to those that every request has.
 pub(super) type Headers = Vec<(HeaderName, HeaderValue)>;
 
-/// What makes connections.
+/// Makes connections.
 pub(super) struct Client {
     tls: TlsConnector,
     proxies: Matcher,
@@ -52,29 +53,29 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that trusts whom the system trusts and goes by the proxies of the environment.
+    /// A client with the certificates of the system and the proxies of the environment.
     pub(super) fn new(kernel: &TcpSettings, background: bool) -> Result<Self, Trouble> {
         let options = ConnectOptions {
-            timeout: CONNECT,
+            timeout: CONNECT_TIMEOUT,
             congestion: kernel.congestion.clone(),
             buffers: kernel.buffers,
             ..ConnectOptions::default()
         };
         let proxies = Matcher::from_env();
-        Ok(Self { tls: TlsConnector::from(trust()?), proxies, options, background })
+        Ok(Self { tls: TlsConnector::from(tls_config()?), proxies, options, background })
     }
 
     /// Connects to the server of `url`.
     pub(super) async fn connect(&self, url: &WebUrl) -> Result<Connection, Trouble> {
-        let limit = CONNECT.to_std();
+        let limit = CONNECT_TIMEOUT.to_std();
         let connected = tokio::time::timeout(limit, self.open(url)).await;
         connected.unwrap_or_else(|_| {
-            Err(Trouble::later(format!("{}: no connection within {CONNECT}", site(url))))
+            Err(Trouble::later(format!("{}: no connection within {CONNECT_TIMEOUT}", site(url))))
         })
     }
 
     async fn open(&self, url: &WebUrl) -> Result<Connection, Trouble> {
-        let uri: Uri = url.with_secrets().as_str().parse().map_err(|_| unfit(url))?;
+        let uri: Uri = url.with_secrets().as_str().parse().map_err(|_| invalid_url(url))?;
         let (host, port) = authority(url)?;
         let secure = url.scheme() == "https";
         let proxy = self.proxies.intercept(&uri);
@@ -89,35 +90,35 @@ impl Client {
         if self.background {
             let _ = tune::set_lower_effort(&socket);
         }
-        let _ = tune::set_dead_after(&socket, DEAD);
+        let _ = tune::set_dead_after(&socket, DEAD_PEER_TIMEOUT);
         let descriptor = socket.as_fd().try_clone_to_owned();
         let descriptor = descriptor.map_err(|e| Trouble::later(e.to_string()))?;
-        let mut through = None;
+        let mut forward_proxy = None;
         if let Some(proxy) = &proxy {
             let secret = proxy.basic_auth().cloned();
             if secure {
                 tunnel(&mut socket, &host, port, secret.as_ref()).await?;
             } else {
-                through = Some(secret);
+                forward_proxy = Some(secret);
             }
         }
         let sender = if secure {
             let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-            let name = name.map_err(|_| unfit(url))?;
+            let name = name.map_err(|_| invalid_url(url))?;
             let stream = self.tls.connect(name, socket).await.map_err(|e| tls(url, &e))?;
-            speak(stream).await
+            handshake(stream).await
         } else {
-            speak(socket).await
+            handshake(socket).await
         };
         let sender = sender.map_err(|e| Trouble::later(format!("{}: {e}", site(url))))?;
-        Ok(Connection { sender, descriptor: Arc::new(descriptor), site: site(url), through })
+        Ok(Connection { sender, descriptor: Arc::new(descriptor), site: site(url), forward_proxy })
     }
 }
 
-/// The roots of trust.
-fn trust() -> Result<Arc<ClientConfig>, Trouble> {
+/// TLS with the trusted certificates of the system and of [`CA_FILES`].
+fn tls_config() -> Result<Arc<ClientConfig>, Trouble> {
     let mut roots = RootCertStore::empty();
-    // Looks at SSL_CERT_FILE and SSL_CERT_DIR first.
+    // This reads SSL_CERT_FILE and SSL_CERT_DIR first.
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     for path in CA_FILES.iter().filter_map(std::env::var_os).filter(|path| !path.is_empty()) {
@@ -145,7 +146,7 @@ fn tls(url: &WebUrl, error: &std::io::Error) -> Trouble {
     let text = format!("{}: TLS: {error}", site(url));
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        // Trying again does not make a certificate good.
+        // A retry does not make a certificate valid.
         Some(rustls::Error::InvalidCertificate(_)) => {
             Trouble::never(FailureKind::NotAuthorised, text)
         }
@@ -153,18 +154,18 @@ fn tls(url: &WebUrl, error: &std::io::Error) -> Trouble {
     }
 }
 
-fn unfit(url: &WebUrl) -> Trouble {
+fn invalid_url(url: &WebUrl) -> Trouble {
     Trouble::never(FailureKind::Usage, format!("{url}: no address that can be asked"))
 }
 
-/// Host and port of a URL, the host as it was written.
+/// Host and port of a URL, the host with its brackets if it is an IPv6 address.
 fn authority(url: &WebUrl) -> Result<(String, u16), Trouble> {
-    let host = url.with_secrets().host_str().ok_or_else(|| unfit(url))?;
-    let port = url.with_secrets().port_or_known_default().ok_or_else(|| unfit(url))?;
+    let host = url.with_secrets().host_str().ok_or_else(|| invalid_url(url))?;
+    let port = url.with_secrets().port_or_known_default().ok_or_else(|| invalid_url(url))?;
     Ok((host.to_owned(), port))
 }
 
-/// The server of a URL, for people.
+/// The server of a URL, for texts to the user.
 pub(super) fn site(url: &WebUrl) -> String {
     let host = url.with_secrets().host_str().unwrap_or("?");
     match url.with_secrets().port() {
@@ -184,7 +185,7 @@ fn proxy_address(proxy: &Intercept) -> Result<(String, u16), Trouble> {
     Ok((host, uri.port_u16().unwrap_or(80)))
 }
 
-/// Asks a proxy for a way through (RFC 9110, section 9.3.6).
+/// Requests a tunnel from a proxy with CONNECT (RFC 9110, section 9.3.6).
 async fn tunnel(
     socket: &mut tokio::net::TcpStream,
     host: &str,
@@ -204,14 +205,14 @@ async fn tunnel(
     proxy_answer(socket, &format!("{host}:{port}")).await
 }
 
-/// Reads a proxy's answer to a request for a connection to `to`.
+/// Reads the response of a proxy to a CONNECT request for `to`.
 pub(super) async fn proxy_answer(
     input: &mut (impl AsyncRead + Unpin),
     to: &str,
 ) -> Result<(), Trouble> {
     let away = |e: std::io::Error| Trouble::later(format!("the proxy: {e}"));
     let mut answer = Vec::new();
-    // Byte by byte: what follows the answer is not ours to read.
+    // Reads byte by byte, because the data after the response belongs to TLS.
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() >= MAX_ANSWER {
             return Err(Trouble::later("the proxy: its answer has no end"));
@@ -233,14 +234,14 @@ pub(super) async fn proxy_answer(
     }
 }
 
-async fn speak<S>(stream: S) -> Result<SendRequest<Outgoing>, hyper::Error>
+async fn handshake<S>(stream: S) -> Result<SendRequest<Outgoing>, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) =
         http1::Builder::new().max_buf_size(512 << 10).handshake(TokioIo::new(stream)).await?;
     executor::handle().spawn(async move {
-        // Its end shows where it is used.
+        // An error of the connection appears in the request that uses it.
         let _ = connection.await;
     });
     Ok(sender)
@@ -250,24 +251,24 @@ where
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     descriptor: Arc<OwnedFd>,
-    /// Whom it goes to.
+    /// Scheme, host and port of the server.
     site: String,
-    /// It goes to a proxy that passes requests on, with this word of who we are.
-    through: Option<Option<HeaderValue>>,
+    /// Set if requests go to a forwarding proxy; the inner value is its `Proxy-Authorization`.
+    forward_proxy: Option<Option<HeaderValue>>,
 }
 
 impl Connection {
-    /// The socket, to be asked about.
+    /// The socket, for queries of its TCP state.
     pub(super) fn socket(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.descriptor)
     }
 
-    /// Whether it can take another request for this server.
+    /// Whether it can carry another request to the server of `url`.
     pub(super) fn is_for(&self, url: &WebUrl) -> bool {
         self.site == site(url) && !self.sender.is_closed()
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn ask(
         &mut self,
         method: Method,
@@ -278,7 +279,7 @@ impl Connection {
         let (host, _) = authority(url)?;
         let whole = url.with_secrets();
         let host = whole.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-        let target = match (&self.through, whole.query()) {
+        let target = match (&self.forward_proxy, whole.query()) {
             (Some(_), _) => whole.to_string(),
             (None, Some(query)) => format!("{}?{query}", url.path()),
             (None, None) => url.path().to_owned(),
@@ -289,32 +290,33 @@ impl Connection {
             .header(header::HOST, host)
             .header(header::USER_AGENT, concat!("packtrain/", env!("CARGO_PKG_VERSION")))
             .header(header::ACCEPT_ENCODING, "identity");
-        if let Some(Some(secret)) = &self.through {
+        if let Some(Some(secret)) = &self.forward_proxy {
             request = request.header(header::PROXY_AUTHORIZATION, secret.clone());
         }
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let progress = body.progress();
-        let request = request.body(body).map_err(|_| unfit(url))?;
+        let request = request.body(body).map_err(|_| invalid_url(url))?;
         let away = |why: String| Trouble::later(format!("{}: {why}", self.site));
         self.sender.ready().await.map_err(|e| away(e.to_string()))?;
         let mut answer = std::pin::pin!(self.sender.send_request(request));
         let mut before = progress.sent();
         loop {
-            match tokio::time::timeout(SILENCE.to_std(), &mut answer).await {
+            match tokio::time::timeout(IDLE_TIMEOUT.to_std(), &mut answer).await {
                 Ok(answer) => return answer.map_err(|e| away(reason(&e))),
-                // As long as the request moves the answer is not late.
+                // While the body is being sent, or the rate limit holds it, the response is not
+                // overdue.
                 Err(_) if progress.sent() != before || progress.is_paused() => {
                     before = progress.sent();
                 }
-                Err(_) => return Err(away(format!("no answer within {SILENCE}"))),
+                Err(_) => return Err(away(format!("no answer within {IDLE_TIMEOUT}"))),
             }
         }
     }
 }
 
-/// What broke, with what is behind it.
+/// The text of an error with its source.
 pub(super) fn reason(error: &hyper::Error) -> String {
     use std::error::Error as _;
     match error.source() {
@@ -323,11 +325,12 @@ pub(super) fn reason(error: &hyper::Error) -> String {
     }
 }
 
-/// The next bytes of a body; none at its end.
+/// The next bytes of a body; none at its end. `whom` names the server in errors.
 pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes>, Trouble> {
     loop {
-        let frame = tokio::time::timeout(SILENCE.to_std(), body.frame()).await;
-        let frame = frame.map_err(|_| Trouble::later(format!("{whom}: silent for {SILENCE}")))?;
+        let frame = tokio::time::timeout(IDLE_TIMEOUT.to_std(), body.frame()).await;
+        let frame =
+            frame.map_err(|_| Trouble::later(format!("{whom}: silent for {IDLE_TIMEOUT}")))?;
         match frame {
             None => return Ok(None),
             Some(Err(e)) => return Err(Trouble::later(format!("{whom}: {}", reason(&e)))),
@@ -341,7 +344,7 @@ pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes
     }
 }
 
-/// A whole body that is no data.
+/// Reads a whole document of at most [`MAX_DOCUMENT`] bytes.
 pub(super) async fn document(body: &mut Incoming, whom: &str) -> Result<Vec<u8>, Trouble> {
     let mut whole = Vec::new();
     while let Some(bytes) = next(body, whom).await? {

@@ -1,5 +1,5 @@
-//! Other people's servers: files of web servers fetched by ranges over several connections, and
-//! stores that speak S3.
+//! Transfers with servers that do not run Packtrain: web servers, from which files are fetched by
+//! ranges over several connections, and stores with the S3 interface.
 //!
 //! A fetch is a transfer whose source is not a directory but a server: the sink, with its memory,
 //! journal and digests, is the one of every transfer, and the source's state machine assigns its
@@ -42,8 +42,8 @@ use packtrain_runtime::transports::{
 use packtrain_service::weburl::WebUrl;
 use packtrain_service::{CpRequest, Location, RequestError, history};
 
-/// Fetches the request's sources into `destination`. `plan` is that of the sink, whose transports
-/// nobody uses; it says how many streams there may be.
+/// Fetches the request's sources into `destination`. `plan` is the configuration of the sink; its
+/// transports are not used, only its number of streams and its rate limit.
 pub fn fetch(
     request: &CpRequest,
     destination: Destination,
@@ -68,7 +68,7 @@ pub fn fetch(
     if !matches!(asked, Asked::Keys(..)) {
         options.recursive = false;
     }
-    // The requests bring the bytes.
+    // The HTTP requests deliver the data, so the sink has no transports of its own.
     let transports = SinkTransports::of(plan.clone(), far.tx.clone(), Vec::new());
     let (sink_stop, sink_options) = (Stop::new(request.stop.clone()), options.clone());
     let ended = std::thread::scope(|scope| {
@@ -92,7 +92,7 @@ pub fn fetch(
             options,
             asked,
             client,
-            observer: &Quiet(observer),
+            observer: &SourceObserver(observer),
             payload,
             config: plan,
             count,
@@ -105,12 +105,12 @@ pub fn fetch(
         let sink = sink.join().unwrap_or_else(|_| {
             sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
         });
-        (check(better(sink, outcome), &target, &checks), moved)
+        (check(merge_outcomes(sink, outcome), &target, &checks), moved)
     });
     Ok(ended)
 }
 
-/// Compares what was fetched with what its servers say it hashes to.
+/// Compares each fetched file with the checksum that its server sent.
 fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcome {
     if outcome.failure.is_some() {
         return outcome;
@@ -121,8 +121,8 @@ fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcom
             true => target.join(OsStr::from_bytes(one.path.as_bytes())),
             false => target.to_owned(),
         };
-        // What cannot be read has failed already, or was taken away.
-        if one.sum.fits(&path).is_ok_and(|fits| !fits) {
+        // A file that cannot be read has failed already, or was removed.
+        if one.sum.matches(&path).is_ok_and(|matches| !matches) {
             let (name, kind, path) = (&one.name, one.sum.name(), path.display());
             let text = format!("{name}: {path} does not have the {kind} that the server says");
             outcome.failure = Some(Failure::new(FailureKind::Integrity, text));
@@ -158,8 +158,8 @@ pub fn send(
     Ok(send::run(setup)?)
 }
 
-/// The sink knows more, except of why the source ended early.
-fn better(sink: Outcome, source: Outcome) -> Outcome {
+/// The outcome of the sink, with the source's failure if the sink's is only temporary.
+fn merge_outcomes(sink: Outcome, source: Outcome) -> Outcome {
     match (&sink.failure, &source.failure) {
         (Some(_), None) | (None, _) => sink,
         (Some(ours), Some(_)) if ours.kind == FailureKind::Temporary => {
@@ -191,10 +191,11 @@ fn asked(sources: &[Location]) -> Result<(Asked, &'static str), RequestError> {
     }
 }
 
-/// The sink is here too and tells of files and progress; the source only says things.
-struct Quiet<'a>(&'a dyn Observer);
+/// The observer of the source. The sink in this process already reports files and progress, so only
+/// names of transports and notices pass.
+struct SourceObserver<'a>(&'a dyn Observer);
 
-impl Observer for Quiet<'_> {
+impl Observer for SourceObserver<'_> {
     fn file(&self, _: &[u8], _: &packtrain_transfer::FileReport) {}
     fn source(&self, _: &packtrain_transfer::SourceTotals) {}
     fn sink(&self, _: &packtrain_transfer::SinkTotals) {}
@@ -209,12 +210,12 @@ impl Observer for Quiet<'_> {
     }
 }
 
-/// What the file of an address is called at the destination.
+/// The name at the destination for the file at this address.
 pub fn name_of(url: &WebUrl) -> SourceName {
     SourceName::Named(list::web_name(url))
 }
 
-/// Whether a place is somebody else's server.
+/// Whether the location is on a server that does not run Packtrain.
 pub fn is_store(place: &Location) -> bool {
     matches!(place, Location::Http { .. } | Location::S3 { .. })
 }

@@ -1,4 +1,4 @@
-//! What there is to fetch: the entries of a transfer and the objects behind them.
+//! Finds the objects to fetch and makes the entries of the transfer from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use super::remote::{Place, Remote, probe};
 use super::s3::Bucket;
 use packtrain_service::weburl::WebUrl;
 
-/// The name of what has none.
+/// The file name for an address without one.
 const NAMELESS: &[u8] = b"index.html";
-/// Objects in one transfer, at most: their list is held in memory.
+/// Maximum objects in one transfer: their list is held in memory.
 const MAX_OBJECTS: usize = 1 << 20;
 
-/// What is asked for.
+/// The requested sources.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// These addresses.
     Web(Vec<WebUrl>),
-    /// These keys of a bucket, or what lies below them.
+    /// These keys of a bucket, or the objects below them.
     Keys(Arc<Bucket>, Vec<String>),
 }
 
-/// What there is.
+/// The objects found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Entries in manifest order and where the bytes of each are.
+    /// Entries in manifest order, and the object of each file.
     pub(super) entries: Vec<(Entry, Option<Remote>)>,
-    /// What cannot be fetched.
+    /// Objects that cannot be fetched.
     pub(super) failed: Vec<(Vec<u8>, Failure)>,
-    /// What the user should know.
+    /// Notices for the user.
     pub(super) say: Vec<String>,
 }
 
-/// Finds what was asked for.
+/// Finds the requested objects.
 pub(super) async fn find(
     client: &Client,
     asked: &Asked,
@@ -51,7 +51,7 @@ pub(super) async fn find(
     let filters = packtrain_transfer::filters(options).map_err(Trouble::Never)?;
     match asked {
         Asked::Web(urls) => {
-            // As with any source, one that a filter excludes is left out.
+            // Excluded sources are skipped, as in any other transfer.
             for url in urls.iter().filter(|url| !filters.excludes(&web_name(url), false)) {
                 match probe(client, url).await {
                     Ok(object) => found.add_file(web_name(url), object),
@@ -73,7 +73,7 @@ pub(super) async fn find(
             }
         }
     }
-    // A file of unknown length comes last.
+    // A file of unknown length must be the last entry.
     found.entries.sort_by_key(|(entry, _)| entry.kind == EntryKind::Stream);
     let streams = found.entries.iter().filter(|(e, _)| e.kind == EntryKind::Stream).count();
     if streams > 1 {
@@ -83,7 +83,7 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// Whether a failure is one file's only.
+/// Whether a failure affects only one file.
 fn one_only(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::SourceMissing | FailureKind::Unreadable)
 }
@@ -93,7 +93,7 @@ fn now() -> Mtime {
     Mtime { secs: (nanos / 1_000_000_000) as i64, nanos: (nanos % 1_000_000_000) as u32 }
 }
 
-/// The last part of an address as a file's name.
+/// The last component of an address as a file name.
 pub(super) fn web_name(url: &WebUrl) -> Vec<u8> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
@@ -125,8 +125,8 @@ impl Found {
             Some(size) => EntryKind::File { size: size.get() },
             None => EntryKind::Stream,
         };
-        // What has no mark of its version is another file each time: it is neither skipped nor
-        // gone on from.
+        // Without a validator the file counts as a new one each time: it is neither skipped nor
+        // resumed.
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
         let entry = Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0 };
@@ -157,7 +157,8 @@ impl Found {
         Ok(())
     }
 
-    /// What lies below a key. As with directories, `KEY/` is what is in it and `KEY` it itself.
+    /// Adds the objects below a key. As with directories, `KEY/` means its contents and `KEY` the
+    /// directory itself.
     async fn add_below(
         &mut self,
         client: &Client,
@@ -172,7 +173,7 @@ impl Found {
         let top = if inside { "" } else { trimmed.rsplit('/').next().unwrap_or_default() };
         let all = bucket.list(client, &prefix, MAX_OBJECTS).await?;
         if all.is_empty() && !prefix.is_empty() {
-            // It may be an object and not a directory.
+            // The key may name an object instead of a directory.
             return match inside {
                 false => self.add_key(client, bucket, key, filters).await,
                 true => {
@@ -182,7 +183,7 @@ impl Found {
             };
         }
         if let (true, Some(first)) = (inside, all.first()) {
-            // The directory that is copied into: so the target is one, not a file's new name.
+            // The root entry makes the target a directory instead of the new name of a file.
             let mtime = Mtime { secs: first.version.mtime().secs, nanos: 0 };
             self.directory(RelPath::root(), mtime, made);
         }
@@ -215,7 +216,7 @@ impl Found {
             }
             let place = Place::Bucket(Arc::clone(bucket), one.key.clone());
             let (name, size) = (bucket.show(&one.key), Some(ByteCount(one.size)));
-            // A list does not say how tags are made: they are no digests to go by.
+            // A list does not tell how the tags were made, so they cannot serve as checksums.
             let (version, sum) = (one.version, None);
             let object = Remote { name, size, version, ranges: true, place, sum };
             self.add_file(path, object);
@@ -223,7 +224,7 @@ impl Found {
         Ok(())
     }
 
-    /// The directories that a path lies in, those first that lie in none.
+    /// Adds the parent directories of a path, outermost first.
     fn directories(&mut self, path: &RelPath, mtime: Mtime, made: &mut BTreeSet<Vec<u8>>) {
         let mut above = Vec::new();
         let mut at = path.parent();

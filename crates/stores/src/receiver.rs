@@ -1,9 +1,9 @@
-//! Streams that bring data, told to the chooser of their number as it knows streams that send.
+//! Estimates sender statistics for streams that receive data, for the `StreamCountTuner`.
 //!
-//! The kernel tells a sender of its window, of what it sent again and of the round trip. A receiver
-//! sees the same from the other side: the round trip from the echo of its time stamps, a loss as a
-//! burst of segments out of their order, the window as what comes in a round trip. So the one
-//! chooser (`transports/tcp/auto`) serves both directions.
+//! The kernel reports the congestion window, retransmissions and the round-trip time to a sender
+//! only. A receiver can estimate them: the round-trip time from the echo of its timestamps, a loss
+//! as a burst of out-of-order segments, and the window as the bytes received in a round trip. So
+//! one tuner serves both directions.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use packtrain_runtime::transports::StreamId;
 
-/// Over how long a rate is taken.
+/// Minimum interval over which a rate is measured.
 const RATE_SPAN: Duration = Duration::from_millis(200);
-/// Our own window ends a stream's rate when so much of it is in flight.
+/// A stream is limited by our receive window if this fraction of the window is in flight.
 const WINDOW_FULL: f64 = 0.8;
 
-/// What is remembered of each stream.
+/// State of each stream.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     streams: BTreeMap<StreamId, Stream>,
@@ -27,48 +27,56 @@ pub(super) struct Receiver {
 struct Stream {
     at: Time,
     out_of_order: u32,
-    /// When segments last came out of order.
-    unordered: Option<Time>,
+    /// When segments last arrived out of order.
+    last_out_of_order: Option<Time>,
     bursts: u32,
-    /// A rate's beginning.
-    mark: (Time, u64),
+    /// Time and received bytes at the start of the rate measurement.
+    rate_start: (Time, u64),
     rate: DataRate,
     busy: Duration,
     limited: Duration,
-    least: Option<Duration>,
+    min_rtt: Option<Duration>,
 }
 
 impl Receiver {
-    /// A stream as its sender would see it; `active` says that it waits for data.
-    pub(super) fn see(&mut self, now: Time, id: StreamId, info: TcpInfo, active: bool) -> TcpInfo {
+    /// The statistics of a stream as its sender would have them; `active`: it waits for data.
+    pub(super) fn as_sender(
+        &mut self,
+        now: Time,
+        id: StreamId,
+        info: TcpInfo,
+        active: bool,
+    ) -> TcpInfo {
         let received = info.received.unwrap_or_default().get();
         let out_of_order = info.out_of_order.unwrap_or(0);
         let stream = self.streams.entry(id).or_insert_with(|| Stream {
             at: now,
             out_of_order,
-            unordered: None,
+            last_out_of_order: None,
             bursts: 0,
-            mark: (now, received),
+            rate_start: (now, received),
             rate: DataRate::ZERO,
             busy: Duration::ZERO,
             limited: Duration::ZERO,
-            least: None,
+            min_rtt: None,
         });
         let srtt = info.receive_rtt.unwrap_or(info.srtt);
-        // The handshake's and the requests' round trips are the sender's own measure.
-        stream.least = stream.least.into_iter().chain(info.min_rtt).chain([srtt]).min();
+        // The minimum includes the round trips that this end measured as a sender of the handshake
+        // and the requests.
+        stream.min_rtt = stream.min_rtt.into_iter().chain(info.min_rtt).chain([srtt]).min();
         if out_of_order > stream.out_of_order {
-            // Segments stay out of order until what is missing came, a round trip later: one cut.
-            let same = stream.unordered.is_some_and(|at| now.since(at) <= srtt);
+            // Segments arrive out of order until the lost one is retransmitted, a round trip later:
+            // this is one loss event.
+            let same = stream.last_out_of_order.is_some_and(|at| now.since(at) <= srtt);
             stream.bursts += u32::from(!same);
-            stream.unordered = Some(now);
+            stream.last_out_of_order = Some(now);
             stream.out_of_order = out_of_order;
         }
-        let span = now.since(stream.mark.0);
+        let span = now.since(stream.rate_start.0);
         if span >= RATE_SPAN.max(srtt) {
-            let bytes = ByteCount(received.saturating_sub(stream.mark.1));
+            let bytes = ByteCount(received.saturating_sub(stream.rate_start.1));
             stream.rate = DataRate::from_bytes_over(bytes, span);
-            stream.mark = (now, received);
+            stream.rate_start = (now, received);
         }
         let window = stream.rate.bytes_in(srtt).get();
         let since = now.since(stream.at);
@@ -84,7 +92,7 @@ impl Receiver {
         let again = ByteCount(u64::from(stream.bursts) * mss.get());
         TcpInfo {
             srtt,
-            min_rtt: stream.least,
+            min_rtt: stream.min_rtt,
             mss,
             cwnd_segments: u32::try_from(window / mss.get()).unwrap_or(u32::MAX),
             ssthresh_segments: (stream.bursts > 0).then_some(stream.bursts),
@@ -96,13 +104,13 @@ impl Receiver {
             busy: Some(stream.busy),
             receiver_limited: Some(stream.limited),
             send_buffer_limited: None,
-            // What the far end has is not to be known from here.
+            // The congestion control of the remote end is not known here.
             congestion: String::new(),
             ..info
         }
     }
 
-    /// A stream is gone.
+    /// The stream ended.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.streams.remove(&id);
     }
@@ -118,7 +126,8 @@ mod tests {
         let stream = StreamId::numbered(1);
         let mut seen = Vec::new();
         let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
-        // Segments are out of order from 200 to 290 ms, and again at 600 ms; 1 MB comes each 50 ms.
+        // Segments are out of order from 200 to 290 ms, and again at 600 ms; 1 MB arrives every 50
+        // ms.
         for step in 0..20u64 {
             let ms = step * 50;
             let unordered = match ms {
@@ -136,7 +145,7 @@ mod tests {
                 out_of_order: Some(unordered),
                 ..TcpInfo::default()
             };
-            seen.push(receiver.see(at(ms), stream, info, true));
+            seen.push(receiver.as_sender(at(ms), stream, info, true));
         }
         let cuts: Vec<u32> = seen.iter().map(|info| info.retransmitted_segments).collect();
         assert_eq!((cuts[3], cuts[5], cuts[11], cuts[19]), (0, 1, 1, 2));

@@ -1,4 +1,4 @@
-//! One object of somebody else's server: where it is, what is known of it, how it is asked for.
+//! One object on a server: its location, its metadata, and the requests for it.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -19,40 +19,40 @@ use super::http::{Client, Headers};
 use super::s3::Bucket;
 use packtrain_service::weburl::{WebUrl, redact};
 
-/// Redirections followed, one after the other.
+/// Maximum consecutive redirections.
 const MAX_REDIRECTS: u32 = 10;
-/// Pauses that a server asks for before it says anything of an object.
+/// Maximum pauses that a server may request while an object is probed.
 const MAX_PAUSES: u32 = 4;
 
-/// Where an object is.
+/// Location of an object.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// At an address, which may lead to another one.
+    /// A web address, and the address that redirections led to.
     Web { asked: WebUrl, at: Mutex<WebUrl> },
-    /// In a bucket, under this key.
+    /// A bucket and a key in it.
     Bucket(Arc<Bucket>, String),
 }
 
-/// An object.
+/// An object on a server.
 #[derive(Debug)]
 pub(super) struct Remote {
-    /// As it is told of.
+    /// Its name in texts to the user.
     pub(super) name: String,
-    /// How many bytes it has, if the server says.
+    /// Its size, if the server gives it.
     pub(super) size: Option<ByteCount>,
     pub(super) version: Version,
-    /// Whether the server gives parts of it.
+    /// Whether the server serves ranges of it.
     pub(super) ranges: bool,
     pub(super) place: Place,
-    /// What the server says it hashes to.
+    /// Its checksum, if the server sent one.
     pub(super) sum: Option<Sum>,
 }
 
-/// The objects of a transfer, by their entries.
+/// The objects of a transfer by their entries.
 pub(super) type Objects = Arc<Mutex<HashMap<EntryId, Arc<Remote>>>>;
 
 impl Remote {
-    /// What asks for these bytes of it, or for all.
+    /// The request for this range of the object, or for all of it.
     pub(super) fn request(&self, part: Option<&Range<u64>>) -> (WebUrl, Headers) {
         let mut headers = Headers::new();
         if let Some(part) = part {
@@ -72,9 +72,9 @@ impl Remote {
         }
     }
 
-    /// The address it was found at may have ended (some are good for minutes only): looks again
-    /// at the one that was asked for. False if that changes nothing.
-    pub(super) async fn find_again(&self, client: &Client) -> Result<bool, Trouble> {
+    /// Resolves the original address again, because the address that redirections led to may have
+    /// expired (some are valid for minutes). False if there was no redirection.
+    pub(super) async fn refresh_location(&self, client: &Client) -> Result<bool, Trouble> {
         let Place::Web { asked, at } = &self.place else { return Ok(false) };
         let before = at.lock().clone();
         if before == *asked {
@@ -91,13 +91,13 @@ impl Remote {
     }
 }
 
-/// A header, unless its value is none.
+/// A header; none if the value is not valid.
 fn value(name: header::HeaderName, text: &str) -> Option<(header::HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_str(text).ok()?))
 }
 
-/// Finds out what is at an address: with a request for its first byte, which says at once whether
-/// parts are given, how many bytes there are, and which version.
+/// Requests the first byte of an address. The response shows whether ranges are served, the size
+/// and the version.
 pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
     let mut pauses = 0;
     loop {
@@ -146,7 +146,7 @@ async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> 
             _ => return Err(answer::refusal(&name, status, headers, clock::wall())),
         };
         let place = Place::Web { asked: asked.clone(), at: Mutex::new(url) };
-        // Without a mark of the version, parts of two versions could not be told apart.
+        // Without a validator, parts of two versions could not be distinguished.
         let ranges = ranges && version.is_known();
         let sum = Sum::of_web(headers);
         return Ok(Remote { name, size: size.map(ByteCount), version, ranges, place, sum });
@@ -155,7 +155,7 @@ async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> 
     Err(Trouble::never(FailureKind::Unreadable, text))
 }
 
-/// Where a redirection leads.
+/// The target of a redirection.
 fn follow(from: &WebUrl, to: &str) -> Result<WebUrl, Trouble> {
     let refuse = |why: &str| {
         let text = format!("{from}: the server sends us to {}, {why}", redact(to));

@@ -1,6 +1,6 @@
-//! Buckets of S3 and of stores that speak like it: whose they are, how requests are signed, what
-//! is in them. Addresses and documents are `rusty-s3`'s; `sign` signs in a header, and the requests go
-//! over our own streams.
+//! Buckets of S3 and of compatible stores: credentials, requests and lists. `rusty-s3` builds
+//! addresses and parses documents; `sign` signs requests in a header; requests use the connections
+//! of `http`.
 
 pub(super) mod profile;
 mod sign;
@@ -24,18 +24,19 @@ use super::http::{self, Client, Connection, Headers};
 use packtrain_service::weburl::{WebUrl, redact};
 use profile::Settings;
 
-/// What `rusty-s3` wants to know of a signed address; without credentials it makes plain ones.
+/// The validity that `rusty-s3` expects for a signed address. It has no effect, because the address
+/// is built without credentials.
 const UNUSED: StdDuration = StdDuration::from_secs(1);
 /// The waits before a busy store is asked again.
 pub(super) const RETRY: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_millis(3200));
-/// Attempts at a document before it is given up.
-const TRIES: u32 = 5;
+/// Maximum attempts at a request for a document.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// A bucket and who asks for what is in it.
+/// A bucket and the credentials for it.
 pub(super) struct Bucket {
     pub(super) place: rusty_s3::Bucket,
-    /// Nobody in particular, if none: that is enough for what is open to all.
+    /// None for anonymous access, which suffices for public objects.
     pub(super) credentials: Option<Credentials>,
 }
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Bucket {
     }
 }
 
-/// What is known of an object without its bytes.
+/// Metadata of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) size: u64,
@@ -53,7 +54,7 @@ pub(super) struct Head {
     pub(super) sum: Option<Sum>,
 }
 
-/// A line of a list.
+/// An item of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) key: String,
@@ -62,13 +63,14 @@ pub(super) struct Listed {
 }
 
 impl Bucket {
-    /// The bucket of this name, by the environment and the files that other programs go by too.
+    /// The bucket of this name, with the settings from the environment and the AWS configuration
+    /// files.
     pub(super) fn open(name: &str) -> Result<Self, Failure> {
         let settings = Settings::find()?;
         let bad = |why: String| Failure::new(FailureKind::Usage, format!("s3://{name}: {why}"));
         let region = settings.region.clone().unwrap_or_else(|| "us-east-1".to_owned());
         let (endpoint, style) = match &settings.endpoint {
-            // Names below somebody's own server are rarely set up.
+            // Stores other than AWS rarely support virtual-host addressing.
             Some(endpoint) => (endpoint.clone(), UrlStyle::Path),
             None => {
                 let plain =
@@ -95,12 +97,12 @@ impl Bucket {
         Ok(Self { place, credentials: settings.credentials })
     }
 
-    /// A key as people write it.
+    /// The key as an `s3://` location.
     pub(super) fn show(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.place.name())
     }
 
-    /// Keys that an address cannot hold.
+    /// Rejects keys that an address cannot contain.
     pub(super) fn check(&self, key: &str) -> Result<(), Failure> {
         let odd = key.is_empty() || key.split('/').any(|part| part == "." || part == "..");
         if odd {
@@ -115,7 +117,7 @@ impl Bucket {
         self.place.get_object(None, key).sign(UNUSED).into()
     }
 
-    /// Adds the headers that say who asks. Without credentials nothing is added.
+    /// Adds the headers of a signature. Without credentials it adds none.
     pub(super) fn sign(
         &self,
         method: &Method,
@@ -124,7 +126,7 @@ impl Bucket {
         body: &Outgoing,
     ) {
         let Some(credentials) = &self.credentials else { return };
-        // TLS protects the body already; in clear nothing else does.
+        // TLS protects the body already; over plain HTTP only the signature does.
         let payload = match url.scheme() {
             "https" => None,
             _ => body.sha256().map(|digest| sign::hex(&digest)),
@@ -136,16 +138,16 @@ impl Bucket {
             payload: payload.as_deref().unwrap_or(sign::UNSIGNED),
             at: clock::wall(),
         };
-        // `open` has seen that the credentials fit into headers.
+        // `open` checked that the credentials fit into headers.
         let _ = sign::sign(&request, credentials, headers);
     }
 
-    /// Whether bodies go over a connection that does not protect them.
+    /// Whether the signature must cover bodies because the connection does not protect them.
     pub(super) fn in_clear(&self) -> bool {
         self.credentials.is_some() && self.place.base_url().scheme() != "https"
     }
 
-    /// What is known of an object.
+    /// The metadata of an object.
     pub(super) async fn head(&self, client: &Client, key: &str) -> Result<Head, Trouble> {
         self.check(key).map_err(Trouble::Never)?;
         let name = self.show(key);
@@ -161,7 +163,7 @@ impl Bucket {
         Ok(Head { size, version: Version::of(&headers), sum: Sum::of_store(&headers) })
     }
 
-    /// All objects below a prefix.
+    /// All objects below a prefix, at most `most`.
     pub(super) async fn list(
         &self,
         client: &Client,
@@ -185,7 +187,7 @@ impl Bucket {
             let text = String::from_utf8(answer.document).map_err(|e| odd(e.to_string()))?;
             let page = ListObjectsV2::parse_response(&text).map_err(|e| odd(e.to_string()))?;
             for one in page.contents {
-                // The list has other dates than the objects' headers, which say the same.
+                // Lists format dates differently from the headers of objects, for the same times.
                 let modified = one.last_modified.as_deref().and_then(http_date);
                 let version = Version { etag: one.etag, modified };
                 let size = one.size.unwrap_or(0);
@@ -203,7 +205,7 @@ impl Bucket {
         }
     }
 
-    /// Asks until there is an answer, patiently as a client of a busy store has to be.
+    /// Requests a document, with retries for temporary failures.
     pub(super) async fn ask(
         &self,
         client: &Client,
@@ -216,7 +218,7 @@ impl Bucket {
         loop {
             let once = self.ask_once(client, method.clone(), url, headers, name);
             match once.await {
-                Err(Trouble::Later(_, pause)) if backoff.failures() + 1 < TRIES => {
+                Err(Trouble::Later(_, pause)) if backoff.failures() + 1 < MAX_ATTEMPTS => {
                     let wait = backoff.next_wait();
                     tokio::time::sleep(pause.unwrap_or(wait).to_std()).await;
                 }
@@ -237,7 +239,7 @@ impl Bucket {
         self.ask_over(&mut connection, method, url, headers, Outgoing::none(), name).await
     }
 
-    /// Asks over a connection, once.
+    /// Makes one request over a connection.
     pub(super) async fn ask_over(
         &self,
         connection: &mut Connection,
@@ -248,7 +250,7 @@ impl Bucket {
         name: &str,
     ) -> Result<Answer, Trouble> {
         let mut headers = headers.clone();
-        // Each try has its own time, after which the store counts the minutes.
+        // Each attempt is signed with its own time, because signatures expire after minutes.
         self.sign(&method, url, &mut headers, &body);
         let answer = connection.ask(method, url, &headers, body).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
@@ -258,7 +260,7 @@ impl Bucket {
         Ok(Answer { headers, document })
     }
 
-    /// What a store's refusal means.
+    /// Turns an error response into a failure.
     pub(super) fn check_status(
         &self,
         status: StatusCode,
@@ -288,13 +290,13 @@ impl Bucket {
     }
 }
 
-/// What a store answered.
+/// A response of a store.
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) document: Vec<u8>,
 }
 
-/// The address of an action and its headers, not signed yet.
+/// The address and the headers of an action, without a signature.
 pub(super) fn plain<'a>(action: &(impl S3Action<'a> + Clone)) -> (WebUrl, Headers) {
     let url = action.sign(UNUSED).into();
     let mut action = action.clone();
@@ -305,7 +307,7 @@ pub(super) fn plain<'a>(action: &(impl S3Action<'a> + Clone)) -> (WebUrl, Header
     (url, headers.collect())
 }
 
-/// What an error is called, for people: `<Code>` of the store's document.
+/// The error code of a store's document (`<Code>`), for the user.
 pub(super) fn code(document: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(document.get(..document.len().min(4096))?).ok()?;
     let (_, rest) = text.split_once("<Code>")?;
@@ -314,17 +316,17 @@ pub(super) fn code(document: &[u8]) -> Option<String> {
     plain.then(|| code.to_owned())
 }
 
-/// A time of a list (`2026-01-31T12:00:00.000Z`) as headers have it.
+/// Converts the time of a list (`2026-01-31T12:00:00.000Z`) to the format of headers.
 pub(super) fn http_date(text: &str) -> Option<String> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     let (day_fits, time_fits) = ((1..=31).contains(&day), hour < 24 && minute < 60 && second < 61);
-    // Beyond the year 9998 a header's date panics in `httpdate`.
+    // A date after the year 9998 makes `httpdate` panic.
     if !((1970..9999).contains(&year) && (1..=12).contains(&month) && day_fits && time_fits) {
         return None;
     }
-    // Days since 1970, years counted from March so that a leap day is the last.
+    // Days since 1970, with years that start in March so that a leap day comes last.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 719_469;
     let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
@@ -332,7 +334,7 @@ pub(super) fn http_date(text: &str) -> Option<String> {
     Some(httpdate::fmt_http_date(time))
 }
 
-/// The bucket, shared.
+/// The bucket, for shared use.
 pub(super) fn open(name: &str) -> Result<Arc<Bucket>, Failure> {
     Bucket::open(name).map(Arc::new)
 }
@@ -363,7 +365,7 @@ mod tests {
 
     #[test]
     fn waits_for_a_busy_store_double() {
-        let waits = (0..TRIES + 1).map(|n| RETRY.after(n).as_millis());
+        let waits = (0..MAX_ATTEMPTS + 1).map(|n| RETRY.after(n).as_millis());
         assert!(waits.eq([200, 400, 800, 1600, 3200, 3200]));
     }
 

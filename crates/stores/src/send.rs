@@ -1,6 +1,6 @@
-//! Files of this machine into a store. A store takes no bytes at an offset, only whole objects and
-//! numbered parts, and keeps its own list of the parts that are safe: so there is no sink and no
-//! journal here. What is shared with every copy: the walk, the streams and their number, the report.
+//! Uploads local files to a store. A store accepts whole objects and numbered parts, but no bytes
+//! at an offset, and keeps its own list of the parts that it has. So an upload has no sink and no
+//! journal. It shares the walk, the streams, their tuning and the report with other copies.
 
 mod put;
 mod upload_queue;
@@ -35,19 +35,19 @@ use packtrain_service::{Notice, NoticeLevel, executor};
 use put::Put;
 use upload_queue::{Job, Take, UploadQueue};
 
-/// Attempts at one request.
-const TRIES: u32 = 6;
-/// Files that are sent beside each other where they are small.
+/// Maximum attempts at one request.
+const MAX_ATTEMPTS: u32 = 6;
+/// Maximum files sent in parallel while the files are small.
 const SMALL_FILES: usize = 16;
-/// Failures kept with their paths.
+/// Maximum failures that are kept with their paths.
 const MAX_FAILED: usize = 100;
 
-/// A file to be sent.
+/// A file to send.
 struct Item {
     /// Its path below the target.
     path: RelPath,
     key: String,
-    /// As it is told of.
+    /// Its name in texts to the user.
     name: String,
     size: ByteCount,
     mtime: Mtime,
@@ -67,16 +67,16 @@ impl Item {
     }
 }
 
-/// What streams tell.
-enum News {
-    /// So much arrived.
+/// Messages from streams.
+enum StreamEvent {
+    /// This many bytes were sent.
     Bytes(ByteCount),
-    /// So much was there from an earlier run.
+    /// This many bytes were in the store from an earlier run.
     Resumed(ByteCount),
-    /// A file is done.
+    /// The file with this index is complete or failed.
     Done(usize, FileReport),
-    /// It cannot go on.
-    Hopeless(Failure),
+    /// The whole upload failed.
+    Failed(Failure),
 }
 
 struct Work {
@@ -88,18 +88,18 @@ struct Work {
     wake: Notify,
     sockets: Sockets,
     pace: Arc<Pace>,
-    tell: Sender<News>,
-    /// How many streams there are, and are to be.
+    events: Sender<StreamEvent>,
+    /// Current and target number of streams.
     streams: Mutex<(u32, u32)>,
 }
 
-/// What an upload is started with.
+/// Parameters of an upload.
 pub(super) struct Setup<'a> {
     pub(super) client: Client,
     pub(super) bucket: Arc<Bucket>,
-    /// The key or prefix as typed.
+    /// The key or prefix from the command line.
     pub(super) key: String,
-    /// The files as typed.
+    /// The paths from the command line.
     pub(super) paths: Vec<Vec<u8>>,
     pub(super) options: Options,
     pub(super) observer: &'a dyn Observer,
@@ -108,12 +108,12 @@ pub(super) struct Setup<'a> {
     pub(super) stop: Stop,
 }
 
-/// Sends everything.
+/// Uploads all files.
 pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
     let Setup { client, bucket, key, paths, options, observer, connection_pool, pace, stop } =
         setup;
     let (items, failed) = walk(&bucket, &key, &paths, &options)?;
-    let (tell, news) = unbounded();
+    let (events, received) = unbounded();
     let known = items.iter().map(|item| item.size).sum();
     let work = Work {
         client,
@@ -124,7 +124,7 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
         wake: Notify::new(),
         sockets: connection_pool.sockets(),
         pace: Arc::new(pace),
-        tell,
+        events,
         streams: Mutex::default(),
     };
     let mut runner = Runner {
@@ -132,10 +132,10 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
         observer,
         connection_pool,
         stop,
-        news,
+        events: received,
         tasks: BTreeMap::new(),
         next: 0,
-        told: Time::ZERO,
+        reported_at: Time::ZERO,
         known,
         summary: Summary::default(),
         failure: None,
@@ -147,7 +147,7 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
     Ok(runner.run())
 }
 
-/// The files and their keys; those that are none are failures.
+/// The files with their keys, and the entries that cannot be sent.
 type Walked = (Vec<Item>, Vec<(Vec<u8>, Failure)>);
 
 fn walk(
@@ -171,7 +171,7 @@ fn walk(
         let found = match found {
             Ok(found) => found,
             Err(e) => {
-                let failure = unwalked(&e);
+                let failure = walk_failure(&e);
                 if e.is_source && paths.len() == 1 {
                     return Err(failure);
                 }
@@ -217,7 +217,7 @@ fn walk(
     Ok((items, failed))
 }
 
-fn unwalked(failure: &packtrain_disk::walk::WalkFailure) -> Failure {
+fn walk_failure(failure: &packtrain_disk::walk::WalkFailure) -> Failure {
     let path = show(&failure.path);
     match packtrain_disk::classify(&failure.error) {
         packtrain_disk::Trouble::NotFound if failure.is_source => {
@@ -236,10 +236,10 @@ struct Runner<'a> {
     observer: &'a dyn Observer,
     connection_pool: ConnectionPool,
     stop: Stop,
-    news: Receiver<News>,
+    events: Receiver<StreamEvent>,
     tasks: BTreeMap<StreamId, AbortHandle>,
     next: u32,
-    told: Time,
+    reported_at: Time,
     known: ByteCount,
     summary: Summary,
     failure: Option<Failure>,
@@ -251,13 +251,13 @@ impl Runner<'_> {
         while self.failure.is_none() {
             let over = self.work.upload_queue().is_over();
             let step = std::time::Duration::from_millis(20);
-            while let Ok(item) = self.news.try_recv() {
+            while let Ok(item) = self.events.try_recv() {
                 self.take(item);
             }
             if over {
                 break;
             }
-            if let Ok(item) = self.news.recv_timeout(step) {
+            if let Ok(item) = self.events.recv_timeout(step) {
                 self.take(item);
             }
             let now = clock::now();
@@ -265,15 +265,15 @@ impl Runner<'_> {
             if let Some(failure) = self.stop.take() {
                 self.failure = Some(failure);
             }
-            self.tell(now);
+            self.report_progress(now);
         }
         self.work.upload_queue().close();
         for task in self.tasks.values() {
             task.abort();
         }
-        self.leave();
-        self.told = Time::ZERO;
-        self.tell(clock::now());
+        self.finish_open_uploads();
+        self.reported_at = Time::ZERO;
+        self.report_progress(clock::now());
         let bytes = ByteCount(self.summary.bytes_moved);
         let shares = if bytes.get() > 0 { vec![("s3".to_owned(), bytes)] } else { Vec::new() };
         let streams = self.connection_pool.report(ByteCount::ZERO);
@@ -314,12 +314,12 @@ impl Runner<'_> {
         }
     }
 
-    fn take(&mut self, item: News) {
+    fn take(&mut self, item: StreamEvent) {
         match item {
-            News::Bytes(bytes) => self.summary.bytes_moved += bytes.get(),
-            News::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
-            News::Hopeless(failure) => self.failure = Some(failure),
-            News::Done(n, report) => {
+            StreamEvent::Bytes(bytes) => self.summary.bytes_moved += bytes.get(),
+            StreamEvent::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
+            StreamEvent::Failed(failure) => self.failure = Some(failure),
+            StreamEvent::Done(n, report) => {
                 let size = self.work.items[n].size.get();
                 match &report {
                     FileReport::Failed(failure) => {
@@ -351,8 +351,9 @@ impl Runner<'_> {
         }
     }
 
-    /// What is left in the store is said, or taken away.
-    fn leave(&mut self) {
+    /// Aborts the unfinished uploads with `--no-resume`; otherwise reports that they stay in the
+    /// store.
+    fn finish_open_uploads(&mut self) {
         let open: Vec<(usize, upload_queue::Upload)> = (0..self.work.items.len())
             .filter_map(|n| Some((n, self.work.upload_queue().drop_file(n)?)))
             .collect();
@@ -378,11 +379,11 @@ impl Runner<'_> {
         self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
     }
 
-    fn tell(&mut self, now: Time) {
-        if now.since(self.told) < Duration::from_millis(100) {
+    fn report_progress(&mut self, now: Time) {
+        if now.since(self.reported_at) < Duration::from_millis(100) {
             return;
         }
-        self.told = now;
+        self.reported_at = now;
         let summary = &self.summary;
         let moved = summary.bytes_moved + summary.bytes_resumed;
         let present = summary.bytes.saturating_sub(moved);
@@ -406,11 +407,11 @@ impl Work {
         self.upload_queue.lock()
     }
 
-    fn tell(&self, news: News) {
-        let _ = self.tell.send(news);
+    fn send_event(&self, event: StreamEvent) {
+        let _ = self.events.send(event);
     }
 
-    /// The file, if it is still what it was when it was found.
+    /// Opens the file and checks that it did not change since the walk.
     fn open(&self, item: &Item) -> Result<Arc<SourceFile>, Trouble> {
         let file = SourceFile::open(&item.root, &item.source).map_err(|e| {
             let kind = match packtrain_disk::classify(&e) {
@@ -426,7 +427,7 @@ impl Work {
         }
     }
 
-    /// The file's time as it is kept in the store.
+    /// The file's mtime as stored in the metadata of the object.
     fn mtime(&self, item: &Item) -> Option<String> {
         self.options.preserve_times.then(|| put::write_mtime(item.mtime))
     }
@@ -450,13 +451,13 @@ impl Work {
                     continue;
                 }
             };
-            self.attend(id, job, &mut held).await;
+            self.run_job(id, job, &mut held).await;
             self.upload_queue().done();
             self.wake.notify_waiters();
         }
     }
 
-    /// Whether a stream is one too many; it counts as gone then.
+    /// Whether there is one stream too many; if so, counts the caller as ended.
     fn is_surplus(&self) -> bool {
         let mut streams = self.streams.lock();
         let surplus = streams.0 > streams.1;
@@ -464,42 +465,45 @@ impl Work {
         surplus
     }
 
-    async fn attend(&self, id: StreamId, job: Job, held: &mut Option<super::http::Connection>) {
-        let (Job::Look(n) | Job::Part(n, _) | Job::Complete(n)) = job;
+    async fn run_job(&self, id: StreamId, job: Job, held: &mut Option<super::http::Connection>) {
+        let (Job::Check(n) | Job::Part(n, _) | Job::Complete(n)) = job;
         let mut backoff = RETRY;
         loop {
-            let done = Put { work: self, stream: id, held: &mut *held }.go(job).await;
+            let done = Put { work: self, stream: id, held: &mut *held }.run(job).await;
             let Err(trouble) = done else { return };
             *held = None;
             match trouble {
-                Trouble::Later(_, pause) if backoff.failures() + 1 < TRIES => {
+                Trouble::Later(_, pause) if backoff.failures() + 1 < MAX_ATTEMPTS => {
                     let wait = backoff.next_wait();
                     tokio::time::sleep(pause.unwrap_or(wait).to_std()).await;
                 }
                 Trouble::Later(text, _) => {
                     let failure = Failure::new(FailureKind::Temporary, text);
-                    return self.tell(News::Hopeless(failure));
+                    return self.send_event(StreamEvent::Failed(failure));
                 }
-                Trouble::Never(failure) => return self.never(n, failure).await,
+                Trouble::Never(failure) => return self.fail_job(n, failure).await,
             }
         }
     }
 
-    async fn never(&self, n: usize, failure: Failure) {
+    async fn fail_job(&self, n: usize, failure: Failure) {
         let upload = self.upload_queue().drop_file(n);
         if let Some(upload) = upload {
             self.give_up(n, &upload.id).await;
         }
         match failure.kind {
-            // These say nothing of one file only.
+            // These failures affect all files.
             FailureKind::NotAuthorised | FailureKind::Usage | FailureKind::Fatal => {
-                self.tell(News::Hopeless(failure));
+                self.send_event(StreamEvent::Failed(failure));
             }
-            // What is missing is the bucket.
+            // A missing object in a PUT means that the bucket is missing.
             FailureKind::SourceMissing => {
-                self.tell(News::Hopeless(Failure { kind: FailureKind::TargetMissing, ..failure }));
+                self.send_event(StreamEvent::Failed(Failure {
+                    kind: FailureKind::TargetMissing,
+                    ..failure
+                }));
             }
-            _ => self.tell(News::Done(n, FileReport::Failed(failure))),
+            _ => self.send_event(StreamEvent::Done(n, FileReport::Failed(failure))),
         }
     }
 

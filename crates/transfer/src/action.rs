@@ -1,5 +1,5 @@
-//! What the state machines ask their driver (`packtrain-runtime`) to do, and the plain types that
-//! go with it.
+//! Actions that the state machines request from their driver (`packtrain-runtime`), and their data
+//! types.
 
 use std::ops::Range;
 
@@ -12,117 +12,121 @@ use crate::failure::Failure;
 use crate::message::{Message, Summary};
 use crate::transport::TransportId;
 
-/// What a source asks of its driver.
+/// Actions of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceAction {
-    /// Send this to the peer.
+    /// Send this message to the peer.
     Send(Message),
-    /// Let the transport move this range. Digests of the chunks it touches are to be reported.
+    /// Assign this range to the transport. The driver reports the digests of the chunks it touches.
     Assign(TransportId, Range<Offset>),
-    /// Ask the transport for this range back; it answers `Returned` or `Placed` for all of it.
+    /// Ask the transport to return this range. It answers with `Returned` or `Placed` for all of
+    /// it.
     Revoke(TransportId, Range<Offset>),
-    /// This range failed verification and will be assigned again: read it anew from the file and
+    /// This range failed verification and will be assigned again. Read it from the file again and
     /// report the digests of its chunks again.
     Reread(Range<Offset>),
     /// Compute the root digest of this file and report it with `on_root`.
     HashFile(EntryId),
-    /// The sink has these bytes verified: read-ahead and caches may forget them.
+    /// The sink verified these bytes. Read-ahead and caches may drop them.
     Forget(Range<Offset>),
-    /// Over.
+    /// The transfer is over.
     Finished(Outcome),
 }
 
-/// What a sink asks of its driver. Actions are to be begun in the order they come.
+/// Actions of a sink. The driver starts them in the order in which they are returned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SinkAction {
-    /// Send this to the peer.
+    /// Send this message to the peer.
     Send(Message),
-    /// Look at the targets of these entries; answer with `on_examined`, one state an entry.
+    /// Examine the targets of these entries. Answer with `on_examined`, with one state per entry.
     Examine(EntryId, Vec<Entry>),
-    /// Make this directory, if it is not there (mode and mtime come with `Settle`); answer with
-    /// `on_made`.
+    /// Make this directory if it does not exist; answer with `on_made`. `Settle` sets its mode and
+    /// mtime later.
     MakeDirectory(EntryId, Entry),
-    /// Make this symbolic link, replacing what is there; answer with `on_made`.
+    /// Make this symbolic link, replacing an existing target; answer with `on_made`.
     MakeSymlink(EntryId, Entry),
-    /// Make this empty file (size 0) as a temporary that a later `Commit` names; answer
-    /// with `on_made`.
+    /// Make this empty file (size 0) as a temporary, which a later `Commit` renames; answer with
+    /// `on_made`.
     MakeEmpty(EntryId, Entry),
-    /// These pieces of a chunk may arrive from now on; write each into its entry's temporary
-    /// (made on first use, its length set to the file's) and answer with `on_written` when
-    /// every one of them is written, or `on_write_failed`.
+    /// Accept these pieces of a chunk from now on. Write each into the temporary of its entry,
+    /// which is created on first use with the length of the file. Answer with `on_written` when all
+    /// pieces are written, or with `on_write_failed`.
     Expect(ChunkPlan),
-    /// This expected range is a hole: make it read as zeros; it counts as arrived.
+    /// This expected range is a hole. Make it read as zeros; it counts as received.
     Zero(Range<Offset>),
-    /// This stream ended at this size: cut its temporary and what is expected of it there.
+    /// This stream ended at this size. Truncate its temporary and its expected pieces.
     EndStream(EntryId, ByteCount),
-    /// Forget these pieces; they will not be needed.
+    /// Drop these expected pieces; they are no longer needed.
     Unexpect(Range<Offset>),
-    /// Read this piece from the entry's temporary (`Piece::file_offset`, its length) and answer
-    /// with `on_rehashed`.
+    /// Read this piece from the temporary of the entry (`Piece::file_offset`, its length) and
+    /// answer with `on_rehashed`.
     Rehash(ChunkIndex, Piece, Entry),
     /// Hash the file at the entry's target and answer with `on_target_root`.
     HashTarget(EntryId, Entry),
-    /// Replace or make the journal with these bytes, atomically: aside, synced, renamed.
+    /// Replace or create the journal with these bytes, atomically: write a temporary, sync it,
+    /// rename it.
     RewriteJournal(Vec<u8>),
     /// Append these bytes to the journal, without syncing it.
     Journal(Vec<u8>),
-    /// Write all data of temporaries written before this to stable storage; answer `on_synced`.
+    /// Sync all data written to temporaries before this action; answer with `on_synced`.
     Sync(u64),
-    /// Give each temporary its metadata and its final name; answer with `on_committed` for each.
+    /// Set the metadata of each temporary and rename it to its final name. Answer with
+    /// `on_committed` for each.
     Commit(Vec<(EntryId, Entry)>),
-    /// Set metadata of directories, and of files that were unchanged in content. It has no answer
-    /// of its own: it is done before a `JournalSync` that comes after it is answered.
+    /// Set the metadata of directories, and of files whose content did not change. This action has
+    /// no answer. It is complete before the driver answers a later `JournalSync`.
     Settle(Vec<(EntryId, Entry)>),
-    /// Make the journal (and the renames and every `Settle` before this) durable; answer with
-    /// `on_journal_synced`. The last one is waited for before the source hears of the end.
+    /// Make the journal, and the renames and every `Settle` before this action, durable; answer
+    /// with `on_journal_synced`. The sink sends `Finished` only after the last of these.
     JournalSync(u64),
-    /// Remove the temporary of a failed entry, unless its journal makes it worth keeping.
+    /// Remove the temporary of a failed entry. The sink requests this only if no later run can use
+    /// it.
     Discard(EntryId, Entry),
-    /// Remove what is at the target and not in this list; answer with `on_deleted`.
+    /// Remove everything at the target that is not in this list; answer with `on_deleted`.
     Delete(DeletePlan),
-    /// The journal is no longer needed: remove it.
+    /// Remove the journal, which is no longer needed.
     RemoveJournal,
-    /// Nothing more is written but metadata: remove the transfer's lock.
+    /// Remove the lock of the transfer. Only metadata is written after this.
     RemoveLock,
-    /// The entry of this path is done (only with `report_files`, `dry_run` or `verify`): for the
-    /// user.
+    /// Report the result of the entry with this path to the user. Requested only with
+    /// `report_files`, `dry_run` or `verify`.
     Report(Vec<u8>, FileReport),
-    /// Over.
+    /// The transfer is over.
     Finished(Outcome),
 }
 
-/// Pieces of one chunk that are expected.
+/// Expected pieces of one chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkPlan {
-    /// The chunk.
+    /// The chunk index.
     pub chunk: ChunkIndex,
-    /// Its needed pieces in offset order, with their entries.
+    /// The needed pieces in offset order, with their entries.
     pub pieces: Vec<(Piece, Entry)>,
 }
 
-/// Everything that stays when `--delete` cleans the target.
+/// Input of `--delete`: everything at the target that is kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeletePlan {
     /// Paths of all entries, relative to the destination, sorted.
     pub keep: Vec<Vec<u8>>,
-    /// Paths below which nothing is removed, because their source brought no file.
+    /// Paths below which nothing is removed, because their source has no file.
     pub spared: Vec<Vec<u8>>,
-    /// The most names that are removed, if there is a limit.
+    /// Maximum number of names to remove, if there is a limit.
     pub limit: Option<u64>,
-    /// Only say what would go.
+    /// Only report what would be removed.
     pub dry_run: bool,
 }
 
-/// What there is at an entry's target.
+/// State of an entry's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetState {
-    /// The target itself, if there is one.
+    /// The target itself, if it exists.
     pub target: Option<Found>,
-    /// Size of the temporary of an earlier run, if there is one.
+    /// Size of the temporary of an earlier run, if it exists.
     pub temporary: Option<u64>,
 }
 
-/// What something on disk is.
+/// An existing file, directory or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its kind.
@@ -133,14 +137,14 @@ pub struct Found {
     pub mtime: packtrain_object::Mtime,
     /// Its permission bits.
     pub mode: u32,
-    /// For a symbolic link: whether it points where the entry says.
+    /// For a symbolic link: whether it points to the target named in the entry.
     pub same_link: bool,
-    /// For a directory: whether something else may take its place, because it is empty or
-    /// because `--delete` removes what is in it.
+    /// For a directory: whether an entry of another kind may replace it, because it is empty or
+    /// because `--delete` removes its contents.
     pub makes_way: bool,
 }
 
-/// Kinds of what is on disk.
+/// Kinds of existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundKind {
     /// A regular file.
@@ -153,16 +157,16 @@ pub enum FoundKind {
     Other,
 }
 
-/// What became of a file, for people.
+/// Result of an entry, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileReport {
-    /// Its content moved (or would move).
+    /// Its content was moved (or would be moved).
     Moved,
-    /// It was already right.
+    /// It already matched the source.
     Unchanged,
-    /// It differs (verify).
+    /// It differs from the source (`verify`).
     Differs,
-    /// It is missing at the target (verify).
+    /// It is missing at the target (`verify`).
     Missing,
     /// It was (or would be) deleted.
     Deleted,
@@ -170,16 +174,16 @@ pub enum FileReport {
     Failed(Failure),
 }
 
-/// How a transfer ended.
+/// Result of a transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The counts; the source learns them from the sink.
+    /// The counts. The source receives them from the sink.
     pub summary: Summary,
-    /// The failure that ended it early, if one did.
+    /// The failure that ended the transfer early, if any.
     pub failure: Option<Failure>,
-    /// Failures of single entries seen at this end or told by the peer, the first hundred.
+    /// Failures of single entries, found at this end or reported by the peer: the first hundred.
     pub failed: Vec<(Vec<u8>, Failure)>,
 }
 
-/// A digest the driver computed for a piece.
+/// A digest that the driver computed for a piece of this entry.
 pub type PieceHash = (EntryId, Digest);

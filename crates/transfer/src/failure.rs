@@ -1,4 +1,4 @@
-//! Why something failed, in a form that crosses the wire and becomes an exit code.
+//! Failures in the form that is sent to the peer and that determines the exit code.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,42 +8,42 @@ use crate::limits::{MAX_FAILED, MAX_TEXT};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// For people: what happened and what to do about it.
+    /// What happened and what to do about it, for the user.
     pub text: String,
 }
 
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// A wrong command line or an option this build does not have.
+    /// A wrong command line, or an option that this build does not have.
     Usage,
-    /// The source is not there.
+    /// The source does not exist.
     SourceMissing,
-    /// The source was there and is gone.
+    /// The source existed and was removed during the transfer.
     Vanished,
     /// The source changed while it was read.
     Changed,
     /// The source cannot be read.
     Unreadable,
-    /// The place to write to is not there.
+    /// The destination does not exist.
     TargetMissing,
     /// The target cannot be written: permission, read-only, name too long, is a directory.
     TargetRefused,
-    /// No room for blocks or inodes, or over quota.
+    /// No free blocks or inodes, or the quota is exceeded.
     TargetFull,
-    /// The peer or the network is away; trying again may help.
+    /// The peer or the network is unavailable; a retry may succeed.
     Temporary,
-    /// Key, ticket or root do not allow it.
+    /// The key, ticket or root does not permit it.
     NotAuthorised,
-    /// Digests do not fit.
+    /// Digests differ.
     Integrity,
-    /// The peer broke the protocol, or versions do not meet.
+    /// The peer violated the protocol, or there is no common version.
     Protocol,
-    /// Stopped on request.
+    /// Cancelled on request.
     Cancelled,
-    /// Anything else that ends the transfer.
+    /// Any other failure that ends the transfer.
     Fatal,
 }
 
@@ -55,19 +55,19 @@ impl Failure {
 }
 
 impl Failure {
-    /// The same with no more text than is kept of what a peer says.
+    /// Truncates the text to [`MAX_TEXT`] bytes, the limit for text from a peer.
     pub(crate) fn bounded(mut self) -> Self {
         self.text.truncate(self.text.floor_char_boundary(MAX_TEXT));
         self
     }
 }
 
-/// The failure of a peer that broke the protocol.
+/// The failure of a peer that violated the protocol.
 pub(crate) fn protocol(text: &str) -> Failure {
     Failure::new(FailureKind::Protocol, format!("the other end broke the protocol: {text}"))
 }
 
-/// Failures of single entries: all counted, the first [`MAX_FAILED`] kept.
+/// Failures of single entries: all are counted, the first [`MAX_FAILED`] are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     kept: Vec<(Vec<u8>, Failure)>,
@@ -76,8 +76,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Notes one.
-    pub(crate) fn note(&mut self, path: Vec<u8>, failure: Failure) {
+    /// Adds one failure.
+    pub(crate) fn add(&mut self, path: Vec<u8>, failure: Failure) {
         self.count = self.count.saturating_add(1);
         let vanished = u64::from(failure.kind == FailureKind::Vanished);
         self.vanished = self.vanished.saturating_add(vanished);
@@ -86,26 +86,31 @@ impl Failures {
         }
     }
 
-    /// Notes what the peer counted and told only in part.
-    pub(crate) fn note_told(&mut self, told: Vec<(Vec<u8>, Failure)>, count: u64, vanished: u64) {
+    /// Adds failures reported by the peer: the counts of all, and those that it listed.
+    pub(crate) fn add_reported(
+        &mut self,
+        listed: Vec<(Vec<u8>, Failure)>,
+        count: u64,
+        vanished: u64,
+    ) {
         self.count = self.count.saturating_add(count);
         self.vanished = self.vanished.saturating_add(vanished.min(count));
         let room = MAX_FAILED.saturating_sub(self.kept.len());
-        let told = told.into_iter().take(room);
-        self.kept.extend(told.map(|(path, failure)| (path, failure.bounded())));
+        let listed = listed.into_iter().take(room);
+        self.kept.extend(listed.map(|(path, failure)| (path, failure.bounded())));
     }
 
-    /// How many there were.
+    /// Number of failures.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of them had vanished at the source.
+    /// Number of entries that vanished at the source.
     pub(crate) fn vanished(&self) -> u64 {
         self.vanished
     }
 
-    /// Those kept.
+    /// Takes the failures that were kept.
     pub(crate) fn take(&mut self) -> Vec<(Vec<u8>, Failure)> {
         std::mem::take(&mut self.kept)
     }

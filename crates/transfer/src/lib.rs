@@ -1,13 +1,15 @@
 //! Both ends of a transfer as state machines without I/O.
 //!
-//! A [`Source`] has files and sends, a [`Sink`] receives and writes. Each is fed what happened
-//! (`on_…`), asked what to do (`poll_action`) and told the time; neither reads a clock, a disk or
-//! a socket. Messages between them go over an ordered, reliable control channel; payload goes
-//! over whatever transports there are, in any order and possibly twice.
+//! A [`Source`] reads files and sends them; a [`Sink`] receives and writes them. The driver
+//! (`packtrain-runtime`) passes events (`on_…`) and the time to each, and carries out the actions
+//! that `poll_action` returns. Neither reads a clock, a disk or a socket. Messages between them use
+//! an ordered, reliable control channel. Payload uses any number of transports, in any order, and
+//! may arrive twice.
 //!
-//! What is safe has three steps, and nothing skips one: *received*, *verified* (the digest of the
-//! bytes written equals the digest of the bytes read at the source), *durable* (data synced, files
-//! renamed, journal synced). Only durable bytes are reported as such, and only files whose every
+//! Data passes through three states, none of which is skipped: *received*, *verified* (the digest
+//! of the bytes written equals the digest of the bytes read at the source), *durable* (data synced,
+//! files renamed, journal synced). The sink reports bytes as durable only when they are, and
+//! renames a file to its final name only after a sync that covers all its bytes.
 //! byte a sync covered take their names.
 
 mod action;

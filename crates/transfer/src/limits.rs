@@ -1,85 +1,84 @@
-//! Every limit of a transfer in one place.
+//! All limits of a transfer.
 
 use packtrain_object::{CHUNK, Entry, EntryKind};
 use packtrain_units::{Backoff, ByteCount, Duration};
 
-/// Entries that may be between the walk and their end at once.
+/// Maximum entries between the walk and their completion.
 pub const MAX_OUTSTANDING: usize = 128 << 10;
-/// Entries of which a sink takes notice before it calls the source a flood: those outstanding at
-/// the source and those that wait here for stable storage.
+/// Maximum entries that a sink holds before it fails the source for a protocol violation: those
+/// outstanding at the source and those that wait here for a sync.
 pub(crate) const MAX_HELD: usize = 3 * MAX_OUTSTANDING;
-/// Bytes of paths and link targets that a source has between the walk and their end at once.
+/// Maximum bytes of paths and link targets of a source's outstanding entries.
 pub const MAX_OUTSTANDING_PATHS: ByteCount = ByteCount(64 << 20);
-/// The same at a sink, before it calls the source a flood: what is outstanding at the source,
-/// what waits here for stable storage, and a walk that ran ahead.
+/// The same limit at a sink, above which it fails the source. It covers entries outstanding at the
+/// source, entries that wait here for a sync, and a walk that ran ahead.
 pub(crate) const MAX_HELD_PATHS: u64 = 4 * MAX_OUTSTANDING_PATHS.get();
-/// Bytes of path and link target that a single entry has at most.
+/// Maximum bytes of the path and link target of a single entry.
 pub(crate) const MAX_ENTRY_PATHS: u64 = 8 << 10;
-/// Directories and symbolic links of one manifest: the sink remembers all of them to its end.
+/// Maximum directories and symbolic links of one manifest. The sink keeps all of them to the end.
 pub(crate) const MAX_DIRECTORIES: usize = 16 << 20;
-/// Bytes of the paths of these directories.
+/// Maximum bytes of the paths of these directories.
 pub(crate) const MAX_DIRECTORY_PATHS: u64 = 1 << 30;
-/// Bytes of paths of complete files that may wait for stable storage before the source has to
-/// wait too.
+/// Bytes of paths of complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
-/// Complete files that may wait for stable storage before the source has to wait too.
+/// Complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_FILES: usize = 64 << 10;
-/// Complete files after which a sync is due.
+/// Number of complete files that triggers a sync.
 pub(crate) const SYNC_FILES: usize = 16 << 10;
-/// Verified bytes after which a sync is due.
+/// Number of verified bytes that triggers a sync.
 pub(crate) const SYNC_BYTES: u64 = 64 << 20;
-/// Time after which verified bytes are synced.
+/// Maximum time between the verification of bytes and the start of their sync.
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// Bytes that a sink has asked for and not verified yet, at most: twice what 50 Gbit/s over
-/// 300 ms hold.
+/// Maximum bytes that a sink has requested and not verified: about twice the product of 50 Gbit/s
+/// and 300 ms.
 pub(crate) const NEED_WINDOW: u64 = 4 << 30;
-/// Chunks in the same state, at most; bounds the plans of many small files.
+/// Maximum chunks in the same state; limits the memory for plans of many small files.
 pub(crate) const NEED_CHUNKS: usize = 1024;
-/// Ranges in one message, at most.
+/// Maximum ranges in one message.
 pub(crate) const MAX_RANGES: usize = 8192;
-/// Pieces in one message of digests, at most.
+/// Maximum digests in one message.
 pub(crate) const MAX_DIGESTS: usize = 8192;
-/// Journalled chunks that are being read back at once.
+/// Maximum journalled chunks that are read back at once.
 pub(crate) const REHASH_WINDOW: usize = 16;
-/// Files whose roots are being compared at once.
+/// Maximum files whose root digests are compared at once.
 pub(crate) const ROOTS_WINDOW: usize = 4096;
-/// Times a piece may fail verification before its entry fails.
+/// Number of failed verifications of a piece after which its entry fails.
 pub(crate) const MAX_TRIES: u8 = 3;
-/// Files in one `Commit`, at most.
+/// Maximum files in one `Commit`.
 pub(crate) const COMMIT_BATCH: usize = 512;
-/// Entries in one `Settle`, at most.
+/// Maximum entries in one `Settle`.
 pub(crate) const SETTLE_BATCH: usize = 1024;
-/// Failures of single entries kept with their paths.
+/// Maximum failures of single entries that are kept with their paths.
 pub(crate) const MAX_FAILED: usize = 100;
-/// The most sources without a file that a source names.
+/// Maximum sources without a file that a source lists in `ManifestEnd`.
 pub(crate) const MAX_EMPTY_SOURCES: usize = 4096;
-/// Bytes of a failure's text that are kept.
+/// Maximum bytes of a failure's text from a peer.
 pub(crate) const MAX_TEXT: usize = 512;
-/// Paths of released entries that a source remembers, for failures told late.
+/// Maximum paths of released entries that a source keeps, for failures that the sink reports later.
 pub(crate) const MAX_RECENT: usize = 16 << 10;
-/// How long entries wait for company in a segment.
+/// Maximum time that entries wait for more entries in a segment.
 pub(crate) const SEGMENT_DELAY: Duration = Duration::from_millis(20);
-/// How long verified ranges wait for company in a message.
+/// Maximum time that verified ranges wait for more ranges in a message.
 pub(crate) const VERIFIED_DELAY: Duration = Duration::from_millis(30);
-/// How often a sink tells its progress while there is any.
+/// Maximum time between a change of a sink's progress and its report.
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
-/// Bytes assigned to a new transport at once.
+/// Bytes assigned to a new transport.
 pub const WINDOW_START: ByteCount = ByteCount(64 << 20);
-/// Bytes assigned to any transport at once, at most.
+/// Maximum bytes assigned to any transport.
 pub const WINDOW_MAX: ByteCount = ByteCount(1 << 30);
 /// Bytes assigned to a transport that stalled and is tried again.
 pub(crate) const WINDOW_PROBE: u64 = 4 << 20;
-/// How much of its measured rate a transport has assigned at least.
+/// A transport has at least this much of its measured rate assigned.
 pub(crate) const WINDOW_SPAN: Duration = Duration::from_secs(2);
-/// The longest range in one `Assign`.
+/// Maximum range in one `Assign`.
 pub(crate) const MAX_GRANT: u64 = 32 << 20;
-/// A transport with less assigned than this much of its window is given more: with a whole chunk
-/// of room a range can always be cut at the end of a chunk.
+/// A transport receives more ranges when at least this much of its window is free. With room for a
+/// whole chunk, a range can always end at a chunk boundary.
 pub(crate) const GRANT_ROOM: u64 = CHUNK.get();
-/// A victim must have this much left for a range to be stolen from it.
+/// Minimum bytes that a transport must have left for a range to be stolen from it.
 pub(crate) const MIN_STEAL: u64 = 512 << 10;
-/// A transport that placed nothing for so long loses its ranges to another one.
+/// A transport that placed nothing for this time loses its ranges to another transport.
 pub const STALL_AFTER: Duration = Duration::from_secs(3);
 /// How long a transport is not used after stalls in a row.
 pub(crate) const STALL_PENALTY: Backoff =
@@ -89,10 +88,10 @@ pub(crate) const POLICED_PENALTY: Backoff =
     Backoff::new(Duration::from_secs(60), Duration::from_secs(960));
 /// How long a transport must be busy before its rate is compared.
 pub(crate) const POLICED_AFTER: Duration = Duration::from_secs(5);
-/// How often rates and stalls are looked at.
+/// Interval of the checks of rates and stalls.
 pub(crate) const HEALTH_EVERY: Duration = Duration::from_millis(250);
 
-/// Bytes of path and link target that are held as long as this entry is.
+/// Bytes of path and link target that are held while this entry is held.
 pub(crate) fn path_bytes(entry: &Entry) -> u64 {
     let target = match &entry.kind {
         EntryKind::Symlink { target } => target.len(),

@@ -1,8 +1,8 @@
-//! Control messages: what the two ends of a transfer say to each other.
+//! Control messages between the two ends of a transfer.
 //!
-//! A frame is a little-endian u32 length (of what follows, at most [`MAX_FRAME`]), one type
-//! byte and the body. [`Message::Data`] has a body of its own (offset, bytes) so that the pipe
-//! transport copies nothing; every other body is postcard.
+//! A frame is a little-endian u32 length (of what follows, at most [`MAX_FRAME`]), one type byte
+//! and the body. The body of [`Message::Data`] is an offset and the payload, so that the pipe
+//! transport copies nothing. Every other body is encoded with postcard.
 
 mod codec;
 #[cfg(test)]
@@ -18,66 +18,66 @@ use crate::failure::{Failure, protocol};
 
 pub use codec::{DATA_HEADER, Decoder, MessageError, data_header, encode};
 
-/// The largest frame a peer may send; a longer one ends the connection.
+/// The largest frame that a peer may send. A longer frame ends the connection.
 pub const MAX_FRAME: usize = 1 << 20;
-/// The most payload in one [`Message::Data`].
+/// Maximum payload in one [`Message::Data`].
 pub const MAX_DATA: usize = 256 << 10;
-/// Protocol versions this build speaks, lowest and highest.
+/// Protocol versions that this build supports, lowest and highest.
 pub const VERSIONS: (u16, u16) = (1, 1);
 
 /// One control message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// First from both ends.
+    /// The first message of both ends.
     Hello(Hello),
-    /// From the end that called: what is to be done. The answer is `Opened` or `Refused`.
+    /// Initiator: the request. The responder answers with `Opened` or `Refused`.
     Open(Open),
-    /// The called end agrees.
+    /// Responder: accepts the request.
     Opened(Opened),
-    /// The called end, or at any time either end, will not go on.
+    /// Responder, or either end at any time: ends the session.
     Refused(Failure),
-    /// Source: entries, as `packtrain_object::manifest` encodes a segment.
+    /// Source: entries, in the encoding of a segment of `packtrain_object::manifest`.
     Manifest(Vec<u8>),
-    /// Source: the walk is over; nothing follows `entries` entries.
+    /// Source: the walk is over; no entries follow.
     ManifestEnd {
-        /// How many entries there were.
+        /// Number of entries in the manifest.
         entries: u64,
-        /// What the walk could not read at all, how many.
+        /// Number of files and directories that the walk could not read.
         failed: u64,
-        /// Of those, what was gone when the walk came to it.
+        /// Of those, how many had vanished when the walk reached them.
         vanished: u64,
         /// The first hundred of them.
         failures: Vec<(Vec<u8>, Failure)>,
-        /// The sources that brought no file, by the path that they have at the target: nothing
-        /// for one that stands for its contents. The sink deletes nothing below these.
+        /// The sources without a file, by their paths at the target; an empty path is a source
+        /// whose contents are copied. The sink deletes nothing below these paths.
         empty: Vec<Vec<u8>>,
     },
-    /// Sink: it looked at the entries of a segment, or `ranges` are needed, or both.
+    /// Sink: it examined the entries of a segment, or requests `ranges`, or both.
     Need {
-        /// First entry of the segment that this answers, if it answers one. The ranges a segment
-        /// needs follow in further messages, no more of them than the sink wants on the way.
+        /// First entry of the segment that this answers, if it answers one. The ranges of a segment
+        /// follow in later messages, limited by the window of the sink.
         segment: Option<EntryId>,
-        /// Ranges to move, ascending, each whole pieces of chunks.
+        /// Ranges to move, ascending; each consists of whole pieces.
         ranges: Vec<Range<Offset>>,
-        /// Bytes found, since the last `Need`, to be at the sink already.
+        /// Bytes found at the sink since the last `Need`.
         present: u64,
-        /// Whether these were moved before and failed verification.
+        /// Whether these ranges were moved before and failed verification.
         again: bool,
     },
     /// Source: digests of the pieces of one chunk, in offset order.
     Digests {
-        /// The chunk.
+        /// The index of the chunk.
         chunk: ChunkIndex,
-        /// A digest for each piece of the chunk that the sink needs or asked for.
+        /// A digest for each piece of the chunk that the sink requested.
         pieces: Vec<PieceDigest>,
     },
-    /// Source: this range reads as zeros and is a hole in the source's file; it counts as placed.
+    /// Source: this range is a hole in the file and reads as zeros; it counts as placed.
     Hole(Range<Offset>),
-    /// Source: nothing (more) comes of this entry.
+    /// Source: this entry failed; no more data of it follows.
     SourceFailed {
         /// The entry.
         entry: EntryId,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
     /// Source: the stream entry ended at this size.
@@ -87,51 +87,51 @@ pub enum Message {
         /// Its size in bytes.
         size: u64,
     },
-    /// Sink to source (`--checksum`, `verify`): tell the root digest of this file.
+    /// Sink to source (`--checksum`, `verify`): requests the root digests of these files.
     AskRoot(Vec<EntryId>),
-    /// Source: root digest of a whole file; none if it could not be read.
+    /// Source: root digest of a whole file; none if the file could not be read.
     Root {
         /// The entry.
         entry: EntryId,
         /// Its BLAKE3 digest, as `b3sum` prints it.
         digest: Option<Digest>,
     },
-    /// Sink: these ranges are verified; the source may forget them.
+    /// Sink: these ranges are verified; the source may release them.
     Verified(Vec<Range<Offset>>),
-    /// Sink: how far it is, at least once a second while anything changes.
+    /// Sink: its progress, at least once a second while it changes.
     Progress(Progress),
-    /// Sink: it could not write this entry; the source stops sending it.
+    /// Sink: it failed to write this entry; the source stops sending it.
     SinkFailed {
         /// The entry.
         entry: EntryId,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
-    /// Sink: everything that could be done is durable. The source answers with `Bye`.
+    /// Sink: all data that could be moved is durable. The source answers with `Bye`.
     Finished(Summary),
-    /// Either end, opaque to the transfer: setting up transports.
+    /// Either end: negotiation of transports; opaque to this crate.
     Channel(Vec<u8>),
     /// Source, pipe transport: payload.
     Data {
-        /// Where it goes.
+        /// Where the bytes belong in the object.
         offset: Offset,
-        /// The bytes, at most [`MAX_DATA`].
+        /// The payload, at most [`MAX_DATA`] bytes.
         bytes: Vec<u8>,
     },
-    /// Sink, pipe transport: it took this many payload bytes so far off the pipe.
+    /// Sink, pipe transport: total of payload bytes that it has read from the pipe.
     DataTaken(u64),
-    /// Either end: answered by `Pong` with the same number.
+    /// Either end: requests a `Pong` with the same number.
     Ping(u64),
-    /// The answer.
+    /// Answer to `Ping`.
     Pong(u64),
-    /// Either end gives up; what is safe stays safe.
+    /// Either end cancels the transfer. Durable data stays durable.
     Cancel(Failure),
-    /// The end of the conversation.
+    /// The last message.
     Bye,
 }
 
 impl Message {
-    /// Its name in the description of the wire format.
+    /// The name of the message in the description of the wire format.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello(_) => "Hello",
@@ -162,53 +162,53 @@ impl Message {
     }
 }
 
-/// The first message.
+/// The first message of both ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Always `PKTR`.
     pub magic: [u8; 4],
-    /// Lowest protocol version spoken.
+    /// Lowest supported protocol version.
     pub lowest: u16,
-    /// Highest protocol version spoken.
+    /// Highest supported protocol version.
     pub highest: u16,
-    /// Program and version, for messages to people.
+    /// Program and version, for texts to the user.
     pub agent: String,
 }
 
-/// What the caller asks of the called end.
+/// The request of the initiator to the responder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
-    /// The part that the called end plays.
+    /// The role of the responder.
     pub role: Role,
-    /// For a source: the paths to read. For a sink: one path, the destination. Bytes, as the
-    /// remote system spells them.
+    /// For a source: the paths to read. For a sink: one path, the destination. The bytes are those
+    /// of the remote file system.
     pub paths: Vec<Vec<u8>>,
-    /// For a sink: the names of the sources, so that it takes nothing else from them. None if the
-    /// caller sends them itself and answers for what it sends.
+    /// For a sink: the names of the sources. The sink accepts entries of these names only. None if
+    /// the initiator is the source: it then decides itself what it sends.
     pub sources: Option<Vec<SourceName>>,
-    /// How to go about it; both ends get the same.
+    /// Options; both ends use the same.
     pub options: Options,
-    /// Opaque to the transfer: what the caller's driver tells the called end's.
+    /// Data from the initiator's driver for the responder's driver; opaque to this crate.
     pub channel: Vec<u8>,
 }
 
-/// The called end's agreement.
+/// The responder's acceptance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
-    /// Opaque to the transfer.
+    /// Data for the initiator's driver; opaque to this crate.
     pub channel: Vec<u8>,
 }
 
-/// The part an end plays.
+/// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// It reads files and sends.
+    /// Reads files and sends them.
     Source,
-    /// It receives and writes files.
+    /// Receives files and writes them.
     Sink,
 }
 
-/// How a transfer is to be done. Defaults are those of the command.
+/// Options of a transfer. Defaults are those of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Descend into directories.
@@ -219,15 +219,15 @@ pub struct Options {
     pub checksum: bool,
     /// Skip files that are newer at the target.
     pub update: bool,
-    /// Delete what is at the target and not in the source, at the end, if nothing failed.
+    /// Delete files at the target that are not at the source. Runs at the end, if no entry failed.
     pub delete: bool,
-    /// Let `delete` act even if the source was empty.
+    /// Let `delete` run even if the source is empty.
     pub force_delete: bool,
-    /// The most names that `delete` removes, if there is a limit.
+    /// Maximum number of names that `delete` removes, if there is a limit.
     pub max_delete: Option<u64>,
-    /// Change nothing; say what would be done.
+    /// Change nothing; report what would change.
     pub dry_run: bool,
-    /// Only compare (the `verify` command): `dry_run` and `checksum`, differences are failures.
+    /// Only compare (the `verify` command): as `dry_run` with `checksum`; differences are failures.
     pub verify: bool,
     /// Write into the target file itself instead of a temporary beside it.
     pub inplace: bool,
@@ -235,23 +235,23 @@ pub struct Options {
     pub preserve_mode: bool,
     /// Keep modification times.
     pub preserve_times: bool,
-    /// Keep owner and group, and the set-user-id and set-group-id bits with them. What the sink may
-    /// not set it leaves, and counts.
+    /// Keep owner and group, and with them the set-user-id and set-group-id bits. The sink leaves
+    /// and counts what it has no permission to set.
     pub preserve_owner: bool,
-    /// Filter rules in order, in rsync's spelling: `+ pattern` or `- pattern`.
+    /// Filter rules in order, in rsync's syntax: `+ pattern` or `- pattern`.
     pub filters: Vec<String>,
     /// Copy only these paths below the sources (`--files-from`), if any.
     pub files_from: Option<Vec<Vec<u8>>>,
-    /// Ceiling of the sending rate in bits a second, if any.
+    /// Maximum sending rate in bits per second, if any.
     pub rate_bps: Option<u64>,
-    /// Report each file as it is done.
+    /// Report each file when it is complete.
     pub report_files: bool,
 }
 
 impl Options {
-    /// The mode that an entry is to get, 07777; none where the source has none. Without its owner it
-    /// gets neither the set-user-id nor the set-group-id bit, which would act for somebody else; a
-    /// file no sticky bit either.
+    /// The permission bits (mask 07777) that the target gets; none if the source has none. Without
+    /// `preserve_owner` the set-user-id and set-group-id bits are dropped, because they would apply
+    /// to another owner. Files then lose the sticky bit too.
     pub fn mode_of(&self, entry: &Entry) -> Option<u32> {
         let kept = match entry.kind {
             _ if self.preserve_owner => 0o7777,
@@ -286,56 +286,56 @@ impl Default for Options {
     }
 }
 
-/// Whether earlier work counts.
+/// Whether results of earlier runs are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resume {
     /// Resume; journalled chunks are read and hashed again.
     On,
-    /// Resume; chunks journalled as durable are believed.
+    /// Resume; chunks that the journal records as durable are not read again.
     Trust,
-    /// Start anew and keep no journal.
+    /// Start from the beginning and keep no journal.
     Off,
 }
 
 /// The digest of one piece of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PieceDigest {
-    /// Whose bytes.
+    /// The entry that the piece belongs to.
     pub entry: EntryId,
-    /// `packtrain_object::digest::piece` of them.
+    /// `packtrain_object::digest::piece` of its bytes.
     pub digest: Digest,
 }
 
-/// How far the sink is.
+/// Progress of the sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Bytes verified in this run, moved bytes only.
+    /// Moved bytes that were verified in this run.
     pub verified: u64,
-    /// Bytes durable in this run, those found safe from earlier runs included.
+    /// Bytes durable in this run, including those found durable from earlier runs.
     pub durable: u64,
-    /// Files complete under their names.
+    /// Files complete under their final names.
     pub files: u64,
-    /// Chunks moved a second time because their digest did not fit.
+    /// Chunks moved again because their digest did not match.
     pub again: u64,
 }
 
-/// What came of the transfer, as the sink counts it.
+/// Result of the transfer, as counted by the sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Bytes of all files that are now as the source has them.
+    /// Bytes of all files that now match the source.
     pub bytes: u64,
-    /// Bytes that crossed in this run to make it so (holes and repeats not counted).
+    /// Bytes moved in this run (without holes and repeats).
     pub bytes_moved: u64,
-    /// Files, directories and symbolic links that are now right.
+    /// Files, directories and symbolic links that now match the source.
     pub entries: u64,
-    /// Files whose content moved.
+    /// Files whose content was moved.
     pub files_moved: u64,
     /// Files found unchanged.
     pub unchanged: u64,
-    /// Bytes that an earlier run had left safe.
+    /// Verified bytes of earlier runs that were used again.
     pub bytes_resumed: u64,
-    /// Chunks journalled by an earlier run that did not hash right and moved again, and chunks
-    /// that failed verification in this run.
+    /// Chunks journalled by an earlier run whose digest did not match and that were moved again,
+    /// and chunks that failed verification in this run.
     pub chunks_again: u64,
     /// Entries deleted at the target.
     pub deleted: u64,
@@ -343,11 +343,11 @@ pub struct Summary {
     pub failed: u64,
     /// Of those, entries that vanished at the source.
     pub vanished: u64,
-    /// Entries whose owner or group was asked for and could not be set.
+    /// Entries whose requested owner or group could not be set.
     pub not_owned: u64,
 }
 
-/// The failure of a peer that sent what nothing in this state answers.
+/// The failure of a peer that sent a message that is invalid in the current state.
 pub fn unexpected(message: &Message) -> Failure {
     protocol(&format!("{} was not expected now", message.name()))
 }

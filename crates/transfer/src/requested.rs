@@ -1,9 +1,9 @@
-//! What a receiving end asked for. It takes nothing else, whatever the source sends.
+//! The request of a receiving end. The sink accepts nothing else from the source.
 //!
-//! A source decides what it sends. Without this check a hostile source could write any name below
-//! the destination (CVE-2019-6111 of scp and CVE-2022-29154 of rsync are this). The sink compares
-//! each entry of the manifest with the request before it makes or examines anything, and an entry
-//! that was not requested ends the transfer.
+//! The source decides what it sends. Without this check a hostile source could write any name below
+//! the destination, as in CVE-2019-6111 (scp) and CVE-2022-29154 (rsync). The sink compares each
+//! entry of the manifest with the request before it makes or examines any. An entry that was not
+//! requested ends the transfer.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use packtrain_object::{Entry, EntryKind, Filters, SourceName};
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
 
-/// The permission bits that an entry keeps if its mode is not to be preserved: no set-user-ID,
-/// set-group-ID or sticky bit. They only ever narrow what the umask leaves.
+/// The permission bits that an entry keeps if its mode is not preserved: no set-user-ID,
+/// set-group-ID or sticky bit. The bits that remain only narrow what the umask leaves.
 const PLAIN_MODE: u32 = 0o777;
 
-/// What a sink takes from a source: names, kinds and attributes.
+/// The names, kinds and attributes that a sink accepts from a source.
 #[derive(Clone, Debug)]
 pub struct Requested {
     names: Names,
@@ -27,16 +27,16 @@ pub struct Requested {
     preserve_owner: bool,
 }
 
-/// Which names entries may begin with.
+/// The allowed first components of entry paths.
 #[derive(Clone, Debug)]
 enum Names {
-    /// Any: whoever made the request is the source, or the request is for all that there is.
+    /// Any: the initiator is the source, or the request is for everything that the source has.
     Any,
-    /// Those of the sources that were named.
+    /// Those of the named sources.
     Sources {
-        /// Names of sources that arrive under their own name.
+        /// Names of sources that are copied under their own name.
         named: HashSet<Vec<u8>>,
-        /// Whether the contents of a source were requested, whose names nobody knows.
+        /// Whether the contents of a source were requested, whose names are not known in advance.
         contents: bool,
     },
 }
@@ -45,18 +45,19 @@ enum Names {
 #[derive(Clone, Debug, Default)]
 struct Listed {
     paths: HashSet<Vec<u8>>,
-    /// Directories above them.
+    /// Directories above these paths.
     parents: HashSet<Vec<u8>>,
 }
 
 impl Requested {
-    /// The request for these sources.
+    /// A request for these sources.
     ///
     /// # Errors
-    /// A filter rule that cannot be used.
+    /// A filter rule that is invalid.
     pub fn of_sources(sources: &[SourceName], options: &Options) -> Result<Self, Failure> {
         let mut named = HashSet::with_capacity(sources.len());
-        // A list names paths below its one source, whose own name does not arrive.
+        // A list names paths below its single source, and the name of that source is not part of
+        // the paths.
         let mut contents = options.files_from.is_some();
         for source in sources {
             match source {
@@ -77,9 +78,9 @@ impl Requested {
         })
     }
 
-    /// A request that names no sources: the end that made it sends them itself (an upload), or it
-    /// asked for whatever there is (a session that depots keep). What is below what, and which
-    /// attributes are kept, is checked all the same.
+    /// A request that names no sources: the initiator is the source (an upload), or requested
+    /// everything (a session that depots store). Parent directories and attributes are still
+    /// checked.
     pub fn anything(options: &Options) -> Self {
         Self {
             names: Names::Any,
@@ -91,7 +92,7 @@ impl Requested {
         }
     }
 
-    /// The same request, but for one entry alone: the destination is the new name of a file.
+    /// The same request for one entry only: the destination is the new name of a file.
     #[must_use]
     pub fn only(self, entry: &Entry) -> Self {
         let named = HashSet::from([entry.path.as_bytes().to_vec()]);
@@ -103,10 +104,10 @@ impl Requested {
     /// # Errors
     /// A protocol failure that names the entry.
     pub fn check(&self, entry: &Entry) -> Result<(), Failure> {
-        self.find_objection(entry).map_or(Ok(()), |why| Err(unrequested(entry, why)))
+        self.rejection_reason(entry).map_or(Ok(()), |why| Err(unrequested(entry, why)))
     }
 
-    fn find_objection(&self, entry: &Entry) -> Option<&'static str> {
+    fn rejection_reason(&self, entry: &Entry) -> Option<&'static str> {
         let path = entry.path.as_bytes();
         let is_directory = entry.kind == EntryKind::Directory;
         let top_len = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
@@ -123,12 +124,12 @@ impl Requested {
         } else if !self.recursive && (is_directory || top_len < path.len()) {
             return Some("directories were not requested");
         }
-        // Every directory above it passed the filters before: an entry below one that did not is
-        // refused, since its directory was never announced.
+        // Every directory above this entry passed the filters before. An entry below an excluded
+        // directory is refused because that directory was never announced.
         self.filters.excludes(path, is_directory).then_some("a filter excludes it")
     }
 
-    /// Drops the attributes that were not requested.
+    /// Removes the attributes that were not requested.
     pub(crate) fn strip(&self, entry: &mut Entry) {
         if !self.preserve_mode {
             entry.mode &= PLAIN_MODE;
@@ -169,7 +170,7 @@ impl Listed {
 /// The filter rules of a transfer.
 ///
 /// # Errors
-/// A rule that cannot be used.
+/// A rule that is invalid.
 pub fn filters(options: &Options) -> Result<Filters, Failure> {
     let mut filters = Filters::new();
     for rule in &options.filters {
@@ -180,7 +181,7 @@ pub fn filters(options: &Options) -> Result<Filters, Failure> {
     Ok(filters)
 }
 
-/// The failure of a source that sent this entry, which was not requested.
+/// The failure of a source that sent this entry without a request for it.
 pub(crate) fn unrequested(entry: &Entry, why: &str) -> Failure {
     let text = format!("the other end sent what was not asked for: `{}`: {why}", entry.path);
     Failure::new(FailureKind::Protocol, text)

@@ -133,7 +133,7 @@ fn one_entry_alone_is_nothing_below_or_beside_it() {
 }
 
 proptest! {
-    /// However it is spelled, nothing passes whose first component is not a source's base name.
+    /// Whatever its spelling, no path passes whose first component is not a source's base name.
     #[test]
     fn no_other_name_passes(
         sources in prop::collection::vec("[ab]{1,2}(/[ab]{1,2}){0,2}", 1..4),

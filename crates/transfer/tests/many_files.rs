@@ -1,5 +1,5 @@
-//! A hundred thousand small files, with nodes that answer at once: what the state machines
-//! themselves cost. The time is printed, not judged; the numbers of messages are judged.
+//! The cost of the state machines for 100,000 small files, with drivers that answer at once. The
+//! test prints the time and checks the numbers of messages, syncs and commits.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ fn file(n: u32) -> Entry {
     Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0 }
 }
 
-/// The file, after the directory that it is the first in.
+/// The file, preceded by its directory if it is the first file in it.
 fn entries(n: u32) -> impl Iterator<Item = Entry> {
     let path = RelPath::new(format!("d{:03}", n / 1000).into_bytes()).expect("a path");
     let directory = Entry { path, kind: EntryKind::Directory, mode: 0o755, ..file(n) };
@@ -165,7 +165,7 @@ fn a_hundred_thousand_small_files_cost_little() {
     }
     let per_file = pair.bytes / u64::from(FILES);
     eprintln!("{} messages, {per_file} bytes a file, {} syncs", pair.messages, pair.syncs);
-    // Digests alone take about 35 bytes a file.
+    // Digests alone take about 35 bytes per file.
     assert!(per_file < 80, "{per_file} bytes of control a file");
     assert!(pair.messages < 2000, "{} messages", pair.messages);
     assert!(pair.syncs < 100, "{} syncs", pair.syncs);

@@ -1,4 +1,4 @@
-//! Whole copies without a crash.
+//! Complete copies without a crash.
 
 mod sim;
 
@@ -86,7 +86,7 @@ fn one_entry_fails_and_the_rest_goes_on() {
         assert_eq!(outcome.failure, None);
         assert_eq!(outcome.summary.entries + outcome.summary.failed, tree.len() as u64);
         assert_eq!(outcome.failed.len() as u64, outcome.summary.failed);
-        // What failed is done by the next run.
+        // The next run completes the failed entries.
         let mut run = Run::new(seed, &tree, &options(), &Faults::default(), &mut disk);
         run.finish();
         run.assert_identical();
@@ -162,7 +162,7 @@ fn a_dry_run_and_a_verification_change_nothing() {
         assert_eq!(outcome.summary.failed, differ);
         let differing = run.reports.iter().filter(|(_, r)| *r == FileReport::Differs).count();
         assert_eq!(differing as u64, differ);
-        // Checksums find what size and time hide.
+        // Checksums find changes that size and time do not show.
         let checksum = Options { checksum: true, ..options() };
         let mut run = Run::new(seed, &other, &checksum, &Faults::default(), &mut disk);
         run.finish();

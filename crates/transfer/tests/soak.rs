@@ -1,8 +1,8 @@
-//! A mirror that runs for a day of virtual time: one tree, copied again and again over a path with
-//! losses and outages, between machines that sleep and programs that are killed, while files change.
+//! A mirror over a day of virtual time: one tree is copied repeatedly over a path with losses and
+//! outages. Machines sleep, programs are killed, and files change.
 //!
-//! Held state must not grow with time, what gets a name must be what the source has, and in the end
-//! everything is there. Contents are symbolic (see `sim`), so that a day takes seconds.
+//! Held state must not grow with time, a renamed file must match the source, and at the end all
+//! files must be complete. Contents are symbolic (see `sim`), so that a day takes seconds.
 
 mod soaking;
 
@@ -11,7 +11,7 @@ use soaking::Mirror;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs for `span` and checks that it ends well.
+/// Runs for `span` and checks the result.
 fn soak(seed: u64, span: Duration) {
     eprintln!("seed {seed}");
     let mut mirror = Mirror::new(seed);

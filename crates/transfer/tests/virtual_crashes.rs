@@ -1,8 +1,9 @@
 //! Ten thousand crashes at random points, each followed by a resume.
 //!
-//! After every crash the next run must not ask for what was reported durable, nor for what the
-//! surviving journal says and the disk still holds; after the last one the trees are identical.
-//! Some bytes are flipped behind the journal's back, some source files change between runs.
+//! After every crash the next run must not request chunks that were reported durable, nor chunks
+//! that are in the surviving journal and intact on the disk. After the last run the trees must be
+//! identical. Some bytes are flipped without the journal's knowledge, and some source files change
+//! between runs.
 
 mod sim;
 
@@ -21,13 +22,13 @@ const CRASHES: u64 = 10_000;
 /// How a run ends early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Crash {
-    /// The sink's process dies.
+    /// The sink's process is killed.
     Kill,
     /// The sink's machine loses power.
     Power,
-    /// The source dies; the sink ends in good order, if it is left the time.
+    /// The source is killed; the sink shuts down cleanly if it has enough time.
     Source,
-    /// The source dies and the sink's machine soon after.
+    /// The source is killed, and the sink's machine loses power soon after.
     Both,
 }
 
@@ -47,7 +48,8 @@ fn every_crash_is_survived() {
     eprintln!("{crashes} crashes over {seed} trees, {} MiB of symbols crossed", moved >> 20);
 }
 
-/// One tree, crashed and resumed until it is there. Tells how many crashes that took.
+/// Crashes and resumes one tree until it is complete. Returns the number of crashes and the bytes
+/// moved.
 fn survive(seed: u64) -> (u64, u64) {
     let mut rng = Rng::new(seed);
     let count = 1 + rng.below(18);
@@ -57,8 +59,8 @@ fn survive(seed: u64) -> (u64, u64) {
     let transport = if rng.chance(0.3) { 0.05 } else { 0.0 };
     let faults = Faults { transport, ..Faults::default() };
     let mut disk = Disk::default();
-    // What must not be asked for again: what was reported durable, for ever; what a crash left
-    // good and journalled, until the next one.
+    // Chunks that must not be requested again: `durable` were reported durable, for all later runs;
+    // `left` were intact and journalled after a crash, until the next one.
     let mut durable: BTreeSet<Key> = BTreeSet::new();
     let mut left: BTreeSet<Key> = BTreeSet::new();
     let (mut crashes, mut crossed) = (0, 0);
@@ -83,7 +85,7 @@ fn survive(seed: u64) -> (u64, u64) {
         crossed += run.crossed;
         durable.extend(std::mem::take(&mut run.durable));
         if ended_well {
-            // In good order all that was verified is durable.
+            // After a clean shutdown all verified data is durable.
             durable.extend(std::mem::take(&mut run.verified));
         }
         match crash {
@@ -121,7 +123,7 @@ fn check(durable: &BTreeSet<Key>, left: &BTreeSet<Key>, asked: &[Key]) {
     }
 }
 
-/// Chunks that the journal speaks of and whose bytes are as it says: a resume asks for none.
+/// Chunks that are in the journal and intact on the disk: a resume must not request them.
 fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> BTreeSet<Key> {
     if disk.journal.is_empty() {
         return BTreeSet::new();
@@ -150,7 +152,7 @@ fn journalled_and_good(disk: &Disk, tree: &[SourceEntry]) -> BTreeSet<Key> {
     good
 }
 
-/// Some files change at the source: content, time, perhaps size.
+/// Changes some files at the source: content, time, perhaps size.
 fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: [&mut BTreeSet<Key>; 2]) {
     let [durable, left] = safe;
     for entry in tree.iter_mut() {

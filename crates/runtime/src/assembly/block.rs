@@ -1,4 +1,4 @@
-//! One block of a big file on its way from packets to the disk.
+//! One block of a large file, from reception to the disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use packtrain_units::{ByteCount, Offset, RangeSet};
 use super::writers::{Job, Write};
 use super::{Memory, len};
 
-/// A block: what came, what is in memory, what is on disk.
+/// The state of a block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     /// Everything that arrived.
@@ -19,11 +19,11 @@ pub(super) struct Block {
     /// What of it is in `buffer` and not handed to a writer yet.
     dirty: RangeSet<u64>,
     buffer: Option<Vec<u8>>,
-    /// Writes handed out and not done.
+    /// Number of writes under way.
     pub(super) pending: u32,
-    /// Part of it was written without being hashed: it is read back for its digest.
+    /// Whether part of it was written without being hashed, so that it must be read back.
     reread: bool,
-    /// Its digest, once all of it is written.
+    /// Its digest, once it is completely written.
     pub(super) digest: Option<Digest>,
 }
 
@@ -48,13 +48,13 @@ impl Block {
     }
 }
 
-/// Bytes of block `n` of a piece.
+/// Size in bytes of block `n` of a piece.
 pub(super) fn block_size(piece: &Piece, n: usize) -> u64 {
     let start = n as u64 * BLOCK.get();
     (len(&piece.range) - start).min(BLOCK.get())
 }
 
-/// Puts `bytes` (inside the piece) into its blocks.
+/// Copies `bytes` (inside the piece) into its blocks.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn place(
     chunk: ChunkIndex,
@@ -98,7 +98,7 @@ pub(super) fn place(
     outcome
 }
 
-/// Writes what block `n` has so far, if it is incomplete and in memory.
+/// Writes the received parts of block `n`, if it is incomplete and in memory.
 pub(super) fn spill(
     chunk: ChunkIndex,
     piece: &Piece,
@@ -135,13 +135,13 @@ pub(super) fn zero(
         block.got.insert(part.clone());
         let parts = vec![part];
         jobs.push(write(chunk, piece, entry, block, n, None, parts));
-        // What was already here may now be complete with what the hole adds.
+        // The hole may complete a block that was partly received.
         jobs.extend(complete(chunk, piece, entry, block, n));
         at += ByteCount(step);
     }
 }
 
-/// The job that writes block `n`, if all of it is here and in memory.
+/// The job that writes block `n`, if it is complete and in memory.
 pub(super) fn complete(
     chunk: ChunkIndex,
     piece: &Piece,
@@ -153,7 +153,7 @@ pub(super) fn complete(
     if full { hand_out(chunk, piece, entry, block, n) } else { None }
 }
 
-/// The job that reads block `n` back for its digest, if all of it is written without one.
+/// The job that reads block `n` back for its digest, if it is completely written without one.
 pub(super) fn reread(
     chunk: ChunkIndex,
     piece: &Piece,
@@ -179,8 +179,8 @@ fn hand_out(
     Some(write(chunk, piece, entry, block, n, Some(buffer), parts))
 }
 
-/// A write of block `n`, counted as pending. Its digest comes from memory only if the buffer has
-/// the whole block.
+/// A write of block `n`, counted as pending. Its digest is computed from memory only if the buffer
+/// has the whole block.
 fn write(
     chunk: ChunkIndex,
     piece: &Piece,

@@ -98,7 +98,7 @@ impl Assembly {
         });
         let mut state = self.state();
         state.block_memory -= size;
-        self.room_came(state);
+        self.notify_room(state);
         self.event(match written {
             Ok(digest) => WriteEvent::Written(*chunk, vec![(piece.entry, digest)]),
             Err(failure) => WriteEvent::Failed(piece.entry, failure),
@@ -130,7 +130,9 @@ impl State {
         let size = len(slice.range());
         let (memory, limit) = match &plans[n] {
             Plan::Big { .. } => (&mut self.block_memory, BLOCK_MEMORY_BYTES),
-            Plan::Small { .. } => (&mut self.small_memory, SMALL_FILE_MEMORY_BYTES + self.lent),
+            Plan::Small { .. } => {
+                (&mut self.small_memory, SMALL_FILE_MEMORY_BYTES + self.extra_small_memory)
+            }
         };
         if *memory + size > limit {
             return Taken::NoRoom;

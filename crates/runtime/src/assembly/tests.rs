@@ -1,4 +1,4 @@
-//! The assembly over files in memory.
+//! Tests of the assembly over files in memory.
 
 use std::collections::HashMap;
 

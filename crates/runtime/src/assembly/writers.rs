@@ -12,7 +12,7 @@ use super::handed::{Bytes, Whole};
 use super::{Assembly, Plan, WriteEvent, len};
 use packtrain_service::executor::{lower_priority, spawn};
 
-/// Threads that write and hash.
+/// Number of threads that write and hash.
 pub(crate) const THREADS: usize = 2;
 
 /// Work for a writer thread.
@@ -24,7 +24,7 @@ pub(super) enum Job {
     Stop,
 }
 
-/// Writing parts of a block, or making them a hole (no buffer).
+/// Writes parts of a block, or punches a hole (no buffer).
 pub(super) struct Write {
     pub(super) chunk: ChunkIndex,
     pub(super) piece: Piece,
@@ -91,7 +91,7 @@ impl Assembly {
             let digest = || block_digest(&piece, base, &bytes[..size as usize]);
             self.0.meters.hash.run(size, digest)
         });
-        // A stream's piece may have become shorter since.
+        // The piece of a stream may have become shorter in the meantime.
         let reread = self.release(chunk, &piece, block, buffer);
         if let Err(failure) = result {
             self.drop_plan(chunk, &piece);
@@ -109,7 +109,7 @@ impl Assembly {
         }
     }
 
-    /// Gives the buffer back; the piece as it is now if the block waits for being read back.
+    /// Returns the buffer to the pool. Returns the current piece if the block must be read back.
     fn release(
         &self,
         chunk: ChunkIndex,
@@ -131,7 +131,7 @@ impl Assembly {
             }
             _ => None,
         };
-        self.room_came(state);
+        self.notify_room(state);
         wants
     }
 
@@ -189,7 +189,7 @@ impl Assembly {
         }
         let mut state = self.state();
         state.small_memory -= gathered.len() as u64;
-        self.room_came(state);
+        self.notify_room(state);
         if !written.is_empty() {
             self.event(WriteEvent::Written(chunk, written));
         }
@@ -203,7 +203,7 @@ impl Assembly {
     }
 }
 
-/// A block's chaining value, or the root digest if the block is the whole file.
+/// The chaining value of a block, or the root digest if the block is the whole file.
 fn block_digest(piece: &Piece, at: u64, bytes: &[u8]) -> Digest {
     if piece.whole && len(&piece.range) <= BLOCK.get() {
         digest::piece(0, true, bytes)

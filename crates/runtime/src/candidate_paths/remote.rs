@@ -1,4 +1,5 @@
-//! What the end that knows the depots tells the one that sends: `ControlMessage::CandidatePaths`, in JSON.
+//! Reports candidate paths from the end that knows the depots to the sending end:
+//! `ControlMessage::CandidatePaths`, in JSON.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -14,30 +15,30 @@ use super::{Beyond, CandidatePaths, Known, MAX_DEPOTS};
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// A round trip from elsewhere is taken to be no longer than this.
 const MAX_RTT: Duration = Duration::from_secs(60);
-/// The same of rates.
+/// Larger rates in a report are reduced to this.
 const MAX_RATE: DataRate = DataRate::from_bps(10_000_000_000_000);
-/// The same of a forecast's relative error.
+/// Larger relative errors of forecasts in a report are reduced to this.
 const MAX_ERROR: f64 = 100.0;
 
-/// Everything that is known.
+/// The content of a report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Facts {
-    /// What earlier transfers say of the direct way.
+    /// Forecast of the direct path from earlier transfers.
     direct: Option<Rate>,
     ways: Vec<Fact>,
 }
 
-/// What is known of a way over a depot.
+/// One path over a depot.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fact {
     depot: String,
-    /// The round trip between it and the end that tells.
+    /// Round-trip time between the depot and the reporting end.
     near: Option<Duration>,
-    /// The one behind it, if that was measured.
+    /// Round-trip time beyond the depot, if measured.
     beyond: Option<Duration>,
-    /// What earlier transfers say.
+    /// Forecast from earlier transfers.
     earlier: Option<Rate>,
 }
 
@@ -53,7 +54,7 @@ impl Rate {
         Self { rate: forecast.rate, error: forecast.error }
     }
 
-    /// As a forecast, if it can be one.
+    /// The forecast, if the values are valid.
     fn forecast(self) -> Option<Forecasted> {
         let sane = self.error.is_finite() && self.error >= 0.0;
         let (rate, error) = (self.rate.min(MAX_RATE), self.error.min(MAX_ERROR));
@@ -62,7 +63,7 @@ impl Rate {
 }
 
 impl Facts {
-    /// Reads another end's; none if they are unintelligible.
+    /// Decodes a report; none if it is invalid.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let some = Some(bytes).filter(|bytes| bytes.len() <= MAX_MESSAGE_BYTES)?;
         let facts: Self = serde_json::from_slice(some).ok()?;
@@ -87,8 +88,8 @@ impl Facts {
 }
 
 impl CandidatePaths {
-    /// CandidatePaths that the other end knows, by its word; none if that is unintelligible.
-    pub(crate) fn told_of(bytes: &[u8]) -> Option<Arc<Self>> {
+    /// Candidate paths from the other end's report; none if it is invalid.
+    pub(crate) fn from_report(bytes: &[u8]) -> Option<Arc<Self>> {
         let facts = Facts::decode(bytes)?;
         let place = |fact: &Fact| fact.depot.parse::<Place>().ok();
         let names = facts.ways.iter().map(|fact| Some(format!("via {}", place(fact)?)));
@@ -96,8 +97,8 @@ impl CandidatePaths {
         Some(Arc::new(Self { names, reach: None, known: Mutex::new(facts.known()) }))
     }
 
-    /// More of it.
-    pub(crate) fn learn(&self, bytes: &[u8]) {
+    /// Updates the results with a new report.
+    pub(crate) fn update(&self, bytes: &[u8]) {
         let facts = Facts::decode(bytes).filter(|facts| facts.ways.len() == self.names.len());
         if let (true, Some(facts)) = (self.is_far(), facts) {
             *self.known() = facts.known();
@@ -109,17 +110,17 @@ impl CandidatePaths {
         self.reach.is_none()
     }
 
-    /// Whether there is a way over depots of this number.
+    /// Whether there is a path over depots with this number.
     pub(crate) fn has(&self, way: u8) -> bool {
         (1..=self.names.len()).contains(&usize::from(way))
     }
 
-    /// Rises when more is known.
+    /// Increases with each new result.
     pub(crate) fn version(&self) -> u32 {
         self.known().version
     }
 
-    /// What is known now, for the other end.
+    /// A report of the current results for the other end.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let known = self.known();
         let earlier = |way: PathId| known.forecasts.get(&way).map(Rate::of);
@@ -133,7 +134,7 @@ impl CandidatePaths {
             }
         };
         let ways = self.names.iter().enumerate().map(fact).collect();
-        // Plain values: this cannot fail.
+        // Serialising plain values cannot fail.
         serde_json::to_vec(&Facts { direct: earlier(PathId::DIRECT), ways }).unwrap_or_default()
     }
 }
@@ -143,14 +144,14 @@ mod tests {
     use super::*;
 
     fn facts(text: &str) -> Option<Arc<CandidatePaths>> {
-        CandidatePaths::told_of(text.as_bytes())
+        CandidatePaths::from_report(text.as_bytes())
     }
 
     #[test]
     fn what_is_told_is_known_at_the_other_end() {
         let names = ["via d.example.org:7879", "via [2001:db8::1]:1"].map(str::to_owned);
         let own = CandidatePaths { names: names.to_vec(), reach: None, known: Mutex::default() };
-        let told = CandidatePaths::told_of(&own.encode()).unwrap();
+        let told = CandidatePaths::from_report(&own.encode()).unwrap();
         assert_eq!((told.names(), told.version()), (&names[..], 0));
         let (one, two) = (PathId::numbered(1), PathId::numbered(2));
         let rate = |mbps| Forecasted { rate: DataRate::from_mbps(mbps), error: 0.25 };
@@ -161,7 +162,7 @@ mod tests {
             known.beyond.insert(two, Beyond { rtt, cap: Some((rate(3), DataRate::MAX)) });
             known.forecasts.extend([(PathId::DIRECT, rate(10)), (one, rate(20))]);
         }
-        told.learn(&own.encode());
+        told.update(&own.encode());
         let known = told.known();
         assert_eq!(known.near, own.known().near);
         assert_eq!(known.forecasts, own.known().forecasts);
@@ -193,9 +194,9 @@ mod tests {
         let way = PathId::numbered(1);
         assert_eq!(far.known().near[&way], MAX_RTT);
         assert_eq!(far.known().forecasts[&way], Forecasted { rate: MAX_RATE, error: MAX_ERROR });
-        far.learn(br#"{"ways":[{"depot":"d:1"},{"depot":"e:1"}]}"#);
+        far.update(br#"{"ways":[{"depot":"d:1"},{"depot":"e:1"}]}"#);
         assert!(!far.known().near.is_empty(), "other ways than at first");
-        far.learn(br#"{"ways":[{"depot":"d:1","earlier":{"error":-1}}]}"#);
+        far.update(br#"{"ways":[{"depot":"d:1","earlier":{"error":-1}}]}"#);
         assert!(far.known().near.is_empty() && far.known().forecasts.is_empty());
     }
 }

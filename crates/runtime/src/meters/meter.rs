@@ -1,4 +1,4 @@
-//! Counting work while it is done: one atomic addition or four a call, no lock.
+//! Counts and times work. Each call costs four atomic additions and no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,12 +17,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Does one piece of work of `bytes`.
+    /// Runs one unit of work on `bytes` bytes.
     pub(crate) fn run<T>(&self, bytes: u64, work: impl FnOnce() -> T) -> T {
         self.run_many(1, bytes, work)
     }
 
-    /// Does `count` pieces of work of `bytes` together.
+    /// Runs `count` units of work on `bytes` bytes in total.
     pub(crate) fn run_many<T>(&self, count: u64, bytes: u64, work: impl FnOnce() -> T) -> T {
         let (begun, used) = (clock::now(), thread::cpu());
         let done = work();
@@ -34,7 +34,7 @@ impl Meter {
         done
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub(crate) fn read(&self) -> Work {
         Work {
             count: self.count.load(Ordering::Relaxed),
@@ -48,20 +48,20 @@ impl Meter {
 /// The meters of one end.
 #[derive(Debug, Default)]
 pub struct Meters {
-    /// Reading or writing of data.
+    /// Reads or writes of data.
     pub(crate) data: Meter,
     /// Hashing.
     pub(crate) hash: Meter,
-    /// Whole small files.
+    /// Writes of whole small files.
     pub(crate) small: Meter,
-    /// Names.
+    /// Operations on names.
     pub(crate) names: Meter,
     /// Syncs.
     pub(crate) sync: Meter,
 }
 
 impl Meters {
-    /// Puts what was counted into `end`.
+    /// Copies the counts into `end`.
     pub(crate) fn fill(&self, end: &mut End) {
         end.data = self.data.read();
         end.hash = self.hash.read();

@@ -1,5 +1,6 @@
-//! What the system says of a process: processor time, its cgroup's quota, threads that wait for
-//! a processor. Read from `/proc` and `/sys` as any user may; what is not there is left out.
+//! Processor use of this process: processor time, the quota of its cgroup, and threads that wait
+//! for a processor. The values come from `/proc` and `/sys`, as an unprivileged user reads them;
+//! missing values are left out.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,12 +12,12 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use packtrain_service::CpuUse;
 use packtrain_service::evidence::{Cpu, HungryThread};
 
-/// Threads looked at, at most.
+/// Maximum threads to examine.
 const MAX_THREADS: usize = 256;
 /// How long sealing is tried.
 const SEALING: Duration = Duration::from_millis(4);
 
-/// Watches the processors from its making on.
+/// Measures processor use from its creation on.
 #[derive(Debug)]
 pub(crate) struct CpuWatch {
     begun: Time,
@@ -58,13 +59,13 @@ impl CpuWatch {
             network: None,
             data_waited: None,
         };
-        watch.look();
+        watch.sample();
         watch
     }
 
-    /// What came since it was made.
+    /// Processor use since the creation.
     pub(crate) fn read(&mut self) -> Cpu {
-        self.look();
+        self.sample();
         let elapsed = clock::now().since(self.begun);
         let now = self.quota.as_ref().map_or((0, 0, 0), |q| throttling(&q.dir));
         let before = self.throttling;
@@ -85,8 +86,8 @@ impl CpuWatch {
         }
     }
 
-    /// Looks at the threads: one that has ended by the next look is remembered by its last.
-    fn look(&mut self) {
+    /// Samples all threads. A thread that has ended keeps the values of its last sample.
+    fn sample(&mut self) {
         let now = clock::now();
         let mut seen = Vec::new();
         for (id, name, ran, waited) in threads() {
@@ -104,18 +105,19 @@ impl CpuWatch {
         let data = |name: &str| name.starts_with("read-") || name.starts_with("write-");
         let waits: Vec<f64> =
             seen.iter().filter(|(_, h)| data(&h.name)).map(|(_, h)| h.waited).collect();
-        // They are gone by the last look of some transfers: then the one before counts.
+        // The data threads may have ended before the last sample of a transfer; the sample before
+        // it counts then.
         if !waits.is_empty() {
             self.data_waited = Some(waits.iter().sum::<f64>() / waits.len() as f64);
         }
         let network = |name: &str| name == "pt-send" || name == "pt-recv";
-        most(&mut self.network, seen.iter().filter(|(_, h)| network(&h.name)));
-        most(&mut self.hungriest, seen.iter());
+        keep_hungriest(&mut self.network, seen.iter().filter(|(_, h)| network(&h.name)));
+        keep_hungriest(&mut self.hungriest, seen.iter());
     }
 }
 
-/// Keeps the one that wants a processor most, by what is seen now.
-fn most<'a>(
+/// Keeps the thread with the largest share of running and waiting.
+fn keep_hungriest<'a>(
     kept: &mut Option<(u32, HungryThread)>,
     seen: impl Iterator<Item = &'a (u32, HungryThread)> + Clone,
 ) {
@@ -124,7 +126,7 @@ fn most<'a>(
     *kept = seen.cloned().chain(old).max_by(|a, b| want(a).total_cmp(&want(b)));
 }
 
-/// Threads of this process with nanoseconds run and waited (`schedstat`).
+/// Threads of this process, with nanoseconds run and waited (`schedstat`).
 fn threads() -> Vec<(u32, String, u64, u64)> {
     let Ok(dir) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     dir.flatten()
@@ -145,25 +147,25 @@ fn used() -> Duration {
     used.user + used.system
 }
 
-/// Cores this process may run on, its cgroup's quota apart.
+/// Number of cores that this process may run on, without the quota of its cgroup.
 fn cores() -> f64 {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or(1.0, |set| f64::from(set.count().max(1)))
 }
 
-/// Busy and all ticks of all cores.
+/// Busy ticks and all ticks, summed over all cores.
 fn machine() -> (u64, u64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = text.lines().next().unwrap_or_default();
     let ticks: Vec<u64> =
         first.split_whitespace().skip(1).take(8).map_while(|w| w.parse().ok()).collect();
     let all: u64 = ticks.iter().sum();
-    // The fourth and fifth are idle, the latter with a disk to wait for.
+    // The fourth and fifth values are idle time and idle time during disk I/O.
     let idle = ticks.get(3).unwrap_or(&0) + ticks.get(4).unwrap_or(&0);
     (all - idle, all)
 }
 
-/// The tightest quota of the cgroups that this process is in, of either version.
+/// The smallest quota of the cgroups of this process, of either version.
 fn quota() -> Option<Quota> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -183,7 +185,7 @@ fn quota() -> Option<Quota> {
         .min_by(|a, b| a.cores.total_cmp(&b.cores))
 }
 
-/// Where a cgroup hierarchy is mounted, and which of its directories is there.
+/// The mount point of a cgroup hierarchy, and the cgroup directory at its root.
 fn mount(mounts: &str, second: bool) -> Option<(PathBuf, String)> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -227,7 +229,7 @@ fn limit(dir: &Path, second: bool) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
-/// Periods, those throttled, and nanoseconds throttled.
+/// Periods, throttled periods, and nanoseconds throttled.
 fn throttling(dir: &Path) -> (u64, u64, u64) {
     let text = fs::read_to_string(dir.join("cpu.stat")).unwrap_or_default();
     let number = |name: &str| {
@@ -239,14 +241,14 @@ fn throttling(dir: &Path) -> (u64, u64, u64) {
     (number("nr_periods").unwrap_or(0), number("nr_throttled").unwrap_or(0), time)
 }
 
-/// How fast this thread seals datagrams, in processor time; none if it cannot.
+/// The rate at which this thread seals datagrams, per processor time; none if it cannot.
 pub(crate) fn sealing(suite: packtrain_proto::Suite) -> Option<DataRate> {
     use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
     let algorithm = match suite {
         packtrain_proto::Suite::Aes128Gcm => &AES_128_GCM,
         packtrain_proto::Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
     };
-    // A key for nothing else: what is sealed here goes nowhere.
+    // A fixed key is safe here, because the sealed datagrams are discarded.
     let key = LessSafeKey::new(UnboundKey::new(algorithm, &[7; 32][..algorithm.key_len()]).ok()?);
     let mut datagram = [0u8; 1440];
     let (begun, mut count) = (packtrain_os::thread::cpu(), 0u64);
@@ -287,12 +289,13 @@ mod tests {
     fn the_hungriest_thread_is_kept_by_what_is_seen_last() {
         let thread = |id: u32, ran| (id, HungryThread { ran, ..HungryThread::default() });
         let mut kept = None;
-        most(&mut kept, [thread(1, 0.5), thread(2, 0.4)].iter());
+        keep_hungriest(&mut kept, [thread(1, 0.5), thread(2, 0.4)].iter());
         assert_eq!(kept.as_ref().map(|k| k.0), Some(1));
-        // Of one that is still there its newest share counts; one that has gone is remembered.
-        most(&mut kept, [thread(1, 0.3), thread(2, 0.4)].iter());
+        // A thread that still exists is replaced by its latest sample; one that ended keeps its
+        // last.
+        keep_hungriest(&mut kept, [thread(1, 0.3), thread(2, 0.4)].iter());
         assert_eq!(kept.as_ref().map(|k| k.0), Some(2));
-        most(&mut kept, [thread(3, 0.1)].iter());
+        keep_hungriest(&mut kept, [thread(3, 0.1)].iter());
         assert_eq!(kept.as_ref().map(|k| k.0), Some(2));
     }
 

@@ -1,4 +1,4 @@
-//! One end of a transfer, watched by itself.
+//! Measures one end of a transfer, within its own process.
 
 use std::sync::Arc;
 
@@ -10,60 +10,60 @@ use super::meter::Meters;
 use super::system::{self, CpuWatch};
 use packtrain_service::evidence::{Buffers, End, Net};
 
-/// How often an end tells of itself.
-pub(crate) const TELL: Duration = Duration::from_secs(1);
-/// A transfer shorter than this is not worth measuring the processor for.
-const WORTH: Duration = Duration::from_millis(300);
+/// Interval of the evidence reports.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum duration of a transfer for the measurement of the sealing rate.
+const MIN_MEASURED: Duration = Duration::from_millis(300);
 
-/// Watches this end from its making on.
+/// Measures this end from its creation on.
 pub(crate) struct EndWatch {
     begun: Time,
-    told: Time,
+    reported_at: Time,
     cpu: CpuWatch,
     meters: Arc<Meters>,
     threads: u64,
     suite: Suite,
     sealing: Option<DataRate>,
-    looks: u64,
+    samples: u64,
     full: u64,
     wrote: (u64, Time),
 }
 
 impl EndWatch {
-    /// Watches an end whose `threads` read or write.
+    /// Measures an end with this number of `threads` that read or write.
     pub(crate) fn new(meters: Arc<Meters>, threads: usize, suite: Suite) -> Self {
         let now = clock::now();
         Self {
             begun: now,
-            told: now,
+            reported_at: now,
             cpu: CpuWatch::new(),
             meters,
             threads: threads as u64,
             suite,
             sealing: None,
-            looks: 0,
+            samples: 0,
             full: 0,
             wrote: (0, now),
         }
     }
 
-    /// Whether it is time to tell; it counts as told.
+    /// Whether a report is due; if so, the next one is scheduled.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
-        let due = now.since(self.told) >= TELL;
+        let due = now.since(self.reported_at) >= REPORT_INTERVAL;
         if due {
-            self.told = now;
+            self.reported_at = now;
         }
         due
     }
 
-    /// The memory for what arrives was looked at.
-    pub(crate) fn look(&mut self, full: bool) {
-        self.looks += 1;
+    /// Adds a sample of the receive memory.
+    pub(crate) fn add_memory_sample(&mut self, full: bool) {
+        self.samples += 1;
         self.full += u64::from(full);
         self.note();
     }
 
-    /// Notes when something was written last.
+    /// Records the time of the last write.
     fn note(&mut self) {
         let (data, small) = (self.meters.data.read(), self.meters.small.read());
         let wrote = data.count + small.count;
@@ -72,12 +72,12 @@ impl EndWatch {
         }
     }
 
-    /// What was seen so far.
+    /// The measurements so far.
     pub(crate) fn read(&mut self, net: Option<Net>, buffers: Option<Buffers>) -> End {
         self.note();
         let now = clock::now();
         let elapsed = now.since(self.begun);
-        if self.sealing.is_none() && elapsed >= WORTH {
+        if self.sealing.is_none() && elapsed >= MIN_MEASURED {
             self.sealing = system::sealing(self.suite);
         }
         let mut end = End {
@@ -87,7 +87,7 @@ impl EndWatch {
             net,
             sealing: self.sealing,
             buffers,
-            looks: self.looks,
+            looks: self.samples,
             full: self.full,
             rest: now.since(self.wrote.1),
             ..End::default()

@@ -1,4 +1,4 @@
-//! Body of a fuzz target: the pack of a deposited session. See [`crate::fuzzing`].
+//! Fuzz body for the pack of a deposited session. See [`crate::fuzzing`].
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Stream for Memory {
     }
 }
 
-/// A pack: it is refused, or its manifest is one that can be packed, and every piece that is read has
-/// the digest that it came with.
+/// A pack is refused, or its manifest can be packed again and every piece that is read has the
+/// digest in the pack.
 pub fn pack(data: &[u8]) {
     let Ok(unpacked) = Unpacked::open(Arc::new(Memory(data.to_vec()))) else { return };
     let entries: Vec<Entry> = unpacked.batches().flatten().cloned().collect();
@@ -57,7 +57,7 @@ pub fn pack(data: &[u8]) {
     }
 }
 
-/// Packs of small files and of a stream without an end.
+/// Seed inputs: packs of small files and of a stream without an end.
 pub fn pack_seeds() -> Vec<Vec<u8>> {
     let entry = |name: &str, kind: EntryKind| {
         let path = RelPath::new(name.as_bytes().to_vec()).expect("a path");

@@ -1,8 +1,8 @@
-//! `--delete`: removes at the target what the source does not have and the filters do not protect.
+//! `--delete`: removes files at the target that the source does not have and no filter protects.
 //!
-//! As with rsync, a name that the filters leave out at the source is protected at the target, at
-//! whatever depth below a directory that the source does not have. Temporaries, journals and locks
-//! of other transfers stay too. A directory goes only when nothing is left in it.
+//! As with rsync, a filter that excludes a name at the source protects it at the target, at any
+//! depth below a directory that the source does not have. Temporaries, journals and locks of other
+//! transfers are kept. A directory is removed only if it is empty.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -17,41 +17,41 @@ use super::target::Target;
 use crate::traces::is_trace;
 use packtrain_service::paths::show;
 
-/// What was removed (or would be) and what could not be.
+/// Paths that were removed, or would be, or could not be.
 pub(super) type Gone = Vec<(Vec<u8>, Result<(), Failure>)>;
 
-/// Carries a plan out.
+/// Executes a plan.
 pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
     if target.is_renamed() {
-        // One file under a name of its own: no directory there is the source's.
+        // A single renamed file: the source has no directory here.
         return Vec::new();
     }
     let mut remover = match Remover::new(target, plan.dry_run, plan.limit) {
         Ok(remover) => remover,
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
-    // The lock is not kept: the thread that drives the sink takes it too.
+    // Releases the lock, which the thread that drives the sink takes too.
     let asked = {
         let mut room = target.room();
         remover.removed = room.removed;
         std::mem::take(&mut room.asked)
     };
     let scope = Scope::new(target.options());
-    // With the root itself in the manifest all of the destination is the source's; otherwise
-    // only the directories that bear a source's name are.
+    // If the manifest contains the root, the whole destination belongs to the source. Otherwise
+    // only directories with the name of a source do.
     let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
         Some(first) if first.is_empty() => vec![Vec::new()],
         _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
     };
     let spared: HashSet<&[u8]> = plan.spared.iter().map(Vec::as_slice).collect();
-    // The source names the destination itself when it has more sources without a file than it lists.
+    // The source lists the destination itself if it has more empty sources than it can list.
     let all_spared = spared.contains(&b""[..]) && !todo.iter().any(Vec::is_empty);
     while let Some(dir) = todo.pop() {
         let spared = all_spared || spared.contains(&dir[..]);
         let whole = scope.is_whole(&dir);
         let items = match remover.dir.list(&dir) {
             Ok(items) => items,
-            // A source that is a file, a link or gone by now.
+            // The source is a file or a link, or the directory was removed.
             Err(e) if matches!(e.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {
                 continue;
             }
@@ -67,7 +67,7 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         for item in items {
             let path = join(&dir, &item.name);
             if plan.keep.binary_search(&path).is_ok() {
-                // In a dry run a directory is still there that something else is to replace.
+                // In a dry run a directory still exists that another entry would replace.
                 if item.kind == Kind::Directory && !spared && !asked.contains(&path) {
                     todo.push(path);
                 }
@@ -84,32 +84,33 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
     remover.finish()
 }
 
-/// What was removed so far to make room for entries of the source, or would be in a dry run.
+/// Names that were removed to make room for entries of the source, or would be in a dry run.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// How many names.
+    /// Number of names.
     removed: u64,
-    /// What nobody was told of yet.
+    /// Removals that are not reported yet.
     gone: Gone,
-    /// Directories that have to make room, whether they can or not.
+    /// Directories that must make room, whether or not they can.
     asked: HashSet<Vec<u8>>,
 }
 
 impl Room {
-    /// What was removed since the last call.
+    /// The removals since the last call.
     pub(super) fn take(&mut self) -> Gone {
         std::mem::take(&mut self.gone)
     }
 
-    /// Notes why there would be no room for the entry at `path`.
+    /// Records why there would be no room for the entry at `path`.
     pub(super) fn refuse(&mut self, path: &[u8], failure: Failure) {
         self.gone.push((path.to_vec(), Err(failure)));
     }
 }
 
-/// Removes the directory at `path`, with what is in it, to make room for an entry of that name; in a
-/// dry run only notes what would go. As with rsync, a directory that cannot go because a filter protects
-/// something in it loses the rest. Nothing is removed if `--max-delete` does not allow all of that.
+/// Removes the directory at `path` and its contents to make room for an entry of that name; a dry
+/// run only records them. As with rsync, if a filter protects part of the directory, the rest is
+/// removed and the directory stays. If `--max-delete` does not allow all of the removals, nothing
+/// is removed.
 pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
     let options = target.options();
     target.room().asked.insert(path.to_vec());
@@ -140,7 +141,7 @@ pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
     if done { Ok(()) } else { Err(stays(failed)) }
 }
 
-/// Why a directory cannot make room.
+/// The failure of a directory that cannot make room.
 fn stays(gone: Gone) -> Failure {
     let failed = gone.into_iter().find_map(|(_, result)| result.err());
     failed.unwrap_or_else(|| {
@@ -150,8 +151,8 @@ fn stays(gone: Gone) -> Failure {
     })
 }
 
-/// The directories of which the source brought all that it has. With a list of files these are the
-/// listed ones and what is below them, not those on the way to a listed name.
+/// The directories whose complete contents the source sent. With `--files-from` these are the
+/// listed directories and those below them, but not the parents of a listed name.
 struct Scope {
     listed: Option<Vec<Vec<u8>>>,
 }
@@ -184,16 +185,16 @@ struct Remover<'a> {
     limit: Option<u64>,
     gone: Gone,
     removed: u64,
-    /// What the limit kept, and the first of it.
+    /// Number of names that the limit kept, and the first of them.
     over: u64,
     first_over: Option<Vec<u8>>,
 }
 
-/// A directory that the source does not have, being emptied.
+/// A directory that the source does not have, while it is emptied.
 struct Level {
     path: Vec<u8>,
     items: IntoIter<DirItem>,
-    /// Whether something in it stays.
+    /// Whether any of its contents stay.
     kept: bool,
 }
 
@@ -220,7 +221,7 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Says that nothing was removed below `dir`, if something would have been.
+    /// Reports that nothing was removed below `dir`, if anything would have been.
     fn spare(&mut self, dir: &[u8], items: Vec<DirItem>) {
         let any = items.into_iter().any(|item| !self.is_protected(&join(dir, &item.name), &item));
         if any {
@@ -231,10 +232,11 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Removes a directory with what is in it; false if it stays.
+    /// Removes a directory and its contents; false if it stays.
     fn remove_directory(&mut self, path: Vec<u8>) -> bool {
         let Some(top) = self.open(path) else { return false };
-        // Paths and names wait here instead of open directories: depth costs no file handles.
+        // The stack holds paths and names instead of open directories, so depth costs no file
+        // handles.
         let mut levels = vec![top];
         while let Some(level) = levels.last_mut() {
             let Some(item) = level.items.next() else {
@@ -272,7 +274,7 @@ impl<'a> Remover<'a> {
     }
 
     fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {
-        // The directories above were asked about before.
+        // The parent directories were checked before.
         is_trace(&item.name) || self.filters.excludes(path, item.kind == Kind::Directory)
     }
 
@@ -288,7 +290,7 @@ impl<'a> Remover<'a> {
         {
             match packtrain_disk::classify(&error) {
                 Trouble::NotFound => return true,
-                // Somebody put something into it meanwhile.
+                // Another process created a file in it meanwhile.
                 Trouble::NotEmpty => {}
                 _ => self.fail(path, &error),
             }

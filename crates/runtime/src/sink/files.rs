@@ -1,4 +1,4 @@
-//! The threads that touch names and sync.
+//! The threads for operations on names and for syncs.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::assembly::PieceTarget;
 use crate::meters::Meters;
 use packtrain_service::executor::spawn;
 
-/// Work on names, done in order.
+/// Operations on names, executed in order.
 pub(super) enum MetaJob {
     Examine(EntryId, Vec<Entry>),
     Symlink(EntryId, Entry),
@@ -26,14 +26,14 @@ pub(super) enum MetaJob {
     Settle(Vec<(EntryId, Entry)>),
     Discard(EntryId, Entry),
     Delete(DeletePlan),
-    /// To be synced once everything before it is done.
+    /// Queues a sync after all jobs before this one.
     Then(SyncJob),
-    /// Everything before it is done when this is dropped.
+    /// Dropped after all jobs before this one.
     Done(Sender<()>),
     Stop,
 }
 
-/// Syncing.
+/// Sync operations.
 pub(super) enum SyncJob {
     Sync(u64),
     Journal(u64, Option<File>),
@@ -70,7 +70,7 @@ pub(super) fn start_meta(
 }
 
 impl MetaJob {
-    /// How many entries it is about.
+    /// Number of entries that it concerns.
     fn count(&self) -> u64 {
         let count = match self {
             Self::Examine(_, entries) => entries.len(),
@@ -98,8 +98,8 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
         }
         MetaJob::Settle(entries) => {
             for (_, entry) in &entries {
-                // Fire and forget by contract: the content is right, and a foreign owner's file
-                // keeps its own mode.
+                // Errors are ignored: the content is correct, and a file of another owner keeps its
+                // mode.
                 let _ = target.settle(entry);
             }
             None
@@ -126,7 +126,7 @@ pub(super) fn start_sync(
                 SyncJob::Journal(token, file) => {
                     let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
                     let journal = journal.map_err(|e| failure(&target, "the journal", &e));
-                    // Names changed since the last sync have to be durable too.
+                    // Renames since the last sync must become durable too.
                     let renamed = target.renamed.swap(false, Ordering::AcqRel);
                     let names = || if renamed { sync_names(&target) } else { Ok(()) };
                     Some(Answer::JournalSynced(token, journal.and_then(|()| names())))

@@ -1,5 +1,5 @@
-//! Where a sink writes: the directory, the name, the journal, found out from the destination as
-//! it was typed and the first entry that arrives.
+//! Opens the destination: derives the directory, the file name and the journal from the destination
+//! argument and the first entry.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,23 +18,23 @@ use crate::confinement::Confinement;
 use packtrain_identity::config::Dirs;
 use packtrain_service::paths::show;
 
-/// The destination as it was asked for.
+/// The destination argument.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// As typed: bytes, a trailing slash means a directory.
+    /// As typed, in bytes; a trailing slash means a directory.
     pub path: Vec<u8>,
-    /// Everything has to lie below this directory (a server's root); the path is relative to it.
+    /// The directory that confines all paths (a server's root); `path` is relative to it.
     pub confined: Option<Confinement>,
-    /// How many sources the caller named.
+    /// Number of sources that the initiator named.
     pub sources: usize,
-    /// What they are called; none if the caller is the source itself, or asked for all there is.
+    /// Names of the sources; none if the initiator is the source, or requested everything.
     pub names: Option<Vec<SourceName>>,
-    /// Whether owners, and with them set-user-id and set-group-id bits, may be set here.
+    /// Whether owners, and with them set-user-id and set-group-id bits, may be set.
     pub owners: bool,
 }
 
 impl Destination {
-    /// What may be written to it.
+    /// The entries that the sink accepts.
     pub(super) fn requested(&self, options: &Options) -> Result<Requested, Failure> {
         match &self.names {
             Some(names) => Requested::of_sources(names, options),
@@ -43,23 +43,23 @@ impl Destination {
     }
 }
 
-/// The destination, opened.
+/// The opened destination.
 pub(crate) struct Opened {
     pub(crate) root: Arc<Root>,
-    /// What may be written to it.
+    /// The entries that the sink accepts.
     pub(super) requested: Requested,
     prefix: RelPath,
     rename: Option<RelPath>,
-    /// Names the lock, the journal and the temporaries of this transfer among others.
+    /// Identifies the lock, the journal and the temporaries of this transfer.
     id: [u8; 16],
-    /// Names this transfer in its journal: what and where to.
+    /// Identifies this transfer in its journal, by source name and destination.
     pub(crate) transfer: [u8; 16],
     pub(crate) journal: RelPath,
     lock_file: RelPath,
     dry: bool,
 }
 
-/// Opens (and where it may, makes) the destination for a manifest that begins with `first`.
+/// Opens the destination, and creates it if permitted, for a manifest that starts with `first`.
 pub(crate) fn open(
     destination: &Destination,
     first: &Message,
@@ -67,11 +67,11 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let mut requested = destination.requested(options)?;
     let entry = first_entry(first, &requested)?;
-    // A list of files names entries of a directory, even if it is one file alone.
+    // With `--files-from` the target is a directory, even if the list has a single file.
     let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
         && destination.sources == 1
         && options.files_from.is_none();
-    // Where nothing comes nothing is made, unless a slash says that a directory is meant.
+    // Without any entry nothing is created, unless a trailing slash names a directory.
     let is_nothing =
         matches!(first, Message::ManifestEnd { .. }) && !destination.path.ends_with(b"/");
     let dry = options.dry_run || options.verify || is_nothing;
@@ -88,8 +88,8 @@ pub(crate) fn open(
     let last = rename.as_ref().map_or(top, |name| file_name(name.as_bytes()));
     let at = root.path().join(OsStr::from_bytes(prefix.as_bytes()));
     let at = std::fs::canonicalize(&at).unwrap_or(at);
-    // In place, what is written is the target itself: every transfer that writes it has the same
-    // lock, whatever its source. Otherwise two sources have two temporaries.
+    // With `--inplace` the target itself is written, so all transfers to it share a lock, whatever
+    // their source. Otherwise two sources have two temporaries.
     let source = if options.inplace { &[][..] } else { top };
     let id = name_of(options.inplace, &at, &[last, source]);
     let transfer = name_of(options.inplace, &at, &[last, top]);
@@ -106,7 +106,8 @@ pub(crate) fn open(
     Ok(Opened { root, requested, prefix, rename, id, transfer, journal, lock_file, dry })
 }
 
-/// The first entry of a manifest. No directory is made for entries that were not requested.
+/// The first entry of a manifest. Checks the whole segment, so that no directory is created for
+/// entries that were not requested.
 fn first_entry(first: &Message, requested: &Requested) -> Result<Option<Entry>, Failure> {
     let Message::Manifest(bytes) = first else { return Ok(None) };
     let (_, entries) = manifest::decode_segment(bytes)
@@ -115,9 +116,9 @@ fn first_entry(first: &Message, requested: &Requested) -> Result<Option<Entry>, 
     Ok(entries.into_iter().next())
 }
 
-/// A name of what `parts` say, at this place and by this user. The place is part of it, so that
-/// two transfers that reach one file by different ways do not share a temporary; the user is, so
-/// that transfers of two users do not meet each other's files.
+/// A digest of `parts`, the location and the user. With the location, two transfers that reach one
+/// file by different paths share no temporary. With the user, transfers of two users do not share
+/// files.
 fn name_of(inplace: bool, at: &Path, parts: &[&[u8]]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[u8::from(inplace)]);
@@ -136,9 +137,9 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
 
-/// Takes a lock beside the destination. Where another user's file has its name and cannot be
-/// removed, the lock is one in this user's state directory: it keeps out what runs on this
-/// machine, and nobody else can take it.
+/// Takes a lock at the destination. If another user's file has the name of the lock and cannot be
+/// removed, the lock is taken in this user's state directory instead. That lock excludes other
+/// transfers of this user on this machine, and other users cannot block it.
 fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
     let who = format!("process {} of packtrain", std::process::id());
     let taken = match Lock::take(root, rel, &who) {
@@ -168,7 +169,7 @@ fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
     })
 }
 
-/// The directory of locks that could not be beside their destination, made if it is not there.
+/// The directory for locks that could not be taken at their destination; created if missing.
 fn own_locks() -> std::io::Result<PathBuf> {
     let dirs = Dirs::from_env().map_err(|_| std::io::ErrorKind::NotFound)?;
     let dir = dirs.state.join("locks");
@@ -176,20 +177,20 @@ fn own_locks() -> std::io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// A single file that is received without a journal, and the lock that says so.
+/// A single file that is received without a journal, with its lock.
 pub struct SingleFile {
-    /// The directory that it is in.
+    /// The directory of the file.
     pub root: Arc<Root>,
-    /// Its name there.
+    /// The name of the file.
     pub name: RelPath,
-    /// Marks its temporary: the same one in every run, so that a later run replaces what one that
-    /// was killed left.
+    /// The tag of its temporary. It is the same in every run, so that a later run replaces the
+    /// temporary of a killed one.
     pub tag: String,
-    /// Kept until the file has its name.
+    /// Held until the file is renamed.
     pub(crate) _lock: Lock,
 }
 
-/// The mark of a transfer's temporaries.
+/// The tag of a transfer's temporaries.
 fn tag(id: &[u8; 16]) -> String {
     id[..4].iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -226,7 +227,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     if dry {
         return missing(&path);
     }
-    // Its last component is made, like cp and rsync do; a missing parent is more likely a typo.
+    // Creates only the last component, as cp and rsync do; a missing parent is more likely a typo.
     match std::fs::create_dir(as_path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(unusable::free(&path, &e));
@@ -237,7 +238,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     Ok((root, none, None))
 }
 
-/// The place of one file whose name is `own` unless `path` names it, kept for this transfer.
+/// Opens the location of a single file, named `own` unless `path` names it, and locks it.
 pub fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
     let (root, _, rename) = free(path, true, false)?;
     let name = rename.map_or_else(|| RelPath::new(own.to_vec()), Ok);
@@ -254,7 +255,7 @@ pub fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
     Ok(SingleFile { root, name, tag, _lock })
 }
 
-/// A place that is not there and is not to be made: the nearest directory above it that is.
+/// A location that does not exist and is not created: opens its nearest existing parent directory.
 fn missing(path: &[u8]) -> Result<Place, Failure> {
     let full =
         std::path::absolute(OsStr::from_bytes(path)).map_err(|e| unusable::free(path, &e))?;
@@ -297,7 +298,7 @@ fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Resul
     Ok((root, place, None))
 }
 
-/// `~` and `~/...` mean the home directory, as a shell at the far end would have it.
+/// Expands `~` and `~/...` to the home directory, as a shell at this end would.
 pub fn expand_home(path: &[u8]) -> Vec<u8> {
     let rest = match path {
         b"~" => &[][..],
@@ -311,7 +312,7 @@ pub fn expand_home(path: &[u8]) -> Vec<u8> {
 }
 
 impl Opened {
-    /// Keeps a second transfer of the same things into the same place out.
+    /// Locks the destination against a second transfer of the same sources.
     pub(crate) fn lock(&self, _options: &Options) -> Result<Option<Lock>, Failure> {
         if self.dry {
             return Ok(None);
@@ -322,7 +323,7 @@ impl Opened {
     pub(super) fn target(&self, options: &Options, owners: bool) -> Target {
         let (prefix, rename) = (self.prefix.clone(), self.rename.clone());
         let owners = owners || !options.preserve_owner;
-        // Without leave to set them, the mode is kept as if they had not been asked for.
+        // Without permission to set owners, the mode is kept as if owners were not requested.
         let options =
             Options { preserve_owner: options.preserve_owner && owners, ..options.clone() };
         Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options, owners)

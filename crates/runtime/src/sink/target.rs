@@ -1,4 +1,4 @@
-//! The destination on disk: where entries go, their temporaries, their metadata.
+//! The destination on disk: locations of entries, their temporaries and their metadata.
 
 mod pieces;
 
@@ -24,25 +24,25 @@ use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel};
 pub(crate) use pieces::SharedTarget;
 
-/// Files synced one by one rather than with their whole file system.
-const FEW: usize = 8;
-/// Files kept open between writes.
+/// Maximum files that are synced one by one instead of with their whole file system.
+const MAX_SINGLE_SYNCS: usize = 8;
+/// Maximum files kept open between writes.
 const OPEN_FILES: usize = 64;
 
-/// Names of the destination that are looked at for what interrupted transfers left.
-const LOOKED_AT: usize = 20_000;
+/// Maximum names of the destination that are examined for leftovers.
+const MAX_EXAMINED_NAMES: usize = 20_000;
 
-/// What interrupted transfers left.
+/// Files that interrupted transfers left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
 impl Leftovers {
-    /// What the user is told of them.
+    /// The notice for the user.
     pub fn notice(&self) -> Notice {
         let files = if self.files == 1 { "1 file" } else { &format!("{} files", self.files) };
         let text = format!(
@@ -57,34 +57,34 @@ impl Leftovers {
 /// The destination.
 pub(crate) struct Target {
     pub(crate) root: Arc<Root>,
-    /// Where below the root everything goes.
+    /// Path below the root that contains all entries.
     prefix: RelPath,
-    /// The name of the one file, if the destination names a file.
+    /// The name of the single file, if the destination names a file.
     rename: Option<RelPath>,
-    /// Marks the temporaries of this transfer.
+    /// Tag of the temporaries of this transfer.
     pub(crate) tag: String,
     options: Options,
     open: Mutex<OpenFiles>,
-    /// Big files written since the last sync, as long as they are few.
+    /// Large files written since the last sync, while there are few.
     dirty: Mutex<Dirty>,
-    /// The stream, once its end is known.
+    /// The stream, once it has ended.
     stream: Mutex<Option<EntryId>>,
-    /// Files got their names since the last sync.
+    /// Whether files were renamed since the last sync.
     pub(crate) renamed: AtomicBool,
-    /// Whether owners may be set; if not, each entry counts as one whose owner was not.
+    /// Whether owners may be set; otherwise each entry counts as not owned.
     owners: bool,
     not_owned: AtomicU64,
-    /// Directories that this transfer makes: nothing is in them before.
+    /// Directories that this transfer creates, which are empty before.
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
-    /// What `--delete` removed to make room for entries.
+    /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
 }
 
-/// What a sync has to cover.
+/// Data that the next sync must cover.
 #[derive(Default)]
 struct Dirty {
     files: HashMap<EntryId, Arc<File>>,
-    /// More than is worth syncing one by one: the whole file system then.
+    /// Too many files to sync one by one: syncs the whole file system.
     many: bool,
 }
 
@@ -123,7 +123,7 @@ impl Target {
         }
     }
 
-    /// Whether the destination names a file rather than a directory.
+    /// Whether the destination names a file instead of a directory.
     pub(crate) fn is_renamed(&self) -> bool {
         self.rename.is_some()
     }
@@ -136,7 +136,7 @@ impl Target {
         self.room.lock()
     }
 
-    /// Where below the root this entry goes.
+    /// The location of this entry below the root.
     pub(crate) fn place(&self, entry: &Entry) -> Result<RelPath, Failure> {
         if let Some(name) = &self.rename {
             return Ok(name.clone());
@@ -147,7 +147,7 @@ impl Target {
             let text = format!("{path}: has the name of a temporary of this very transfer");
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
-        // Its journals and temporaries would vouch for the content of a later transfer.
+        // A later transfer would take a journal or temporary from the source for its own.
         let name = entry.path.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
         if entry.kind != EntryKind::Directory && is_trace(name) {
             let path = show(entry.path.as_bytes());
@@ -187,7 +187,7 @@ impl Target {
         }
     }
 
-    /// What there is where `entry` goes.
+    /// The state of the target of `entry`.
     pub(crate) fn examine(&self, entry: &Entry) -> TargetState {
         let nothing = TargetState { target: None, temporary: None };
         let Ok(place) = self.place(entry) else { return nothing };
@@ -198,13 +198,13 @@ impl Target {
         }
         let stat = self.root.stat(&place).ok().flatten();
         if !stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) {
-            // A link to a directory is replaced by a directory: what is behind it is not in there.
+            // A directory replaces a link to a directory, so the link's contents do not count.
             self.note_fresh(is_dir, place.clone());
         }
         let in_the_way =
             stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) && !is_dir;
         if in_the_way && self.options.delete && self.options.dry_run {
-            // What the run itself does when the entry gets its name.
+            // A real run does this when it renames the entry.
             if let Err(failure) = self.make_room(entry, &place) {
                 self.room().refuse(entry.path.as_bytes(), failure);
             }
@@ -227,7 +227,7 @@ impl Target {
                     || self.root.list(&place).is_ok_and(|items| items.is_empty())),
         });
         let temporary = if self.options.inplace {
-            // The file itself is what an earlier run was writing.
+            // The file itself is the unfinished result of an earlier run.
             target.filter(|found| found.kind == FoundKind::File).map(|found| found.size)
         } else if self.is_resumable(entry) {
             self.root.temp_stat(&place, &self.tag).ok().flatten().map(|stat| stat.size)
@@ -248,14 +248,14 @@ impl Target {
         place.parent().is_some_and(|parent| fresh.contains(parent.as_bytes()))
     }
 
-    /// Makes a directory, open to its owner until its own mode is settled.
+    /// Creates a directory that its owner can access until its final mode is set.
     pub(crate) fn make_directory(&self, entry: &Entry) -> Result<(), Failure> {
         let place = self.place(entry)?;
         if place.is_root() {
             return Ok(());
         }
         let what = "cannot make the directory";
-        // A directory that was made a moment ago has nothing in it.
+        // A directory that was just created is empty.
         let there =
             if self.is_fresh(&place) { None } else { self.root.stat(&place).ok().flatten() };
         match there.map(|stat| stat.kind) {
@@ -286,10 +286,10 @@ impl Target {
         Ok(())
     }
 
-    /// Removes the directory in the place of a file or link: an empty one, and with `--delete` any.
+    /// Removes the directory in the place of a file or link: an empty one, or with `--delete` any.
     fn make_room(&self, entry: &Entry, place: &RelPath) -> Result<(), Failure> {
         if self.options.delete {
-            // The remover's paths begin at the destination's directory.
+            // The remover's paths are relative to the directory of the destination.
             let path = self.rename.as_ref().unwrap_or(&entry.path).as_bytes();
             let prefix = self.prefix.as_bytes();
             let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
@@ -301,12 +301,12 @@ impl Target {
             .map_err(|e| self.failure(entry, "cannot remove the directory in its place", &e))
     }
 
-    /// The mode that the entry gets, if it gets the source's.
+    /// The mode of the source, if it is kept.
     fn mode(&self, entry: &Entry) -> Option<u32> {
         self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
     }
 
-    /// What of the entry's metadata is kept.
+    /// The metadata of the entry that is kept.
     fn meta(&self, entry: &Entry) -> Meta {
         let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
         if !self.owners && !own() {
@@ -319,7 +319,7 @@ impl Target {
         }
     }
 
-    /// How many entries did not get the owner that they were to get.
+    /// Number of entries whose owner could not be set.
     pub(super) fn not_owned(&self) -> u64 {
         self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
     }
@@ -333,7 +333,7 @@ impl Target {
             if meta.mode.is_none()
                 && let Ok(Some(stat)) = self.root.stat(&place)
             {
-                // What has new content does not act for its owner any more.
+                // A file with new content loses the set-user-id and set-group-id bits.
                 meta.mode = Some(stat.mode & 0o777);
             }
             let settled = self.root.settle(&place, &meta);
@@ -341,14 +341,14 @@ impl Target {
         }
         let is_ready = self.mode_when_written(entry).is_some() && !self.is_stream(id);
         let meta = (!is_ready).then(|| self.meta(entry));
-        let give_name = || match &meta {
+        let rename = || match &meta {
             None => self.root.commit_ready(&place, &self.tag),
             Some(meta) => self.root.commit(&place, &self.tag, meta),
         };
-        let named = match give_name() {
+        let named = match rename() {
             Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
                 self.make_room(entry, &place)?;
-                give_name()
+                rename()
             }
             named => named,
         };
@@ -383,36 +383,35 @@ impl Target {
         hash_file(&file)
     }
 
-    /// The mode that the entry's temporary gets when it is written: of a small file, if it does
-    /// not depend on what the file replaces.
+    /// The mode with which a small file's temporary is created; none if the mode depends on the
+    /// replaced file.
     fn mode_when_written(&self, entry: &Entry) -> Option<u32> {
         self.mode(entry).filter(|_| entry.size().is_some_and(|size| size <= SMALL_FILE_BYTES))
     }
 
-    /// Whether this entry's size became known only at its end.
+    /// Whether this entry is a stream, whose size was known only at its end.
     fn is_stream(&self, id: EntryId) -> bool {
         *self.stream.lock() == Some(id)
     }
 
-    /// Whether a later run goes on from the entry's temporary: only what the journal knows, which
-    /// is files of more than a chunk.
+    /// Whether a later run can resume the entry's temporary: only files in the journal, which have
+    /// more than one chunk.
     fn is_resumable(&self, entry: &Entry) -> bool {
         self.options.resume != Resume::Off && entry.size().is_some_and(|size| size > CHUNK.get())
     }
 
-    /// What interrupted transfers left in the destination, as far as a short look tells: nothing
-    /// below it is looked at.
+    /// Leftovers of interrupted transfers in the destination directory, without its subdirectories.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let mut found = Leftovers::default();
         let tagged = |name: &[u8]| LeftoverName::parse(name).map(|it| (it.kind, it.tag));
         let mut held: HashMap<String, bool> = HashMap::new();
-        for item in self.root.list_at_most(&self.prefix, LOOKED_AT).unwrap_or_default() {
+        for item in self.root.list_at_most(&self.prefix, MAX_EXAMINED_NAMES).unwrap_or_default() {
             let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
             let Ok(place) = self.below(&item.name) else { continue };
             let stat = self.root.stat(&place).ok().flatten().filter(packtrain_disk::Stat::is_own);
             let Some(stat) = stat else { continue };
             let in_use = match tag {
-                // Of this very transfer, which is complete.
+                // A temporary of this transfer, which is complete.
                 Some(tag) if tag == self.tag => self.root.has_temps(),
                 Some(tag) => *held.entry(tag).or_insert_with_key(|tag| {
                     let lock = self.below(LeftoverName::lock_of(tag).as_bytes());
@@ -463,7 +462,7 @@ impl Target {
                     self.make_room(entry, &place)?;
                     self.root.open_in_place(&place, size, keep_mode)
                 }
-                // A link is replaced, as it is without --inplace.
+                // A link is replaced, as it is without `--inplace`.
                 Err(_) if self.is_symlink(&place) => self
                     .root
                     .remove(&place)
@@ -471,15 +470,15 @@ impl Target {
                 opened => opened,
             }
         } else {
-            // A later run goes on from it, or this one had closed it meanwhile.
+            // The temporary is to be resumed, or this run closed it and opens it again.
             let keep = self.is_resumable(entry) || self.root.has_temp(&place);
             self.root.open_temp(&place, &self.tag, size.unwrap_or(0), keep)
         };
         let file = opened.map_err(|e| self.failure(entry, "cannot write", &e))?;
-        // Its name, if it is new, is only covered by syncing more than the file.
+        // A sync of the file alone does not cover its new name.
         self.dirty.lock().many = true;
         let file = Arc::new(file);
-        // A stream's file is never closed: it could not be opened again without losing its length.
+        // The file of a stream is never closed, because opening it again would lose its length.
         if open.files.len() >= OPEN_FILES {
             let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
             if let Some(oldest) = oldest {
@@ -490,8 +489,8 @@ impl Target {
         Ok(file)
     }
 
-    /// Everything written so far reaches stable storage. Few big files are synced by themselves:
-    /// syncing the file system would wait for everybody else's data too.
+    /// Syncs everything written so far. Few large files are synced individually, because a sync of
+    /// the file system would also wait for data of other programs.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         if dirty.many {
@@ -500,18 +499,18 @@ impl Target {
         dirty.files.values().try_for_each(|file| write::sync_data(file))
     }
 
-    fn touched(&self, id: EntryId, file: &Arc<File>) {
+    fn mark_dirty(&self, id: EntryId, file: &Arc<File>) {
         let mut dirty = self.dirty.lock();
         if dirty.many || dirty.files.contains_key(&id) {
             return;
         }
         dirty.files.insert(id, Arc::clone(file));
-        if dirty.files.len() > FEW {
+        if dirty.files.len() > MAX_SINGLE_SYNCS {
             *dirty = Dirty { files: HashMap::new(), many: true };
         }
     }
 
-    /// A stream's file gets the length that the stream turned out to have.
+    /// Sets the length of a stream's file when the stream ends.
     pub(crate) fn set_len(&self, id: EntryId, entry: &Entry, len: u64) -> Result<(), Failure> {
         *self.stream.lock() = Some(id);
         let file = self.file(id, entry)?;
@@ -519,7 +518,7 @@ impl Target {
     }
 }
 
-/// The root digest of a whole open file, as `b3sum` prints it.
+/// The BLAKE3 digest of a whole file; `None` if it cannot be read.
 pub fn hash_file(file: &File) -> Option<Digest> {
     let mut hasher = FileHasher::new();
     let mut buffer = vec![0; CHUNK.get() as usize];
@@ -534,7 +533,7 @@ pub fn hash_file(file: &File) -> Option<Digest> {
     }
 }
 
-/// The exit code's kind for a trouble at the target.
+/// The kind of failure for an error at the target.
 pub fn kind_of(trouble: Trouble) -> FailureKind {
     match trouble {
         t if t.is_full() => FailureKind::TargetFull,

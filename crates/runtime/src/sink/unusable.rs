@@ -1,4 +1,4 @@
-//! Why a destination cannot be opened or made, with the name of what is wrong.
+//! Explains why a destination cannot be opened or created, and names the component at fault.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,17 +12,17 @@ use packtrain_transfer::{Failure, FailureKind};
 use super::target::kind_of;
 use packtrain_service::paths::show;
 
-/// What there is at a path.
+/// What exists at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Nothing,
     Directory,
-    /// A link that leads nowhere.
+    /// A link whose target does not exist.
     Dangling,
     Other,
 }
 
-/// The failure of an attempt to open or make `path`.
+/// The failure to open or create `path`.
 pub(super) fn free(path: &[u8], error: &io::Error) -> Failure {
     let look = |path: &[u8]| {
         let path = Path::new(OsStr::from_bytes(if path.is_empty() { b"." } else { path }));
@@ -44,7 +44,7 @@ pub(super) fn confined(root: &Root, path: &[u8], error: &io::Error) -> Failure {
         let stat = RelPath::new(clean).ok().and_then(|place| root.stat(&place).ok().flatten());
         match stat.map(|stat| stat.kind) {
             None => There::Nothing,
-            // A link may do as a directory; if it does not, the error says so.
+            // A link may lead to a directory; if it does not, the error shows it.
             Some(Kind::Directory | Kind::Symlink) => There::Directory,
             Some(Kind::File | Kind::Special) => There::Other,
         }
@@ -64,7 +64,7 @@ fn explain(path: &[u8], error: &io::Error, look: impl Fn(&[u8]) -> There) -> Fai
         let text = format!("{}: no such directory; make it first", show(path));
         Failure::new(FailureKind::TargetMissing, text)
     };
-    // From the top: the first component that is no directory is what is wrong.
+    // From the top: the first component that is not a directory is the cause.
     let trimmed = path.iter().rposition(|b| *b != b'/').map_or(path, |last| &path[..=last]);
     let ends = trimmed.iter().enumerate().filter(|(at, b)| **b == b'/' && *at > 0);
     for end in ends.map(|(at, _)| at).chain([trimmed.len()]) {

@@ -1,4 +1,4 @@
-//! All of a source at once, for those who send it without a sink at the other end.
+//! Collects all entries of a source, for senders without a sink at the other end.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use packtrain_transfer::Failure;
 use packtrain_transfer::message::Options;
 use packtrain_units::{ByteCount, Offset};
 
-use super::News;
+use super::SourceEvent;
 use super::table::{Files, Table};
 use super::walk::{self, Credit, SourceSpec};
 use crate::meters::Meters;
 use crate::reader::PieceSource as _;
 
-/// What a walk found.
+/// The result of a walk.
 pub struct Collected {
-    /// Everything, in the manifest's order.
+    /// All entries in manifest order.
     pub entries: Vec<Entry>,
-    /// What could not be listed.
+    /// Paths that could not be listed.
     pub failed: Vec<(Vec<u8>, Failure)>,
     files: Files,
 }
@@ -35,22 +35,23 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
     let mut failed = Vec::new();
     for item in inbox {
         match item {
-            News::Entries(some) => entries.extend(some),
-            News::WalkEnd(some, _) => failed = some,
-            News::Refuse(failure) => return Err(failure),
-            News::Read(_)
-            | News::Hole(..)
-            | News::Root(..)
-            | News::StreamEnd(..)
-            | News::Warn(_)
-            | News::Wake => {}
+            SourceEvent::Entries(some) => entries.extend(some),
+            SourceEvent::WalkEnd(some, _) => failed = some,
+            SourceEvent::Refuse(failure) => return Err(failure),
+            SourceEvent::Read(_)
+            | SourceEvent::Hole(..)
+            | SourceEvent::Root(..)
+            | SourceEvent::StreamEnd(..)
+            | SourceEvent::Warn(_)
+            | SourceEvent::Wake => {}
         }
     }
     Ok(Collected { entries, failed, files })
 }
 
 impl Collected {
-    /// Reads the piece at `at` of a file of `size` bytes, if that is still what was found.
+    /// Reads the piece at `at` of a file of `size` bytes, if the file did not change since the
+    /// walk.
     pub fn read(
         &self,
         entry: EntryId,

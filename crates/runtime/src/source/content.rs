@@ -1,4 +1,4 @@
-//! Where the entries and the bytes of a source come from.
+//! The interface to the entries and data of a source.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, Source, TransportId};
 use packtrain_units::Offset;
 
-use super::News;
+use super::SourceEvent;
 use crate::meters::Meters;
 use crate::reader::{ReadEvent, Reader};
 
-/// What a source reads: files of this machine, standard input, a session that depots keep, or
-/// objects of a store.
+/// The content of a source: local files, standard input, a session stored at depots, or objects of
+/// a store.
 pub trait Content {
-    /// Begins to list the entries.
+    /// Starts to list the entries.
     fn start(&mut self);
 
-    /// Entries that may be listed beyond those that were.
+    /// Sets how many more entries may be listed.
     fn set_credit(&mut self, _entries: usize) {}
 
-    /// What the transports read from; none if the transport brings the bytes by itself.
+    /// The reader for the transports; none if the transport fetches the data itself.
     fn reader(&self) -> Option<Reader>;
 
-    /// A range is about to be assigned. Gives the parts that the content examines first, because
-    /// they may be holes: it reports each of them later ([`ContentReports::hole`]).
+    /// Prepares a range that is about to be assigned. Returns the parts that the content examines
+    /// first, because they may be holes. It reports each of them later ([`ContentReports::hole`]).
     fn prepare(
         &mut self,
         source: &Source,
@@ -34,92 +34,92 @@ pub trait Content {
         range: &Range<Offset>,
     ) -> Vec<Range<Offset>>;
 
-    /// A range failed verification at the sink: its bytes are read and hashed again.
+    /// A range failed verification at the sink: read and hash it again.
     fn reread(&mut self, range: &Range<Offset>);
 
-    /// The digest of this whole file is wanted ([`ContentReports::root`]).
+    /// Requests the root digest of this file ([`ContentReports::root`]).
     fn hash(&mut self, entry: EntryId);
 
-    /// The sink has this range verified.
+    /// The sink verified this range.
     fn forget(&mut self, source: &Source, range: &Range<Offset>);
 
-    /// What the user is to be told, each once.
+    /// Notices for the user, each returned once.
     fn notices(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What reading took.
+    /// Measurements of the reads.
     fn meters(&self) -> Arc<Meters>;
 
-    /// Ends it.
+    /// Stops all threads.
     fn close(&mut self);
 }
 
-/// Tells the driver what the content found and read. Clones are the same.
+/// Reports to the driver. Clones report to the same driver.
 #[derive(Clone)]
-pub struct ContentReports(pub(super) Sender<News>);
+pub struct ContentReports(pub(super) Sender<SourceEvent>);
 
-/// What reads the reports: the driver of a source.
+/// The receiving side of the reports, for the driver of a source.
 pub struct ContentInbox {
-    pub(super) news: Sender<News>,
-    pub(super) inbox: Receiver<News>,
+    pub(super) news: Sender<SourceEvent>,
+    pub(super) inbox: Receiver<SourceEvent>,
 }
 
-/// Where a content reports to, and what the driver is given to read it.
+/// A connected pair of both sides.
 pub fn content_reports() -> (ContentReports, ContentInbox) {
     let (news, inbox) = unbounded();
     (ContentReports(news.clone()), ContentInbox { news, inbox })
 }
 
 impl ContentReports {
-    pub(super) fn send(&self, news: News) {
-        // Nobody reads once the transfer is over.
+    pub(super) fn send(&self, news: SourceEvent) {
+        // The driver does not read after the end of the transfer.
         let _ = self.0.send(news);
     }
 
     /// Entries in manifest order.
     pub fn entries(&self, entries: Vec<Entry>) {
-        self.send(News::Entries(entries));
+        self.send(SourceEvent::Entries(entries));
     }
 
-    /// All entries are listed: which paths could not be, and the targets of the sources that have
-    /// no file.
+    /// All entries are listed. `failed`: paths that could not be; `empty`: target paths of the
+    /// sources without a file.
     pub fn listed(&self, failed: Vec<(Vec<u8>, Failure)>, empty: Vec<Vec<u8>>) {
-        self.send(News::WalkEnd(failed, empty));
+        self.send(SourceEvent::WalkEnd(failed, empty));
     }
 
-    /// The transfer cannot go on.
+    /// The transfer failed.
     pub fn fail(&self, failure: Failure) {
-        self.send(News::Refuse(failure));
+        self.send(SourceEvent::Refuse(failure));
     }
 
-    /// Pieces of a chunk are read.
+    /// Pieces of a chunk were read.
     pub fn read(&self, chunk: ChunkIndex, digests: Vec<PieceDigest>) {
-        self.send(News::Read(ReadEvent::Read(chunk, digests)));
+        self.send(SourceEvent::Read(ReadEvent::Read(chunk, digests)));
     }
 
-    /// Nothing more can be read of an entry.
+    /// An entry failed; no more of it can be read.
     pub fn entry_failed(&self, entry: EntryId, failure: Failure) {
-        self.send(News::Read(ReadEvent::Failed(entry, failure)));
+        self.send(SourceEvent::Read(ReadEvent::Failed(entry, failure)));
     }
 
-    /// The digest of a whole file; none if it cannot be had.
+    /// The root digest of a file; none if it could not be read.
     pub fn root(&self, entry: EntryId, digest: Option<Digest>) {
-        self.send(News::Root(entry, digest));
+        self.send(SourceEvent::Root(entry, digest));
     }
 
-    /// The stream of unknown length has so many bytes.
+    /// The stream ended at this size in bytes.
     pub fn stream_end(&self, entry: EntryId, size: u64) {
-        self.send(News::StreamEnd(entry, size));
+        self.send(SourceEvent::StreamEnd(entry, size));
     }
 
     /// A warning for the user.
     pub fn warn(&self, text: String) {
-        self.send(News::Warn(text));
+        self.send(SourceEvent::Warn(text));
     }
 
-    /// Whether a part that [`Content::prepare`] gave is all zeros.
+    /// Whether a part that [`Content::prepare`] returned is all zeros.
     pub(super) fn hole(&self, transport: TransportId, range: Range<Offset>, zeros: bool) {
-        self.send(News::Hole(transport, range, zeros));
+        self.send(SourceEvent::Hole(transport, range, zeros));
     }
 }

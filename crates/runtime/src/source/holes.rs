@@ -1,4 +1,4 @@
-//! Holes: reported by the file system, read back before they are believed.
+//! Finds holes in files. The file system reports them, and they are read to confirm them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use super::content::ContentReports;
 use crate::reader::Reader;
 use packtrain_service::executor::spawn;
 
-/// Shorter holes are sent as zeros: a message each would cost more.
+/// Minimum size of a hole in bytes. Shorter holes are sent as zeros, because a message for each
+/// would cost more.
 const MIN_HOLE_BYTES: u64 = 64 << 10;
 
-/// The parts of `piece` inside `within` that the file system reports as holes.
+/// The parts of `piece` within `within` that the file system reports as holes.
 pub(super) fn reported(
     table: &Arc<Table>,
     piece: &Piece,
@@ -47,7 +48,7 @@ pub(super) fn reported(
     holes
 }
 
-/// Reads the ranges (through the reader, which hashes them anyway) and tells for each whether it
+/// Reads the ranges through the reader, which hashes them anyway, and reports for each whether it
 /// is all zeros.
 pub(super) fn verify(
     reader: &Reader,

@@ -1,4 +1,4 @@
-//! The content that this end reads through its reader: files, standard input, a kept session.
+//! Content that this end reads through its reader: files, standard input, a stored session.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use packtrain_units::Offset;
 use super::content::{Content, ContentReports};
 use super::table::{self, Table};
 use super::walk::{self, Credit, SourceSpec};
-use super::{News, holes};
+use super::{SourceEvent, holes};
 use crate::meters::Meters;
 use crate::reader::Reader;
 use packtrain_service::executor::spawn;
@@ -33,7 +33,7 @@ impl LocalContent {
         let (table, meters) = (Arc::new(Table::default()), Arc::<Meters>::default());
         let tell = {
             let reports = reports.clone();
-            move |event| reports.send(News::Read(event))
+            move |event| reports.send(SourceEvent::Read(event))
         };
         let reader = match &spec {
             SourceSpec::Kept(kept) => {
@@ -83,8 +83,8 @@ impl Content for LocalContent {
         Some(self.reader.clone())
     }
 
-    /// Announces the chunks to the reader. A hole that the file system reports is one only after
-    /// it was read and found to be zeros.
+    /// Announces the chunks to the reader. A hole that the file system reports counts only after it
+    /// was read as zeros.
     fn prepare(
         &mut self,
         source: &Source,
@@ -114,7 +114,7 @@ impl Content for LocalContent {
     }
 
     fn reread(&mut self, range: &Range<Offset>) {
-        ChunkIndex::covering(range).for_each(|chunk| self.reader.doubt(chunk));
+        ChunkIndex::covering(range).for_each(|chunk| self.reader.invalidate(chunk));
     }
 
     fn hash(&mut self, id: EntryId) {

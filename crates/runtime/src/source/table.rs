@@ -1,4 +1,4 @@
-//! Where each entry's bytes come from: the source's files, and standard input.
+//! The locations of the entries' data: files of the source, and standard input.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +12,7 @@ use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Offset};
 
-use super::News;
+use super::SourceEvent;
 use crate::assembly::SMALL_FILE_BYTES;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
@@ -24,7 +24,7 @@ use packtrain_service::paths::show;
 /// Files kept open between reads.
 const OPEN_FILES: usize = 16;
 
-/// Every entry's place at the source, in manifest order.
+/// The location of each entry at the source, in manifest order.
 #[derive(Default)]
 pub(crate) struct Table {
     state: Mutex<State>,
@@ -62,7 +62,7 @@ impl Table {
         self.state.lock().places.push_back(None);
     }
 
-    /// Forgets the oldest entries while `done` says so.
+    /// Removes the oldest entries while `done` returns true.
     pub(super) fn forget_while(&self, done: impl Fn(EntryId) -> bool) {
         let mut state = self.state.lock();
         while !state.places.is_empty() && done(EntryId(state.first)) {
@@ -79,7 +79,7 @@ impl Table {
         Some((root, place))
     }
 
-    /// Opens an entry's file and makes sure it is still what the manifest says.
+    /// Opens the file of an entry and checks that it matches the manifest.
     pub(super) fn open(&self, id: EntryId) -> Result<SourceFile, Failure> {
         let gone = || Failure::new(FailureKind::Fatal, "an entry that is no longer known");
         let (root, place) = self.find(id).ok_or_else(gone)?;
@@ -92,7 +92,7 @@ impl Table {
         self.find(id).map_or_else(String::new, |(_, place)| show(place.path.as_bytes()))
     }
 
-    /// The root digest of a whole file, if it can be read and does not change meanwhile.
+    /// The root digest of a file; none if it cannot be read or changes meanwhile.
     pub(super) fn root_of(&self, id: EntryId) -> Option<Digest> {
         let file = self.open(id).ok()?;
         let digest = hash_file(file.file())?;
@@ -122,14 +122,14 @@ fn changed(path: &str) -> Failure {
     Failure::new(FailureKind::Changed, text)
 }
 
-/// Open files and when each was last used.
+/// Open files, and the time of their last use.
 #[derive(Default)]
 struct OpenFiles {
     files: HashMap<EntryId, (Arc<SourceFile>, u64)>,
     clock: u64,
 }
 
-/// Reads pieces of the table's files.
+/// Reads pieces of files.
 pub(super) struct Files {
     table: Arc<Table>,
     meters: Arc<Meters>,
@@ -146,7 +146,7 @@ impl Files {
     }
 
     fn file(&self, piece: &Piece) -> Result<Arc<SourceFile>, Failure> {
-        // A file of one piece is read once: no need to keep it.
+        // A file of one piece is read once, so it is not kept open.
         if piece.whole {
             return self.opened(piece).map(Arc::new);
         }
@@ -187,7 +187,7 @@ impl PieceSource for Files {
     }
 }
 
-/// Reads pieces of a session that depots keep.
+/// Reads pieces of a session that depots store.
 pub(super) struct KeptPieces(pub(super) Unpacked, pub(super) Arc<Meters>);
 
 impl PieceSource for KeptPieces {
@@ -197,15 +197,15 @@ impl PieceSource for KeptPieces {
     }
 }
 
-/// Reads standard input to its end, chunk by chunk.
-pub(super) fn read_stream(id: EntryId, start: Offset, reader: &Reader, news: &Sender<News>) {
+/// Reads standard input to its end, in chunks.
+pub(super) fn read_stream(id: EntryId, start: Offset, reader: &Reader, news: &Sender<SourceEvent>) {
     let mut input = std::io::stdin().lock();
     let mut size = 0u64;
     loop {
         let mut bytes = Vec::with_capacity(CHUNK.get() as usize);
         if let Err(e) = (&mut input).take(CHUNK.get()).read_to_end(&mut bytes) {
             let failure = Failure::new(FailureKind::Unreadable, format!("standard input: {e}"));
-            let _ = news.send(News::Read(ReadEvent::Failed(id, failure)));
+            let _ = news.send(SourceEvent::Read(ReadEvent::Failed(id, failure)));
             return;
         }
         let len = bytes.len() as u64;
@@ -220,22 +220,23 @@ pub(super) fn read_stream(id: EntryId, start: Offset, reader: &Reader, news: &Se
             size += len;
             let last = len < CHUNK.get();
             if last {
-                // The end first, so that the last chunk's digest is of a piece of the right length.
-                let _ = news.send(News::StreamEnd(id, size));
+                // The end must be reported first, so that the last digest belongs to a piece of the
+                // right length.
+                let _ = news.send(SourceEvent::StreamEnd(id, size));
             }
             let digests = vec![PieceDigest { entry: id, digest }];
-            let _ = news.send(News::Read(ReadEvent::Read(chunk, digests)));
+            let _ = news.send(SourceEvent::Read(ReadEvent::Read(chunk, digests)));
             if last {
                 return;
             }
         } else {
-            let _ = news.send(News::StreamEnd(id, size));
+            let _ = news.send(SourceEvent::StreamEnd(id, size));
             return;
         }
     }
 }
 
-/// One thread, started when it is first needed, that hashes whole files.
+/// One thread that hashes whole files, started at its first use.
 #[derive(Default)]
 pub(super) struct Hasher(std::sync::OnceLock<Sender<Box<dyn FnOnce() + Send>>>);
 

@@ -14,7 +14,7 @@ use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
-use super::{News, Table};
+use super::{SourceEvent, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
@@ -22,19 +22,19 @@ use crate::traces::is_trace;
 use packtrain_service::executor::spawn;
 use packtrain_service::paths::show;
 
-/// Entries handed over at once.
+/// Entries passed on at once.
 const BATCH: usize = 1_024;
 
-/// What is to be read.
+/// The sources to read.
 #[derive(Clone, Debug)]
 pub enum SourceSpec {
-    /// Paths on this machine, as typed.
+    /// Local paths from the command line.
     Paths(Vec<Vec<u8>>),
-    /// Paths below a directory that nothing leads out of (a server's root).
+    /// Paths confined to a directory (a server's root).
     Confined(Confinement, Vec<Vec<u8>>),
-    /// Standard input, to be called this.
+    /// Standard input, with its name at the target.
     Stdin(Vec<u8>),
-    /// A session that depots keep.
+    /// A session that depots store.
     Kept(Unpacked),
 }
 
@@ -44,7 +44,7 @@ impl SourceSpec {
     }
 }
 
-/// How many entries the walk may hand over.
+/// Number of entries that the walk may pass on.
 #[derive(Debug, Default)]
 pub(crate) struct Credit {
     state: Mutex<(usize, bool)>,
@@ -62,7 +62,7 @@ impl Credit {
         self.changed.notify_all();
     }
 
-    /// Waits until entries are wanted; false when none ever will be.
+    /// Waits until entries are wanted; false if the transfer ended.
     fn take(&self, count: usize) -> bool {
         let mut state = self.state.lock();
         while state.0 == 0 && !state.1 {
@@ -79,7 +79,7 @@ pub(super) fn start(
     table: Arc<Table>,
     credit: Arc<Credit>,
     meters: Arc<Meters>,
-    news: Sender<News>,
+    news: Sender<SourceEvent>,
 ) {
     spawn("walk", move || {
         let result = match spec {
@@ -104,12 +104,12 @@ pub(super) fn start(
             }),
         };
         if let Err(failure) = result {
-            let _ = news.send(News::Refuse(failure));
+            let _ = news.send(SourceEvent::Refuse(failure));
         }
     });
 }
 
-fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failure> {
+fn stream(name: Vec<u8>, table: &Table, news: &Sender<SourceEvent>) -> Result<(), Failure> {
     let path = RelPath::new(name)
         .map_err(|e| Failure::new(FailureKind::Usage, format!("the target's name: {e}")))?;
     let wall = clock::wall();
@@ -117,21 +117,21 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<News>) -> Result<(), Failu
     let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
     let entry = Entry { path, kind: EntryKind::Stream, mode: NO_MODE, mtime, uid: 0, gid: 0 };
     table.push_nothing();
-    let _ = news.send(News::Entries(vec![entry]));
-    let _ = news.send(News::WalkEnd(Vec::new(), Vec::new()));
+    let _ = news.send(SourceEvent::Entries(vec![entry]));
+    let _ = news.send(SourceEvent::WalkEnd(Vec::new(), Vec::new()));
     Ok(())
 }
 
-/// The entries of a session that depots keep; nothing of it is below a root here.
-fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<News>) {
+/// Lists the entries of a session that depots store; they have no local files.
+fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<SourceEvent>) {
     for batch in kept.batches() {
         batch.iter().for_each(|_| table.push_nothing());
         if !credit.take(batch.len()) {
             return;
         }
-        let _ = news.send(News::Entries(batch.to_vec()));
+        let _ = news.send(SourceEvent::Entries(batch.to_vec()));
     }
-    let _ = news.send(News::WalkEnd(Vec::new(), Vec::new()));
+    let _ = news.send(SourceEvent::WalkEnd(Vec::new(), Vec::new()));
 }
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
@@ -140,13 +140,13 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     Ok(WalkOptions { recursive, filters, files_from })
 }
 
-/// Walks over the sources and hands over what it finds, what each step takes measured.
+/// Walks the sources, passes on the entries and measures each step.
 fn walk(
     mut walker: Walker,
     meters: &Meters,
     table: &Table,
     credit: &Credit,
-    news: &Sender<News>,
+    news: &Sender<SourceEvent>,
 ) -> Result<(), Failure> {
     table.set_roots(walker.roots().to_vec());
     let names = walker.target_names();
@@ -157,8 +157,8 @@ fn walk(
     let (mut any, mut missing) = (false, 0);
     for item in walker {
         match item {
-            // Our own traces in a source are nobody's data; at a target of the same name they would
-            // be taken for that target's.
+            // Working files of Packtrain in a source are skipped: they are not user data, and a
+            // target would treat a file of such a name as its own.
             Ok(item)
                 if item.entry.kind != EntryKind::Directory
                     && is_trace(item.entry.path.file_name()) => {}
@@ -172,7 +172,7 @@ fn walk(
                 table.push(item.root, item.source, &item.entry);
                 batch.push(item.entry);
             }
-            // A missing or unfit source ends the transfer before anything was moved.
+            // A source that is missing or unusable ends the transfer before anything is moved.
             Err(failure) if failure.is_source && sources == 1 && !any => {
                 return Err(explain(&failure));
             }
@@ -187,8 +187,10 @@ fn walk(
             if !credit.take(batch.len()) {
                 return Ok(());
             }
-            let _ =
-                news.send(News::Entries(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
+            let _ = news.send(SourceEvent::Entries(std::mem::replace(
+                &mut batch,
+                Vec::with_capacity(BATCH),
+            )));
         }
     }
     let all_missing = !any && missing > 0 && missing >= sources && missing == failed.len();
@@ -196,10 +198,10 @@ fn walk(
         return Err(failed.swap_remove(0).1);
     }
     if !batch.is_empty() {
-        let _ = news.send(News::Entries(batch));
+        let _ = news.send(SourceEvent::Entries(batch));
     }
     let empty = names.into_iter().zip(brought).filter(|(_, brought)| !brought);
-    let _ = news.send(News::WalkEnd(failed, empty.map(|(name, _)| name).collect()));
+    let _ = news.send(SourceEvent::WalkEnd(failed, empty.map(|(name, _)| name).collect()));
     Ok(())
 }
 
@@ -210,7 +212,7 @@ fn explain(failure: &WalkFailure) -> Failure {
         Trouble::NotFound if failure.is_source => {
             (FailureKind::SourceMissing, format!("{path}: no such file or directory"))
         }
-        // It may have been there once, but a mistake in the list is more likely.
+        // The file may have existed before, but a mistake in the list is more likely.
         Trouble::NotFound if failure.is_named => {
             (FailureKind::SourceMissing, "is named by --files-from and is not there".to_owned())
         }

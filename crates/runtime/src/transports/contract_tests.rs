@@ -1,5 +1,6 @@
-//! Every transport between two ends of ours, held to the rules of [`Transport`]: random
-//! assignments and revocations over loopback, and the receiving end failing at every point.
+//! Checks every transport between two Packtrain ends against the rules of [`Transport`], with
+//! random assignments and revocations over loopback, and failures of the receiving end at every
+//! point.
 
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant};
@@ -34,7 +35,7 @@ fn byte(at: u64) -> u8 {
     (at ^ (at >> 8) ^ (at >> 17)) as u8
 }
 
-/// An object of a known pattern: read at one end, checked at the other.
+/// An object with a known pattern: read at one end, checked at the other.
 struct Pattern;
 
 impl PieceSource for Pattern {
@@ -157,7 +158,7 @@ impl Pair {
         self.source.on_alone(clock::now());
     }
 
-    /// The receiving end is gone.
+    /// The receiving end fails.
     fn fail(&mut self) {
         if let Some(mut sink) = self.sink.take() {
             return sink.close();
@@ -168,8 +169,8 @@ impl Pair {
         }
     }
 
-    /// Exercises the transport until all is placed, or until it went down after the failure that
-    /// comes after so many events.
+    /// Exercises the transport until all is placed, or until it closes after a failure that occurs
+    /// after this number of events.
     fn play(&mut self, seed: u64, fail_after: Option<usize>) -> Exercise {
         let mut exercise = Exercise::new(seed, ByteCount(SIZE));
         let begun = Instant::now();
@@ -224,7 +225,8 @@ fn a_failure_at_any_point_leaves_no_range_without_owner() {
     for choice in ALL {
         for (seed, after) in (100..).zip([1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 70]) {
             let exercise = Pair::connect(choice).play(seed, Some(after));
-            // The exercise has checked each event; a fast transport may have been done before.
+            // The exercise has checked each event. A fast transport may have completed before the
+            // failure.
             let over = exercise.closed() > 0 || exercise.is_complete();
             assert!(over, "{choice:?}, seed {seed}: {exercise:?}");
         }

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: offers, frames and names of TCP streams. See [`crate::fuzzing`].
+//! Fuzz bodies for offers, frames and names of TCP streams. See [`crate::fuzzing`].
 
 use packtrain_net::tcp::tls::{way_name, way_of};
 use packtrain_object::SPACE_END;
@@ -8,11 +8,11 @@ use super::offer::{ControlMessage, FlowOffer, Hints, Offer};
 use super::tcp::wire::{FRAME_HEAD, FrameHead};
 use packtrain_service::address_policy::DialPolicy;
 
-/// A word of one end to the other: what is read is written and read again the same; an offer names
-/// no more addresses than are tried, and none that nobody is.
+/// A control message. A decoded message must encode and decode to the same value. An offer must
+/// contain no more addresses than the limit, and candidates must be valid unicast addresses.
 pub fn offer(data: &[u8]) {
     let Some(word) = ControlMessage::decode(data) else { return };
-    // An offer by another feedback is read as one word and written as another.
+    // An offer with other feedback decodes to another variant than the one it was encoded from.
     let write = |word: &ControlMessage| match word {
         ControlMessage::Offer(offer) => offer.encode(),
         other => other.encode(),
@@ -35,7 +35,7 @@ pub fn offer(data: &[u8]) {
     }
 }
 
-/// Offers with and without a flow, by every feedback, and other words.
+/// Seed inputs: offers with and without a flow, with each feedback, and other messages.
 pub fn offer_seeds() -> Vec<Vec<u8>> {
     let offer = Offer {
         addresses: ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().expect("an address")).to_vec(),
@@ -57,8 +57,8 @@ pub fn offer_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The frames of a TCP stream, one after another: what is taken is inside the object space, fits the
-/// buffer, and its head is written to the same bytes.
+/// The frames of a TCP stream. An accepted frame must lie in the object space and fit the buffer,
+/// and its header must encode to the same bytes.
 pub fn stream_frames(data: &[u8]) {
     let mut rest = data;
     while let Some((bytes, behind)) = rest.split_first_chunk::<FRAME_HEAD>() {
@@ -71,7 +71,7 @@ pub fn stream_frames(data: &[u8]) {
     }
 }
 
-/// Frames that fit, an empty one, one at the end of the space.
+/// Seed inputs: valid frames, an empty one, and one at the end of the space.
 pub fn stream_frames_seeds() -> Vec<Vec<u8>> {
     let frame = |at: u64, bytes: &[u8]| {
         let head = FrameHead { at: packtrain_units::Offset(at), len: bytes.len() };
@@ -87,8 +87,8 @@ pub fn stream_frames_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The name by which a TLS connection of a stream says which path it takes: only the names that are
-/// given out are understood.
+/// The TLS server name with which a stream names its path. Only names that are assigned to paths
+/// may be accepted.
 pub fn stream_name(data: &[u8]) {
     let Ok(name) = std::str::from_utf8(data) else { return };
     if let Some(number) = way_of(name) {
@@ -96,7 +96,7 @@ pub fn stream_name(data: &[u8]) {
     }
 }
 
-/// Names of paths and of none.
+/// Seed inputs: names of paths, and other names.
 pub fn stream_name_seeds() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> =
         [0, 1, 16, 255].map(|n| way_name(n).to_str().as_bytes().to_vec()).to_vec();

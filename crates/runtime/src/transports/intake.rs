@@ -1,5 +1,5 @@
-//! What a receiving end lets in, whatever the sending end was told or does: no faster than the
-//! ceiling of the rate, over no more streams than allowed, and not by transports that are not.
+//! Enforces the limits at the receiving end, whatever the sending end does: the rate, the number of
+//! streams, and the allowed transports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::TransportConfig;
 use crate::assembly::Assembly;
 use crate::control::PayloadSink;
 
-/// The limits of what comes in for one transfer; clones are the same.
+/// The limits of incoming data for one transfer; clones share them.
 #[derive(Clone)]
 pub(super) struct Intake(Arc<Shared>);
 
 struct Shared {
     limiter: Option<RateLimiter>,
     most_streams: usize,
-    /// Streams that have brought something, the oldest first.
+    /// Streams that have delivered data, oldest first.
     streams: Mutex<VecDeque<Arc<Evicted>>>,
-    /// Whether payload may come over the control connection.
+    /// Whether payload may arrive on the control connection.
     pipe: bool,
 }
 
-/// Tells a stream that others have taken its place.
+/// Notifies a stream that it was evicted.
 #[derive(Default)]
 struct Evicted {
     now: AtomicBool,
-    told: Notify,
+    notify: Notify,
 }
 
 impl Intake {
@@ -45,18 +45,18 @@ impl Intake {
         }))
     }
 
-    /// The ceiling of the rate.
+    /// The limiter of the rate.
     pub(super) fn limiter(&self) -> Option<&RateLimiter> {
         self.0.limiter.as_ref()
     }
 
-    /// How long bytes that are about to be read have to wait.
+    /// The time to wait before reading `bytes`.
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
         self.0.limiter.as_ref().map_or(Duration::ZERO, |limiter| limiter.reserve(bytes))
     }
 
-    /// A stream has brought its first bytes. Where there are more than allowed the oldest has to
-    /// go: it may be one whose other end is long gone.
+    /// Registers a stream that delivers its first bytes. Above the limit the oldest stream is
+    /// evicted, because its other end may no longer exist.
     pub(super) fn stream(&self) -> Membership {
         let own = Arc::<Evicted>::default();
         let mut streams = self.0.streams.lock();
@@ -64,29 +64,29 @@ impl Intake {
         while streams.len() > self.0.most_streams {
             if let Some(oldest) = streams.pop_front() {
                 oldest.now.store(true, Ordering::Release);
-                oldest.told.notify_one();
+                oldest.notify.notify_one();
             }
         }
         Membership { intake: self.clone(), own }
     }
 
-    /// Takes what comes over the control connection.
+    /// The receiver of payload on the control connection.
     pub(super) fn pipe(&self, assembly: Assembly) -> Arc<dyn PayloadSink> {
         Arc::new(Pipe { intake: self.clone(), assembly })
     }
 }
 
-/// The place of a stream among those allowed.
+/// The registration of a stream.
 pub(super) struct Membership {
     intake: Intake,
     own: Arc<Evicted>,
 }
 
 impl Membership {
-    /// Waits until the place is lost.
+    /// Waits until the stream is evicted.
     pub(super) async fn evicted(&self) {
         while !self.own.now.load(Ordering::Acquire) {
-            self.own.told.notified().await;
+            self.own.notify.notified().await;
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         let all: Vec<bool> = streams.iter().map(gone).collect();
         assert_eq!(all, [true, true, true, false, false]);
         drop(streams);
-        // Who leaves makes room.
+        // A stream that ends makes room.
         let (one, two) = (intake.stream(), intake.stream());
         assert!(!gone(&one) && !gone(&two));
         drop(one);

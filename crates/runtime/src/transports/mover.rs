@@ -280,12 +280,13 @@ mod tests {
                 Mover::start("test", reader.clone(), |_| {}, limiter, LARGEST, out)
             })
             .collect();
-        for _ in 0..2 {
+        for round in 0..2 {
             // Nothing moves for a while, as in an outage: that gives no credit.
             std::thread::sleep(std::time::Duration::from_millis(600));
             let begun = clock::now();
             for mover in &movers {
-                mover.assign(whole.start..whole.start + ByteCount(2 << 20));
+                let start = whole.start + ByteCount(round * (2 << 20));
+                mover.assign(start..start + ByteCount(2 << 20));
             }
             let (mut bytes, mut pieces) = (0, 0);
             while bytes < 4 << 20 {

@@ -1,4 +1,4 @@
-//! What the ends tell each other to set transports up: `Message::Channel`, in postcard.
+//! The messages with which the ends negotiate transports: `Message::Channel`, in postcard.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,44 +10,44 @@ use super::TransportConfig;
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::evidence::{self, Part};
 
-/// Addresses tried per lane, as the transport's own limit has it.
+/// Maximum addresses to try per lane, the limit of the transport.
 const MAX_ADDRESSES: usize = 8;
-/// Ports an offer may name.
+/// Maximum ports in an offer.
 const MAX_PORTS: usize = 16;
 
-/// One word of one end to the other.
+/// One message in `Message::Channel`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ControlMessage {
-    /// How transports may be set up.
+    /// Addresses, ports and keys for transports.
     Offer(Offer),
-    /// Source, before its last word: what each transport did.
+    /// Source, before its last message: bytes moved by each transport.
     Moved(super::Moved),
-    /// Sink: files are done.
+    /// Sink: results of files.
     Reports(Vec<(Vec<u8>, FileReport)>),
-    /// An offer whose datagrams go by another feedback than the native one, which is named. An end
-    /// that does not know this word makes an offer of the other kind, which is how the two find
-    /// out.
+    /// An offer with other feedback than the native one, which is named. An end that does not know
+    /// this message sends an offer with native feedback, which shows the mismatch.
     OfferBy(String, Offer),
-    /// What an end measured of itself, for who called it: JSON, so that it may grow.
+    /// Evidence of an end for the initiator: JSON, for later extensions.
     Part(Vec<u8>),
-    /// Source, which cannot reach the sink: so many TCP streams are wanted from there.
+    /// Source that cannot reach the sink: requests this number of TCP streams from it.
     Streams(u32),
-    /// Source, before its last word: what the TCP streams did, in JSON, so that it may grow.
+    /// Source, before its last message: report of the TCP streams, in JSON for later extensions.
     Tcp(Vec<u8>),
-    /// Sink, which called and knows depots: the ways there are and what is known of them, in JSON,
-    /// so that it may grow. A source that does not know this word sends directly.
+    /// Sink that is the initiator and knows depots: the candidate paths and their measurements, in
+    /// JSON for later extensions. A source that does not know this message sends on the direct
+    /// path.
     CandidatePaths(Vec<u8>),
-    /// Source, to who told it of ways: so many streams are wanted from there over this one.
+    /// Source, to the end that sent candidate paths: requests this number of streams over a path.
     Dial(u8, u32),
-    /// Sink: a stream over a way does not come about, and why.
+    /// Sink: a stream over a path failed, with the reason.
     NoWay(u8, String),
-    /// Sink, before its last word: how many files of interrupted transfers are beside what it
-    /// wrote, and how many bytes they have.
+    /// Sink, before its last message: number and bytes of files that interrupted transfers left in
+    /// the destination.
     Leftovers(u64, u64),
 }
 
 impl ControlMessage {
-    /// Reads a peer's word; none if it is unintelligible.
+    /// Decodes a message; none if it is invalid or unknown.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut word = postcard::from_bytes(bytes).ok()?;
         if let Self::Offer(offer) | Self::OfferBy(_, offer) = &mut word {
@@ -68,37 +68,37 @@ impl ControlMessage {
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
-    /// What an end measured, ready to be sent.
+    /// The encoded message with the evidence of an end.
     pub(crate) fn part(part: &Part) -> Vec<u8> {
         Self::Part(evidence::encode(part)).encode()
     }
 }
 
-/// What one end offers.
+/// The offer of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Where this end may be reached, as far as it knows.
+    /// Addresses of this end, as far as it knows them.
     pub addresses: Vec<IpAddr>,
-    /// UDP ports, one a lane; empty for no UDP.
+    /// UDP ports, one per lane; empty without UDP.
     pub udp: Vec<u16>,
-    /// The TCP port it listens on; zero for none.
+    /// The TCP port on which it listens; zero if it does not.
     pub tcp: u16,
-    /// The public key of its TLS connections of this transfer.
+    /// The public key of its TLS connections in this transfer.
     pub tcp_key: Vec<u8>,
-    /// Source: the flow's number and secret.
+    /// Source: the id and secret of the flow.
     pub flow: Option<FlowOffer>,
-    /// How a receiver of its datagrams tells what arrived.
+    /// The feedback of a receiver of its datagrams.
     #[serde(skip)]
     pub feedback: FeedbackKind,
 }
 
-/// What names and protects a datagram flow.
+/// Identity and key of a datagram flow.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowOffer {
-    /// Names the flow in its packets.
+    /// The id in the packets of the flow.
     pub id: u32,
-    /// AES where both ends have instructions for it is the source's choice alone: every build
-    /// has both suites.
+    /// Whether to use AES. The source decides alone, by its own CPU instructions, because every
+    /// build has both suites.
     pub(crate) aes: bool,
     pub(crate) secret: [u8; 32],
 }
@@ -109,28 +109,28 @@ impl std::fmt::Debug for FlowOffer {
     }
 }
 
-/// What is known of addresses before the peer says anything.
+/// Addresses known before the peer's offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Where the peer is, as the control connection or the user says.
+    /// Addresses of the peer, from the control connection or the user.
     pub peer: Vec<IpAddr>,
-    /// Where this end is, as the control connection or the user says.
+    /// Addresses of this end, from the control connection or the user.
     pub own: Vec<IpAddr>,
-    /// Where the peer is, as a caller says whose word does not count here: nobody is dialled there
-    /// unless `dial` allows it.
+    /// Addresses of the peer, from a caller that is not trusted with them: they are dialled only if
+    /// `dial` allows it.
     pub named: Vec<IpAddr>,
-    /// Which addresses that others name are dialled.
+    /// The addresses named by others that may be dialled.
     pub dial: DialPolicy,
 }
 
 impl Offer {
-    /// An offer of nothing yet, from an end with this plan.
+    /// An offer without ports, for this configuration.
     pub fn new(plan: &TransportConfig) -> Self {
         let (udp, tcp_key, feedback) = (Vec::new(), Vec::new(), plan.feedback());
         Self { addresses: plan.hints.own.clone(), udp, tcp: 0, tcp_key, flow: None, feedback }
     }
 
-    /// Whether an end with this plan can do with this offer of its peer.
+    /// Checks that the peer's offer matches this configuration.
     pub fn check(&self, plan: &TransportConfig) -> Result<(), Failure> {
         let (own, other) = (plan.feedback(), self.feedback);
         if own == other {
@@ -146,7 +146,7 @@ impl Offer {
         Err(Failure::new(FailureKind::Usage, text))
     }
 
-    /// Reads a peer's offer; none if it is no offer.
+    /// Decodes a peer's offer; none if it is another message.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match ControlMessage::decode(bytes)? {
             ControlMessage::Offer(offer) => Some(offer),
@@ -154,7 +154,7 @@ impl Offer {
         }
     }
 
-    /// As it goes to the other end.
+    /// The encoded offer.
     pub fn encode(&self) -> Vec<u8> {
         match self.feedback {
             FeedbackKind::Native => ControlMessage::Offer(self.clone()),
@@ -163,9 +163,9 @@ impl Offer {
         .encode()
     }
 
-    /// Addresses to try for `port` of the peer that made this offer, best guesses first. Those that
-    /// only the peer or a caller names are tried where this end's own rules allow it, and nowhere
-    /// else: an offer must not make this machine connect to others that it reaches.
+    /// Addresses to try for `port` of the peer that made this offer, most likely first. Addresses
+    /// that only the peer or a caller names are used only if this end's rules allow them, because
+    /// an offer must not make this machine connect to third parties.
     pub(crate) fn candidates(&self, hints: &Hints, port: u16) -> Vec<SocketAddr> {
         let named = hints.named.iter().chain(&self.addresses);
         let named = named.filter(|ip| hints.dial.allows(**ip, port));

@@ -1,4 +1,4 @@
-//! Samples of the path, taken by the sending end from the transport in use.
+//! Samples of the path, taken at the sending end from the transport in use.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,29 +8,29 @@ use packtrain_units::{ByteCount, Duration, Time};
 use super::mover::Waiting;
 use packtrain_service::evidence::{PathPart, Race, Sample, Waits};
 
-/// How often it is seen what a sender waits for.
+/// Interval at which the state of the sender is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// The shortest and the longest interval of a path.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// Minimum and maximum length of an interval of the path's samples.
+const MIN_SAMPLE_SPAN: Duration = Duration::from_millis(100);
 const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Intervals kept.
+/// Maximum intervals kept.
 const SAMPLES: usize = 160;
 
-/// How long nothing arrived.
+/// Measures the longest time without an arrival.
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// Bytes arrived in all, by transport.
+    /// Total bytes arrived, by transport.
     arrived: BTreeMap<&'static str, ByteCount>,
-    /// The last arrival, or the last time that nothing was waited for.
+    /// The last arrival, or the last time at which the sender did not wait for the path.
     last: Option<Time>,
     longest: Duration,
 }
 
 impl Arrivals {
-    fn look(&mut self, now: &Counters) {
+    fn on_counters(&mut self, now: &Counters) {
         let before = self.arrived.insert(now.transport, now.arrived).unwrap_or_default();
         match self.last {
-            // What nothing ever came through is blocked, or takes no packets of this size.
+            // A transport over which nothing ever arrived is blocked, or its packets are too large.
             None if now.arrived == ByteCount::ZERO => {}
             Some(last) if now.arrived <= before && now.waits_for_path => {
                 self.longest = self.longest.max(now.at.since(last));
@@ -43,21 +43,21 @@ impl Arrivals {
 /// Counters of a transport at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters {
-    /// Whose they are.
+    /// Name of the transport.
     pub transport: &'static str,
-    /// When they were read.
+    /// Time at which they were read.
     pub at: Time,
-    /// Payload bytes sent, repeated ones included.
+    /// Payload bytes sent, retransmissions included.
     pub sent: ByteCount,
-    /// Bytes that the peer acknowledged.
+    /// Bytes acknowledged by the peer.
     pub arrived: ByteCount,
     /// Bytes lost on the path.
     pub lost: ByteCount,
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Time in queues: the round trip beyond the least.
+    /// Time in queues: the round-trip time above its minimum.
     pub queue: Duration,
-    /// Whether the transport has something to send and waits for the path.
+    /// Whether the transport has data to send and waits for the path.
     pub waits_for_path: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct PathSamples {
 }
 
 impl PathSamples {
-    /// The race of the transports begins.
+    /// The race of the transports starts.
     pub(super) fn begin(&mut self, now: Time) {
         self.race_began = Some(now);
     }
@@ -90,7 +90,7 @@ impl PathSamples {
         due
     }
 
-    /// What holds a datagram sender up.
+    /// Counts what limits a datagram sender.
     pub fn add_limit(&mut self, limit: Limit) {
         let count = match limit {
             Limit::Idle => &mut self.waits.work,
@@ -103,7 +103,7 @@ impl PathSamples {
         *count += 1;
     }
 
-    /// What the thread of an ordered transport waits for.
+    /// Counts what the thread of an ordered transport waits for.
     pub(super) fn add_waiting(&mut self, waiting: Waiting) {
         let count = match waiting {
             Waiting::Work => &mut self.mover.work,
@@ -114,10 +114,10 @@ impl PathSamples {
         *count += 1;
     }
 
-    /// The counters of the transport in use. An interval ends when it lasted a round trip, within
+    /// Adds counters of the transport in use. An interval lasts one round-trip time, within the
     /// limits.
     pub fn add(&mut self, counters: Counters) {
-        self.arrivals.look(&counters);
+        self.arrivals.on_counters(&counters);
         let before = match self.mark {
             Some(mark) if mark.transport == counters.transport => mark,
             _ => {
@@ -126,7 +126,7 @@ impl PathSamples {
             }
         };
         let span = counters.at.since(before.at);
-        if span < counters.rtt.max(SHORTEST).min(MAX_SAMPLE_INTERVAL) {
+        if span < counters.rtt.max(MIN_SAMPLE_SPAN).min(MAX_SAMPLE_INTERVAL) {
             return;
         }
         self.mark = Some(counters);
@@ -146,7 +146,7 @@ impl PathSamples {
         });
     }
 
-    /// The evidence of these samples, to which each transport adds its own.
+    /// The evidence of these samples; each transport adds its own.
     pub(super) fn part(&self) -> PathPart {
         PathPart {
             race: Race { on_for: self.race_length, ..Race::default() },
@@ -167,7 +167,7 @@ mod tests {
     fn an_outage_is_the_longest_time_without_an_arrival() {
         let mut arrivals = Arrivals::default();
         let mut look = |seconds: u64, transport, arrived, waits_for_path| {
-            arrivals.look(&Counters {
+            arrivals.on_counters(&Counters {
                 transport,
                 at: Time::from_nanos(seconds * 1_000_000_000),
                 sent: ByteCount::ZERO,
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(look(9, "native", 0, true), Duration::ZERO, "nothing ever arrived");
         look(10, "native", 500, true);
         look(20, "native", 500, true);
-        // Another transport is tried, in vain too.
+        // Another transport is tried, and nothing arrives over it either.
         look(40, "tcp", 0, true);
         assert_eq!(look(90, "native", 500, true), Duration::from_secs(80));
         look(91, "native", 900, true);

@@ -9,7 +9,7 @@ use packtrain_units::{ByteCount, Offset};
 
 use crate::reader::{Chunk, Reader};
 
-/// Chunks held by the network thread itself: the one under way and those being repaired.
+/// Chunks held by the network thread: the current one and those being retransmitted.
 const HELD: usize = 4;
 
 pub(super) struct ReaderPayload {
@@ -51,7 +51,7 @@ impl Payload for ReaderPayload {
                 Some(chunk) => chunk.get(&range).is_none(),
             };
             if stale {
-                // More of the chunk may have been read since.
+                // More of the chunk may have been read in the meantime.
                 self.held.retain(|(held, _)| *held != index);
             }
             let Some(chunk) = self.chunk(index) else { return Fill::Pending };

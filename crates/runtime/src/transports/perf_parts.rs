@@ -1,4 +1,4 @@
-//! The parts that `perf` is made of too: flows and TCP streams without files behind them.
+//! Building blocks for `perf`: flows and TCP streams without files.
 
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,14 +14,14 @@ use super::TransportConfig;
 use super::offer::Offer;
 use super::tcp::{Tasks, TcpEnd, TcpStream};
 
-/// Bytes handed to TLS at once.
+/// Bytes passed to TLS at once.
 const WRITE: usize = 256 << 10;
-/// The same under a ceiling of the rate.
+/// The same under a rate limit.
 const LIMITED_WRITE: usize = 32 << 10;
-/// A stream that waits for the ceiling looks this often whether the test is over.
-const NAP: std::time::Duration = std::time::Duration::from_millis(50);
+/// Interval at which a stream that waits for the rate limit checks whether the test is over.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// TCP streams of a test.
+/// The TCP streams of a test.
 pub struct PerfTcp {
     end: TcpEnd,
     shared: Arc<Shared>,
@@ -30,9 +30,9 @@ pub struct PerfTcp {
 
 #[derive(Default)]
 struct Shared {
-    /// Where the receiver counts; none at the sender.
+    /// The byte counter of a receiver; none at the sender.
     into: Option<Arc<AtomicU64>>,
-    /// How many streams a receiver still takes.
+    /// Number of streams that a receiver still accepts.
     left: AtomicU32,
     limiter: Option<RateLimiter>,
     up: Mutex<Option<Arc<AtomicU64>>>,
@@ -42,8 +42,8 @@ struct Shared {
 }
 
 impl PerfTcp {
-    /// Listens; a receiver counts into `into`, and takes so many streams. All of them together
-    /// keep to `limiter`.
+    /// Listens. A receiver counts bytes into `into` and accepts this number of streams. `limiter`
+    /// limits all of them together.
     pub fn new(
         plan: &TransportConfig,
         into: Option<(Arc<AtomicU64>, u32)>,
@@ -59,12 +59,12 @@ impl PerfTcp {
         Ok(Self { end, shared, plan: plan.clone() })
     }
 
-    /// What the other end needs to connect.
+    /// The offer fields that the other end needs to connect.
     pub fn offer(&self) -> Offer {
         Offer { tcp: self.end.port(), tcp_key: self.end.key(), ..Offer::new(&self.plan) }
     }
 
-    /// Sender: connects and sends `share` bytes on each stream; `up` counts streams.
+    /// Sender: connects and sends `share` bytes on each stream; `up` counts the streams.
     pub fn send(
         &self,
         plan: &TransportConfig,
@@ -78,12 +78,13 @@ impl PerfTcp {
         self.end.connect(plan, peer, streams, Duration::ZERO);
     }
 
-    /// Receiver: lets the peer's streams in.
+    /// Receiver: accepts the peer's streams.
     pub fn expect(&self, peer: &Offer) {
         self.end.expect(peer);
     }
 
-    /// Bytes sent again (segments times their size), least round trip, congestion windows.
+    /// Retransmitted bytes (segments times their size), minimum round-trip time, sum of the
+    /// congestion windows.
     pub fn state(&self) -> (u64, Option<Duration>, Option<ByteCount>) {
         let sockets = self.shared.sockets.lock();
         let infos: Vec<_> = sockets.iter().filter_map(|s| tcp_info(s).ok()).collect();
@@ -98,26 +99,26 @@ impl PerfTcp {
         (again, rtt, cwnd)
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub fn close(&self) {
         self.shared.over.store(true, Ordering::Release);
     }
 }
 
 impl Shared {
-    /// Bytes at once: less where they are counted out.
+    /// Bytes per write or read: fewer under a rate limit.
     fn step(&self) -> usize {
         if self.limiter.is_some() { LIMITED_WRITE } else { WRITE }
     }
 
-    /// Waits until so many bytes may go.
+    /// Waits until the rate limit permits `bytes`.
     async fn wait(&self, bytes: usize) {
         let Some(limiter) = &self.limiter else { return };
         let mut left = limiter.reserve(ByteCount(bytes as u64)).to_std();
         while !left.is_zero() && !self.over.load(Ordering::Acquire) {
-            let nap = left.min(NAP);
-            tokio::time::sleep(nap).await;
-            left -= nap;
+            let step = left.min(POLL_INTERVAL);
+            tokio::time::sleep(step).await;
+            left -= step;
         }
     }
 
@@ -126,7 +127,7 @@ impl Shared {
         let left = |n: u32| n.checked_sub(1);
         let order = (Ordering::AcqRel, Ordering::Acquire);
         if self.into.is_some() && self.left.fetch_update(order.0, order.1, left).is_err() {
-            // More than the test has.
+            // More streams than the test has.
             return;
         }
         if let Ok(socket) = stream.get_ref().0.as_fd().try_clone_to_owned() {
@@ -159,7 +160,7 @@ impl Shared {
                 left -= step as u64;
             }
             let _ = stream.flush().await;
-            // Held open until the receiver has said its last word.
+            // Kept open until the receiver has sent its last message.
             while !this.over.load(Ordering::Acquire) {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }

@@ -1,5 +1,5 @@
-//! TCP streams between the two ends: TLS 1.3 with keys made for this transfer alone, told in the
-//! offers, so that only the two ends of this transfer get through.
+//! TCP streams between the two ends: TLS 1.3 with keys made for this transfer and exchanged in the
+//! offers, so that only the two ends of this transfer can connect.
 
 pub(super) mod group;
 pub(super) mod path_feed;
@@ -34,23 +34,24 @@ use packtrain_hops::Carrier;
 use packtrain_hops::route::Via;
 use packtrain_service::executor;
 
-/// A connection of this transfer, both keys checked.
+/// A connection of this transfer with both keys checked.
 pub(crate) type TcpStream = TlsStream<Carrier>;
 type ClientStream = tokio_rustls::client::TlsStream<Carrier>;
 
-const CONNECT: Duration = Duration::from_secs(5);
-/// The wait after a connection that could not be accepted.
-const AGAIN: Duration = Duration::from_millis(50);
-/// A network that is gone this long ends a connection.
-const DEAD: Duration = Duration::from_secs(60);
-/// Connections with two tasks each, on two ways for a while, and some on their way.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Time without acknowledgements after which the kernel closes a connection.
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum tasks: two per connection, with connections on two paths for a while, and some being
+/// made.
 const MAX_TASKS: usize = 320;
-/// Strangers and friends at the door, whose keys are being checked.
-const MAX_WELCOMES: usize = 96;
-/// Streams of a transfer, at most.
+/// Maximum concurrent handshakes with unauthenticated peers.
+const MAX_UNAUTHENTICATED: usize = 96;
+/// Maximum streams of a transfer.
 pub const MAX_STREAMS: u32 = 64;
 
-/// The way that a connection takes, as who made it says.
+/// The path of a connection, as the end that made it names it.
 pub(super) fn way(stream: &TcpStream) -> PathId {
     let named = match stream {
         TcpStream::Server(stream) => stream.get_ref().1.server_name().and_then(way_of),
@@ -59,12 +60,12 @@ pub(super) fn way(stream: &TcpStream) -> PathId {
     named.map_or(PathId::DIRECT, PathId::numbered)
 }
 
-/// Settings of the kernel's TCP that the user asked for.
+/// Settings of the kernel's TCP, as the user requested them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Congestion control; the system's if none.
+    /// Congestion control; none for the system's default.
     pub congestion: Option<String>,
-    /// Buffers; the kernel's autotuning if none.
+    /// Buffer sizes; none for the kernel's autotuning.
     pub buffers: Option<ByteCount>,
 }
 
@@ -72,21 +73,21 @@ pub struct TcpSettings {
 pub(super) struct TcpEnd {
     identity: Arc<Identity>,
     port: u16,
-    /// The peer's key, once its offer came.
+    /// The peer's key, once its offer arrived.
     expected: Arc<OnceLock<PublicKey>>,
     known: Arc<tokio::sync::Notify>,
     up: Arc<dyn Fn(TcpStream) + Send + Sync>,
     task: tokio::task::JoinHandle<()>,
     tasks: Tasks,
-    welcomes: Tasks,
+    handshakes: Tasks,
 }
 
-/// The tasks of one transfer's connections: they end with it.
+/// The tasks of one transfer's connections, which end with it.
 #[derive(Clone, Default)]
 pub(super) struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
 
 impl Tasks {
-    /// Runs a task; none beyond the limit.
+    /// Starts a task; above the limit it does nothing.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
@@ -95,7 +96,7 @@ impl Tasks {
         }
     }
 
-    /// Runs a task; where there are `most`, the oldest makes room.
+    /// Starts a task; at `most` tasks it aborts the oldest.
     fn spawn_latest(&self, most: usize, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
@@ -116,20 +117,20 @@ impl Drop for TcpEnd {
     fn drop(&mut self) {
         self.task.abort();
         self.tasks.abort();
-        self.welcomes.abort();
+        self.handshakes.abort();
     }
 }
 
-/// Connects to the peer, as often as it is asked to.
+/// Makes connections to the peer.
 #[derive(Clone)]
 pub(super) struct Connector {
-    /// Over depots, while they work.
+    /// The depots to connect over, while they work, and the other end's port.
     via: Option<(Via, u16)>,
-    /// The ways to choose from, and the other end's port.
+    /// The candidate paths, and the other end's port.
     ways: Option<(Arc<CandidatePaths>, u16)>,
     addresses: Vec<std::net::SocketAddr>,
     connector: TlsConnector,
-    /// The same, which tells the way.
+    /// The same connector, with the path in the TLS server name.
     telling: TlsConnector,
     options: ConnectOptions,
     background: bool,
@@ -138,7 +139,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Connects once, after a while; `failed` is told if that comes to nothing.
+    /// Connects once, after a delay; calls `failed` if that fails.
     pub(super) fn connect(&self, after: Duration, failed: impl FnOnce() + Send + 'static) {
         let this = self.clone();
         self.tasks.spawn(async move {
@@ -159,7 +160,8 @@ impl Connector {
 }
 
 impl Connector {
-    /// Connects once over the depots of a way; `up` gets the connection, `failed` why there is none.
+    /// Connects once over the depots of a path; calls `up` with the connection or `failed` with the
+    /// reason.
     pub(super) fn connect_over(
         &self,
         way: PathId,
@@ -187,7 +189,7 @@ impl Connector {
         });
     }
 
-    /// The same where this end receives: what comes about is taken like any other.
+    /// The same at a receiving end, which handles the connection like any other.
     pub(super) fn bring(&self, way: PathId, failed: impl FnOnce(String) + Send + 'static) {
         let up = Arc::clone(&self.up);
         self.connect_over(way, move |stream| up(stream), failed);
@@ -197,11 +199,11 @@ impl Connector {
         let socket = connect_any(&self.addresses, &self.options).await.ok()?;
         tune_socket(&socket, self.background);
         let handshake = self.connector.connect(any_name(), Carrier::Tcp(socket));
-        // A peer that takes the connection and says nothing is none.
-        tokio::time::timeout(CONNECT.to_std(), handshake).await.ok()?.ok()
+        // A peer that accepts the connection and does not complete the handshake counts as failed.
+        tokio::time::timeout(CONNECT_TIMEOUT.to_std(), handshake).await.ok()?.ok()
     }
 
-    /// Once over depots; they say themselves what is wrong.
+    /// Connects once over depots, which report their errors themselves.
     async fn relayed(&self, via: &Via, port: u16) -> Option<ClientStream> {
         let place = Place { host: via.host.clone(), port };
         let stream = via.route.dial(place, &self.connector, &self.options).await.ok()?;
@@ -213,7 +215,7 @@ impl Connector {
 }
 
 impl TcpEnd {
-    /// Listens; `up` gets every connection whose key is the peer's.
+    /// Listens; `up` gets every connection with the peer's key.
     pub(super) fn listen(
         plan: &TransportConfig,
         tasks: &Tasks,
@@ -222,7 +224,7 @@ impl TcpEnd {
         let _runtime = executor::handle().enter();
         let listener = listen_in(None, plan.ports.map(|p| p.first..=p.last))?;
         let port = listener.local_addr()?.port();
-        // Connections that come in have what their listener has.
+        // Accepted connections inherit the settings of the listener.
         if let Some(name) = &plan.kernel.congestion {
             let _ = tune::set_congestion(&listener, name);
         }
@@ -231,7 +233,7 @@ impl TcpEnd {
         }
         let background = plan.background;
         let identity = Arc::new(Identity::generate(entropy::bytes()));
-        let (tasks, welcomes) = (tasks.clone(), Tasks::default());
+        let (tasks, handshakes) = (tasks.clone(), Tasks::default());
         let config = server_config(&identity, Arc::new(|_| true)).map_err(std::io::Error::other)?;
         let acceptor = TlsAcceptor::from(config);
         let expected: Arc<OnceLock<PublicKey>> = Arc::default();
@@ -240,17 +242,17 @@ impl TcpEnd {
         let task = {
             let (expected, known, up) =
                 (Arc::clone(&expected), Arc::clone(&known), Arc::clone(&up));
-            let welcomes = welcomes.clone();
+            let handshakes = handshakes.clone();
             executor::handle().spawn(async move {
                 loop {
                     let Ok((socket, _)) = listener.accept().await else {
-                        // Out of descriptors, or whoever came is gone: that passes.
-                        tokio::time::sleep(AGAIN.to_std()).await;
+                        // Out of descriptors, or the peer has already closed: temporary.
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY.to_std()).await;
                         continue;
                     };
                     let (acceptor, expected) = (acceptor.clone(), Arc::clone(&expected));
                     let (known, up) = (Arc::clone(&known), Arc::clone(&up));
-                    let welcome = async move {
+                    let handshake = async move {
                         tune_socket(&socket, background);
                         let stream = acceptor.accept(Carrier::Tcp(socket)).await.ok()?;
                         let key = peer_key(stream.get_ref().1)?;
@@ -258,14 +260,15 @@ impl TcpEnd {
                         up(TlsStream::Server(stream));
                         Some(())
                     };
-                    // A stranger who says nothing is dropped, and first of all when many come.
-                    welcomes.spawn_latest(MAX_WELCOMES, async move {
-                        let _ = tokio::time::timeout(CONNECT.to_std(), welcome).await;
+                    // Unauthenticated connections have a time limit, and the oldest are dropped
+                    // first when there are many.
+                    handshakes.spawn_latest(MAX_UNAUTHENTICATED, async move {
+                        let _ = tokio::time::timeout(CONNECT_TIMEOUT.to_std(), handshake).await;
                     });
                 }
             })
         };
-        Ok(Self { identity, port, expected, known, up, task, tasks, welcomes })
+        Ok(Self { identity, port, expected, known, up, task, tasks, handshakes })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -276,7 +279,7 @@ impl TcpEnd {
         self.identity.public().0.to_vec()
     }
 
-    /// Learns the peer's key; connections that show it are let in from now on.
+    /// Sets the peer's key; connections with this key are accepted from now on.
     pub(super) fn expect(&self, peer: &Offer) -> Option<PublicKey> {
         let key = PublicKey(<[u8; 32]>::try_from(peer.tcp_key.as_slice()).ok()?);
         // A second offer changes nothing.
@@ -285,7 +288,7 @@ impl TcpEnd {
         Some(key)
     }
 
-    /// Learns the peer's key; gives what connects to it, if it can be reached at all.
+    /// Sets the peer's key. Returns a connector to the peer, if it is reachable at all.
     pub(super) fn connector(&self, plan: &TransportConfig, peer: &Offer) -> Option<Connector> {
         let expected = self.expect(peer)?;
         let addresses = peer.candidates(&plan.hints, peer.tcp);
@@ -297,7 +300,7 @@ impl TcpEnd {
         let decide = Arc::new(move |key: &PublicKey| *key == expected);
         let config = client_config(&self.identity, decide).ok()?;
         let options = ConnectOptions {
-            timeout: CONNECT,
+            timeout: CONNECT_TIMEOUT,
             congestion: plan.kernel.congestion.clone(),
             buffers: plan.kernel.buffers,
             ..ConnectOptions::default()
@@ -315,7 +318,7 @@ impl TcpEnd {
         })
     }
 
-    /// Learns the peer's key and connects to it, `streams` times.
+    /// Sets the peer's key and connects `streams` times.
     pub(super) fn connect(
         &self,
         plan: &TransportConfig,
@@ -335,9 +338,9 @@ fn tune_socket(socket: &tokio::net::TcpStream, background: bool) {
     if background {
         let _ = tune::set_lower_effort(socket);
     }
-    // What a system lacks of these, it does without.
+    // These settings are optional: errors of systems without them are ignored.
     let _ = tune::set_nodelay(socket);
-    let _ = tune::set_dead_after(socket, DEAD);
+    let _ = tune::set_dead_after(socket, DEAD_PEER_TIMEOUT);
 }
 
 async fn wait_for(expected: &OnceLock<PublicKey>, known: &tokio::sync::Notify) -> PublicKey {

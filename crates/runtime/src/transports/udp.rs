@@ -18,22 +18,22 @@ use super::TransportConfig;
 use super::offer::{FlowOffer, Offer};
 use packtrain_service::{RequestError, TransportChoice, cipher};
 
-/// Sockets of one flow: with default buffers eight hold 3 ms at 8 Gbit/s, which is what a busy
-/// host may let a thread wait.
+/// Sockets per flow. With default buffers eight sockets hold 3 ms at 8 Gbit/s, the time for which a
+/// busy host may delay a thread.
 const LANES: usize = 8;
-/// Datagrams of an Ethernet frame over IPv4 and over IPv6, and of a jumbo frame.
+/// Datagram sizes in bytes for an Ethernet frame over IPv4 and over IPv6, and for a jumbo frame.
 const MTU_V4: ByteCount = ByteCount(1_472);
 pub(super) const MTU_V6: ByteCount = ByteCount(1_452);
 const JUMBO: ByteCount = ByteCount(8_972);
 
-/// The controller of `udt` that nobody named.
+/// Default controller of `udt`.
 const UDT_CC: &str = "udt:grid";
-/// That of `fobs`.
+/// Default controller of `fobs`.
 const FOBS_CC: &str = "fobs:window";
-/// That of `sabul`.
+/// Default controller of `sabul`.
 const SABUL_CC: &str = "sabul";
 
-/// How a receiver tells what arrived, with this transport and controller.
+/// The feedback of a receiver with this transport and controller.
 pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> FeedbackKind {
     match transport {
         TransportChoice::Udt => FeedbackKind::Udt(Variant::of_controller(cc.unwrap_or(UDT_CC))),
@@ -43,7 +43,7 @@ pub(crate) fn feedback(transport: TransportChoice, cc: Option<&str>) -> Feedback
     }
 }
 
-/// Whether there is a congestion controller of this name that works with this transport.
+/// Checks that a congestion controller of this name exists and works with this transport.
 pub fn check_controller(
     transport: TransportChoice,
     name: Option<&str>,
@@ -66,7 +66,7 @@ pub fn check_controller(
     )))
 }
 
-/// Binds the sockets of a flow, or says why not.
+/// Binds the sockets of a flow.
 pub fn bind(plan: &TransportConfig) -> Result<Vec<UdpSocket>, String> {
     let mut sockets = UdpSocket::bind_lanes(None, plan.port_range(), LANES, entropy::seed())
         .map_err(|e| e.to_string())?;
@@ -81,7 +81,7 @@ pub fn ports(sockets: &[UdpSocket]) -> Vec<u16> {
     sockets.iter().map(|s| s.local_addr().port()).collect()
 }
 
-/// A fresh number and secret.
+/// A new flow id and secret.
 pub fn offer() -> FlowOffer {
     FlowOffer { id: entropy::seed() as u32, aes: cipher::has_aes(), secret: entropy::bytes() }
 }
@@ -104,7 +104,7 @@ fn config(
     let mut config = FlowConfig::new(role, keys, flow.id, peers);
     config.mtu = if six { MTU_V6 } else { MTU_V4 };
     config.feedback = plan.feedback();
-    // The size of a unit is part of UDT's arithmetic.
+    // UDT's arithmetic depends on the size of a unit, which therefore must not change.
     config.max_mtu = if config.feedback == FeedbackKind::Native { JUMBO } else { config.mtu };
     config.rate_ceiling = plan.rate_bps.map(DataRate::from_bps);
     config.seed = entropy::seed();
@@ -169,7 +169,7 @@ pub fn start_receiver<Q: Placement + Send + 'static>(
     .map_err(|e| e.to_string())
 }
 
-/// Refuses what comes faster than its limit: it is not acknowledged, and the sender repeats it.
+/// Refuses data above the rate limit. Refused data is not acknowledged, so the sender repeats it.
 struct Limited<Q> {
     placement: Q,
     limiter: RateLimiter,

@@ -1,4 +1,4 @@
-//! A transport that moves ranges as files of a directory that both ends see.
+//! A transport that moves ranges as files in a directory that both ends can access.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use packtrain_runtime::transports::transport::{
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, Offset, RangeSet, Time};
 
-/// The sending end: a range becomes a file named by its begin. The other end removes what it took.
+/// The sending end: writes each range to a file named by its start. The other end removes the file
+/// after reading it.
 pub(crate) struct DirectorySource {
     dir: PathBuf,
     reader: Option<Reader>,
@@ -40,7 +41,7 @@ impl DirectorySource {
         self.dir.join(format!("{:020}", range.start.get()))
     }
 
-    /// Writes what waits as far as it is read.
+    /// Writes the waiting ranges of the first chunk that the reader has in memory.
     fn write(&mut self) {
         let Some(reader) = self.reader.clone() else { return };
         let chunks = self.waiting.iter().flat_map(|range| ChunkIndex::covering(&range));
@@ -53,7 +54,7 @@ impl DirectorySource {
         let parts: Vec<_> = self.waiting.intersect(window).collect();
         for part in parts {
             self.waiting.remove(part.clone());
-            // What cannot be read belongs to a file that failed: the source takes it back.
+            // The range belongs to a file that failed: the source takes the range back.
             let Some(bytes) = chunk.get(&part) else {
                 self.returned.push(part);
                 continue;
@@ -75,7 +76,7 @@ impl Transport for DirectorySource {
         self.waiting.insert(range);
     }
 
-    /// Returns what is not written yet. The other end will take the rest.
+    /// Returns ranges that are not written yet. The other end reads the rest.
     fn revoke(&mut self, range: Range<Offset>) {
         self.returned.extend(self.waiting.intersect(range.clone()));
         self.waiting.remove(range);
@@ -112,7 +113,7 @@ impl SourceTransport for DirectorySource {
     }
 }
 
-/// The receiving end: a thread that takes the files.
+/// The receiving end: a thread that reads the files.
 pub(crate) struct DirectorySink {
     dir: PathBuf,
     over: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! One request and what comes of it.
+//! One HTTP request for a run of a file, and the processing of its response.
 
 use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
@@ -16,16 +16,16 @@ use super::super::run_scheduler::Run;
 use super::Shared;
 use packtrain_runtime::transports::StreamId;
 
-/// A run on its way.
+/// A run that is being fetched.
 pub(super) struct Get<'a> {
     shared: &'a Shared,
     stream: StreamId,
     object: &'a Remote,
     run: &'a Run,
-    /// The file's size.
+    /// The size of the file in bytes.
     size: u64,
     block: Vec<u8>,
-    /// Where in the file the block begins.
+    /// The offset of the block in the file.
     at: u64,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Get<'a> {
         Self { shared, stream, object, run, size, block: Vec::new(), at: run.file_at }
     }
 
-    /// Fetches the run as far as it is this stream's.
+    /// Fetches the run up to its end, or until the rest was reassigned.
     pub(super) async fn go(mut self, held: &mut Option<Connection>) -> Result<(), Trouble> {
         let end = self.run.file_at + self.run.range.end.since(self.run.range.start).get();
         let part = self.object.ranges.then_some(self.run.file_at..end);
@@ -53,7 +53,7 @@ impl<'a> Get<'a> {
                 Ok(()) => break (answer, end),
                 Err(trouble) if !again && is_stale(&answer) => {
                     *held = None;
-                    if !self.object.find_again(&self.shared.client).await? {
+                    if !self.object.refresh_location(&self.shared.client).await? {
                         return Err(trouble);
                     }
                     again = true;
@@ -64,13 +64,13 @@ impl<'a> Get<'a> {
         let mut body = answer.into_body();
         let done = self.take(&mut body, end).await?;
         if !done {
-            // The rest is somebody else's; the connection is in the middle of it.
+            // The rest was reassigned, and the connection is in the middle of the response.
             *held = None;
         }
         Ok(())
     }
 
-    /// Whether the answer is what was asked for, of the version that was asked for.
+    /// Checks that the response has the requested range of the expected version.
     fn check(
         &self,
         answer: &Response<Incoming>,
@@ -100,8 +100,8 @@ impl<'a> Get<'a> {
                     return Err(changed());
                 }
             }
-            // The condition did not hold, or ranges are ignored from now on: either way these are
-            // not the bytes of the range.
+            // The condition of `If-Range` failed, or the server no longer serves ranges. In both
+            // cases the body does not start at the range.
             (StatusCode::OK, Some(_)) => {
                 let same = self.object.version.agrees(&Version::of(headers))
                     && answer::length(headers).is_none_or(|length| length == self.size);
@@ -123,7 +123,7 @@ impl<'a> Get<'a> {
         Trouble::never(FailureKind::Protocol, text)
     }
 
-    /// Takes the body up to `end` of the file; false if the run ended before.
+    /// Reads the body up to `end` of the file; false if the run ended before.
     async fn take(&mut self, body: &mut Incoming, end: u64) -> Result<bool, Trouble> {
         while let Some(bytes) = http::next(body, &self.object.name).await? {
             self.shared.pace(bytes.len()).await;
@@ -148,7 +148,7 @@ impl<'a> Get<'a> {
         Err(Trouble::later(format!("{}: the connection ended too early", self.object.name)))
     }
 
-    /// A block is complete; whether the run goes on behind it.
+    /// Processes a complete block. Returns whether the run continues after it.
     async fn full(&mut self, block_end: u64) -> bool {
         let start = self.run.range.start + ByteCount(self.at - self.run.file_at);
         let range = start..start + ByteCount(block_end - self.at);
@@ -156,7 +156,7 @@ impl<'a> Get<'a> {
             let wants = self.shared.range_scheduler().wants(&range);
             match wants {
                 Some(wanted) => break wanted,
-                // There is no place for it yet.
+                // The sink does not expect this range yet.
                 None => self.shared.wait().await,
             }
         };
@@ -166,7 +166,8 @@ impl<'a> Get<'a> {
         let digest = self.digest();
         let done = self.shared.range_scheduler().block(clock::now(), self.stream, &range, digest);
         if done.is_new {
-            // The digest first: with the last bytes placed it is waited for.
+            // The digest must be sent first, because the chunk is verified when its last bytes are
+            // placed.
             if let Some((chunk, piece)) = done.piece {
                 self.shared.fetched(chunk, piece);
             }
@@ -186,13 +187,13 @@ impl<'a> Get<'a> {
     }
 }
 
-/// Whether the address itself may have ended.
+/// Whether the address may have expired.
 fn is_stale(answer: &Response<Incoming>) -> bool {
     let status = answer.status();
     status.is_redirection() || matches!(status.as_u16(), 401 | 403 | 404 | 410)
 }
 
-/// Fetches an object whose length nobody knows, from its first byte to its end.
+/// Fetches an object of unknown length from its first byte to its end.
 pub(super) async fn stream(
     shared: &Shared,
     entry: EntryId,
@@ -228,7 +229,8 @@ pub(super) async fn stream(
                 let digest = digest::piece(size, false, &chunk);
                 size += chunk.len() as u64;
                 if !full {
-                    // The end first: the last digest is of a piece of the right length then.
+                    // The end must be reported first, so that the last digest belongs to a piece of
+                    // the right length.
                     shared.stream_end(entry, size);
                 }
                 shared.place(range.start, &chunk);

@@ -1,4 +1,4 @@
-//! Who asks and where: the environment and the files that AWS's own programs read.
+//! Credentials and endpoint, from the environment and the files that the AWS programs read.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use packtrain_transfer::{Failure, FailureKind};
 use rusty_s3::Credentials;
 
-/// The largest file of settings that is read.
+/// Maximum bytes of a settings file; a larger file is ignored.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What is set.
+/// The settings for S3.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) region: Option<String>,
-    /// The address of the store; AWS's own if none.
+    /// The address of the store; none for AWS.
     pub(crate) endpoint: Option<String>,
 }
 
 type Sections = HashMap<String, HashMap<String, String>>;
 
 impl Settings {
-    /// What the environment and the files say, the environment first.
+    /// The settings of the environment and the files. The environment takes precedence.
     pub(crate) fn find() -> Result<Self, Failure> {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -99,7 +99,8 @@ fn trio(
     }
 }
 
-/// Sections of `name = value` lines. What is indented belongs to the line before and is not read.
+/// Parses sections of `name = value` lines. Indented lines belong to the line before and are
+/// ignored.
 fn sections(text: &str) -> Sections {
     let mut all = Sections::new();
     let mut name = String::new();

@@ -1,8 +1,8 @@
 //! AWS Signature Version 4 in the `Authorization` header.
 //!
-//! <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. A signature in
-//! the query would stand in the logs of every proxy and server on the way; this one does not, and
-//! the store refuses it after 15 minutes.
+//! See <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. A signature
+//! in the query would appear in the logs of every proxy and server on the path. A header does not,
+//! and the store rejects the signature after 15 minutes.
 
 use std::fmt::Write as _;
 
@@ -16,31 +16,31 @@ use url::Url;
 
 use crate::http::Headers;
 
-/// What stands for the digest of a body that is not signed.
+/// Replaces the digest of a body that is not signed.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// Everything but the unreserved characters of RFC 3986.
+/// All characters except the unreserved ones of RFC 3986.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const CONTENT: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
-/// A request that is to be signed.
+/// A request to sign.
 pub(super) struct Request<'a> {
     pub(super) method: &'a Method,
     pub(super) url: &'a Url,
     pub(super) region: &'a str,
     /// The SHA-256 digest of the body in hexadecimal digits, or [`UNSIGNED`].
     pub(super) payload: &'a str,
-    /// Since 1970.
+    /// Time since 1970.
     pub(super) at: Duration,
 }
 
-/// Adds to `headers` the time, the payload's digest, the session's token and the signature, which
-/// covers all of them and the host.
+/// Adds the time, the digest of the payload, the session token and the signature to `headers`. The
+/// signature covers all of them and the host.
 ///
 /// # Errors
-/// The key or the token cannot stand in a header.
+/// The key or the token contains characters that a header cannot have.
 pub(super) fn sign(
     request: &Request<'_>,
     credentials: &Credentials,
@@ -74,7 +74,7 @@ pub(super) fn sign(
     Ok(())
 }
 
-/// The text that the signature is made of, and the names of the headers in it.
+/// The text to sign, and the names of the signed headers.
 fn canonical_request(request: &Request<'_>, headers: &Headers) -> (String, String) {
     let url = request.url;
     let host = url.host_str().unwrap_or_default();
@@ -82,7 +82,7 @@ fn canonical_request(request: &Request<'_>, headers: &Headers) -> (String, Strin
     let mut lines = vec![("host", host)];
     lines.extend(headers.iter().filter_map(|(name, value)| {
         let text = String::from_utf8_lossy(value.as_bytes());
-        // A proxy may add or change others, `Range` too.
+        // Other headers are not signed, because a proxy may add or change them, `Range` too.
         let kept = name.as_str().starts_with("x-amz-") || name.as_str() == "content-md5";
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         kept.then(|| (name.as_str(), words.join(" ")))
@@ -98,7 +98,7 @@ fn canonical_request(request: &Request<'_>, headers: &Headers) -> (String, Strin
     (text, signed)
 }
 
-/// The query with its parts encoded and sorted as the signature wants them.
+/// The query with its parts encoded and sorted as the signature requires.
 fn canonical_query(url: &Url) -> String {
     let encode = |text: &str| percent_encode(text.as_bytes(), QUERY).to_string();
     let mut parts: Vec<(String, String)> =
@@ -124,8 +124,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of "Authenticating Requests: Using the Authorization Header" in the API
-    /// Reference of Amazon S3.
+    /// The examples of "Authenticating Requests: Using the Authorization Header" in the Amazon S3
+    /// API Reference.
     fn example(method: Method, url: &str, extra: &[(&'static str, &str)], body: &[u8]) -> String {
         let credentials =
             Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");

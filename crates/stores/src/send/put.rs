@@ -1,4 +1,5 @@
-//! The requests of an upload: is it there, begin, a part, all together, is it right.
+//! The requests of an upload: check the object, create the upload, send parts, complete it, verify
+//! it.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use rusty_s3::actions::{
     CompleteMultipartUploadResponse, CreateMultipartUpload, ListParts, S3Action,
 };
 
-use super::upload_queue::{self, Job, Upload, WHOLE};
-use super::upload_state::{self, Begun};
-use super::{Item, News, Work};
+use super::upload_queue::{self, Job, MAX_SINGLE_PUT, Upload};
+use super::upload_state::{self, SavedUpload};
+use super::{Item, StreamEvent, Work};
 use crate::answer::{self, Trouble};
 use crate::body::{Outgoing, Part};
 use crate::http::{Connection, Headers};
@@ -25,12 +26,12 @@ use crate::s3::{Answer, plain};
 use packtrain_runtime::transports::StreamId;
 use packtrain_service::weburl::WebUrl;
 
-/// Where the time of a file is kept, as rclone keeps it: seconds since 1970.
+/// The metadata header of a file's mtime, as rclone writes it: seconds since 1970.
 const MTIME: &str = "x-amz-meta-mtime";
 /// What is read at once for a digest.
 const STEP_BYTES: usize = 256 << 10;
 
-/// A stream at work on an upload.
+/// A stream that works on an upload.
 pub(super) struct Put<'a> {
     pub(super) work: &'a Work,
     pub(super) stream: StreamId,
@@ -38,10 +39,10 @@ pub(super) struct Put<'a> {
 }
 
 impl Put<'_> {
-    /// Does one job, once.
-    pub(super) async fn go(&mut self, job: Job) -> Result<(), Trouble> {
+    /// Executes a job once.
+    pub(super) async fn run(&mut self, job: Job) -> Result<(), Trouble> {
         match job {
-            Job::Look(n) => self.look(n).await,
+            Job::Check(n) => self.check(n).await,
             Job::Part(n, part) => self.part(n, part).await,
             Job::Complete(n) => self.complete(n).await,
         }
@@ -64,7 +65,7 @@ impl Put<'_> {
         self.work.bucket.ask_over(held, method, &url, &headers, body, name).await
     }
 
-    /// What the store has under the key; none if nothing.
+    /// The headers of the object under this key; none if it does not exist.
     async fn head(&mut self, item: &Item) -> Result<Option<HeaderMap>, Trouble> {
         let bucket = &self.work.bucket;
         let mut action = bucket.place.head_object(None, &item.key);
@@ -72,7 +73,7 @@ impl Put<'_> {
         let request = plain(&action);
         match self.ask(Method::HEAD, request, Outgoing::none(), &item.name).await {
             Ok(answer) => Ok(Some(answer.headers)),
-            // Who may not list a bucket is told 403 of what is not there.
+            // Without permission to list the bucket, a missing object gives 403.
             Err(Trouble::Never(f))
                 if matches!(f.kind, FailureKind::SourceMissing | FailureKind::NotAuthorised) =>
             {
@@ -82,7 +83,7 @@ impl Put<'_> {
         }
     }
 
-    async fn look(&mut self, n: usize) -> Result<(), Trouble> {
+    async fn check(&mut self, n: usize) -> Result<(), Trouble> {
         let work = self.work;
         let item = &work.items[n];
         work.bucket.check(&item.key).map_err(Trouble::Never)?;
@@ -90,21 +91,21 @@ impl Put<'_> {
         if let Some(headers) = there
             && is_same(&headers, item, work.options.update)
         {
-            work.tell(News::Done(n, FileReport::Unchanged));
+            work.send_event(StreamEvent::Done(n, FileReport::Unchanged));
             return Ok(());
         }
         if work.options.dry_run {
-            work.tell(News::Done(n, FileReport::Moved));
+            work.send_event(StreamEvent::Done(n, FileReport::Moved));
             return Ok(());
         }
-        if item.size <= ByteCount(WHOLE) {
+        if item.size <= ByteCount(MAX_SINGLE_PUT) {
             self.whole(item, n).await
         } else {
             self.begin(item, n).await
         }
     }
 
-    /// A small file, in one request.
+    /// Sends a small file in one request.
     async fn whole(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
         let file = self.work.open(item)?;
         let bucket = &self.work.bucket;
@@ -117,8 +118,8 @@ impl Put<'_> {
         let body = self.body(&file, 0..item.size.get(), digest.sha256);
         let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
         check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
-        self.work.tell(News::Bytes(item.size));
-        self.work.tell(News::Done(n, FileReport::Moved));
+        self.work.send_event(StreamEvent::Bytes(item.size));
+        self.work.send_event(StreamEvent::Done(n, FileReport::Moved));
         Ok(())
     }
 
@@ -133,7 +134,7 @@ impl Put<'_> {
         Outgoing::part(part, sha256)
     }
 
-    /// A large file: goes on with what an earlier run left, or begins.
+    /// Starts a large file: resumes the upload of an earlier run, or creates one.
     async fn begin(&mut self, item: &Item, n: usize) -> Result<(), Trouble> {
         let part = upload_queue::part_size(item.size).ok_or_else(|| {
             let text = format!("{}: larger than a store takes", item.name);
@@ -141,7 +142,7 @@ impl Put<'_> {
         })?;
         let parts = item.size.get().div_ceil(part.get()) as usize;
         let url = self.work.bucket.place.object_url(&item.key).to_string();
-        if let Some(begun) = upload_state::recall(&url) {
+        if let Some(begun) = upload_state::load(&url) {
             let usable =
                 self.work.options.resume != Resume::Off && begun.is_of(item.size, item.mtime, part);
             let found = match usable {
@@ -154,7 +155,8 @@ impl Put<'_> {
                     self.work.upload_queue().begun(n, upload);
                     return Ok(());
                 }
-                // A list that cannot be read is no reason to fail each time.
+                // A list that cannot be parsed must not fail every run: aborts that upload and
+                // creates a new one.
                 Ok(None) => self.abort(item, &begun.upload).await,
                 Err(Trouble::Never(f)) if f.kind == FailureKind::Protocol => {
                     self.abort(item, &begun.upload).await;
@@ -169,14 +171,16 @@ impl Put<'_> {
         }
         let answer = self.ask(Method::POST, plain(&action), Outgoing::none(), &item.name).await?;
         let text = String::from_utf8_lossy(&answer.document);
-        let created = CreateMultipartUpload::parse_response(&text).map_err(|e| odd(item, &e))?;
+        let created =
+            CreateMultipartUpload::parse_response(&text).map_err(|e| invalid_answer(item, &e))?;
         let id = created.upload_id().to_owned();
-        upload_state::remember(&Begun::new(&url, &id, item.size, item.mtime, part));
+        upload_state::save(&SavedUpload::new(&url, &id, item.size, item.mtime, part));
         self.work.upload_queue().begun(n, Upload { id, part, tags: vec![None; parts] });
         Ok(())
     }
 
-    /// Which parts of an earlier upload are there and right; none if the store has forgotten it.
+    /// The tags of the valid parts of an earlier upload; none if the store does not have the upload
+    /// any more.
     async fn found(
         &mut self,
         item: &Item,
@@ -199,7 +203,7 @@ impl Put<'_> {
                 other => other?,
             };
             let text = results(&answer.document);
-            let page = ListParts::parse_response(&text).map_err(|e| odd(item, &e))?;
+            let page = ListParts::parse_response(&text).map_err(|e| invalid_answer(item, &e))?;
             for one in &page.parts {
                 let n = usize::from(one.number).wrapping_sub(1);
                 let Some(slot) = tags.get_mut(n) else { continue };
@@ -218,7 +222,7 @@ impl Put<'_> {
                 _ => break,
             }
         }
-        self.work.tell(News::Resumed(ByteCount(resumed)));
+        self.work.send_event(StreamEvent::Resumed(ByteCount(resumed)));
         Ok(Some(tags))
     }
 
@@ -236,7 +240,7 @@ impl Put<'_> {
         let body = self.body(&file, range, digest.sha256);
         let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
         let tag = check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
-        self.work.tell(News::Bytes(size));
+        self.work.send_event(StreamEvent::Bytes(size));
         self.work.upload_queue().sent(n, part, tag);
         Ok(())
     }
@@ -244,7 +248,7 @@ impl Put<'_> {
     async fn complete(&mut self, n: usize) -> Result<(), Trouble> {
         let item = &self.work.items[n];
         let Some(upload) = self.work.upload_queue().upload(n) else { return Ok(()) };
-        // Parts of a file that changed meanwhile do not belong together.
+        // A changed file must not be assembled from parts of two versions.
         self.work.open(item)?;
         let tags: Vec<String> = upload.tags.into_iter().flatten().collect();
         let bucket = &self.work.bucket;
@@ -252,80 +256,81 @@ impl Put<'_> {
         let action = bucket.place.complete_multipart_upload(None, &item.key, &upload.id, all);
         let to = (action.sign(std::time::Duration::from_secs(1)).into(), Headers::new());
         let body = Outgoing::bytes(action.body());
-        let said = match self.ask(Method::POST, to, body, &item.name).await {
+        let acknowledged = match self.ask(Method::POST, to, body, &item.name).await {
             Ok(answer) if is_complete(&answer.document) => true,
-            // A store may say that all is well and then, in the document, that it is not.
+            // A store may answer 200 and report an error in the document.
             Ok(_) => {
                 let text = format!("{}: the store did not complete it", item.name);
                 return Err(Trouble::later(text));
             }
-            // Its upload is gone: it may be complete since an answer that did not get here.
+            // The upload does not exist. It may have been completed by a request whose response was
+            // lost.
             Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => false,
             Err(trouble) => return Err(trouble),
         };
-        // Who may write and not read is left with the store's word.
+        // Without permission to read, the response of the store must suffice.
         let headers = match self.head(item).await? {
             Some(headers) => headers,
-            None if said => return self.completed(item, n),
+            None if acknowledged => return self.completed(item, n),
             None => {
                 let text = format!("{}: the store does not have it", item.name);
                 return Err(Trouble::later(text));
             }
         };
         if answer::length(&headers) != Some(item.size.get()) {
-            return Err(wrong(&item.name, "it has another size"));
+            return Err(integrity_error(&item.name, "it has another size"));
         }
-        let told = answer::text(&headers, "etag").map(|tag| unquoted(&tag)).unwrap_or_default();
-        if let (Some(wanted), true) = (together(&tags), told.contains('-'))
-            && wanted != told
+        let etag = answer::text(&headers, "etag").map(|tag| unquoted(&tag)).unwrap_or_default();
+        if let (Some(wanted), true) = (multipart_etag(&tags), etag.contains('-'))
+            && wanted != etag
         {
-            return Err(wrong(&item.name, "its tag is not that of its parts"));
+            return Err(integrity_error(&item.name, "its tag is not that of its parts"));
         }
         self.completed(item, n)
     }
 
     fn completed(&self, item: &Item, n: usize) -> Result<(), Trouble> {
-        upload_state::forget(self.work.bucket.place.object_url(&item.key).as_str());
+        upload_state::remove(self.work.bucket.place.object_url(&item.key).as_str());
         self.work.upload_queue().drop_file(n);
-        self.work.tell(News::Done(n, FileReport::Moved));
+        self.work.send_event(StreamEvent::Done(n, FileReport::Moved));
         Ok(())
     }
 
-    /// Gives an upload up, so that nobody pays for its parts.
+    /// Aborts an upload, so that the store does not bill its parts.
     pub(super) async fn abort(&mut self, item: &Item, upload: &str) {
         let bucket = &self.work.bucket;
         let action = bucket.place.abort_multipart_upload(None, &item.key, upload);
         let _ = self.ask(Method::DELETE, plain(&action), Outgoing::none(), &item.name).await;
-        upload_state::forget(bucket.place.object_url(&item.key).as_str());
+        upload_state::remove(bucket.place.object_url(&item.key).as_str());
     }
 }
 
-/// A document's text. S3 calls its documents `...Result`, some stores `...Response`.
+/// The text of a document. S3 names documents `...Result`, some stores `...Response`.
 fn results(document: &[u8]) -> String {
     let text = String::from_utf8_lossy(document);
     text.replace("CompleteMultipartUploadResponse", "CompleteMultipartUploadResult")
         .replace("ListPartsResponse", "ListPartsResult")
 }
 
-/// Whether a document says that an upload was completed.
+/// Whether the document states that the upload was completed.
 fn is_complete(document: &[u8]) -> bool {
     let text = results(document);
-    // Some stores leave the document's name space out.
+    // Some stores omit the namespace.
     CompleteMultipartUploadResponse::parse(&text).is_ok()
         || (text.contains("<CompleteMultipartUploadResult") && !text.contains("<Error>"))
 }
 
-fn odd(item: &Item, error: &dyn std::fmt::Display) -> Trouble {
+fn invalid_answer(item: &Item, error: &dyn std::fmt::Display) -> Trouble {
     let text = format!("{}: the store's answer: {error}", item.name);
     Trouble::never(FailureKind::Protocol, text)
 }
 
-fn wrong(name: &str, why: &str) -> Trouble {
+fn integrity_error(name: &str, why: &str) -> Trouble {
     let text = format!("{name}: what the store has is not what was sent: {why}");
     Trouble::never(FailureKind::Integrity, text)
 }
 
-/// Whether the store has the file as it is; with `update` also if it has a newer one.
+/// Whether the store has the same file; with `update` also if it has a newer one.
 fn is_same(headers: &HeaderMap, item: &Item, update: bool) -> bool {
     let kept = answer::text(headers, MTIME).as_deref().and_then(read_mtime);
     let modified = answer::text(headers, "last-modified").and_then(|d| answer::seconds(&d));
@@ -336,20 +341,20 @@ fn is_same(headers: &HeaderMap, item: &Item, update: bool) -> bool {
     answer::length(headers) == Some(item.size.get()) && kept == Some(item.mtime)
 }
 
-/// The tag of what was sent, if it is not that of something else.
+/// The tag in the response, unless it is a digest of other data.
 fn check_tag(headers: &HeaderMap, digest: &str, name: &str) -> Result<String, Trouble> {
     let Some(tag) = answer::text(headers, "etag") else {
         let text = format!("{name}: the store tells no tag");
         return Err(Trouble::never(FailureKind::Protocol, text));
     };
-    // Under some encryptions at rest a tag is no digest of what was sent.
+    // With KMS or customer keys the tag is not the digest of the data.
     let coded = answer::text(headers, "x-amz-server-side-encryption")
         .is_some_and(|how| how.starts_with("aws:"))
         || headers.contains_key("x-amz-server-side-encryption-customer-algorithm");
-    let told = unquoted(&tag);
-    let is_digest = told.len() == 32 && told.bytes().all(|c| c.is_ascii_hexdigit());
-    if is_digest && !coded && told != digest {
-        return Err(wrong(name, "its digest is another"));
+    let etag = unquoted(&tag);
+    let is_digest = etag.len() == 32 && etag.bytes().all(|c| c.is_ascii_hexdigit());
+    if is_digest && !coded && etag != digest {
+        return Err(integrity_error(name, "its digest is another"));
     }
     Ok(tag)
 }
@@ -358,8 +363,8 @@ fn unquoted(tag: &str) -> String {
     tag.trim_matches('"').to_ascii_lowercase()
 }
 
-/// The tag of an object made of these parts, if theirs are digests.
-fn together(tags: &[String]) -> Option<String> {
+/// The tag of an object made of these parts; none if their tags are not digests.
+fn multipart_etag(tags: &[String]) -> Option<String> {
     let mut all = Md5::new();
     for tag in tags {
         let tag = unquoted(tag);
@@ -371,10 +376,10 @@ fn together(tags: &[String]) -> Option<String> {
     Some(format!("{}-{}", hex(&all.finalize()), tags.len()))
 }
 
-/// The digests that stores know, of part of a file that does not change meanwhile.
+/// The digests that stores verify, of part of a file.
 struct Digests {
     md5: Vec<u8>,
-    /// Only where the signature is to cover the bytes.
+    /// Only if the signature must cover the data.
     sha256: Option<[u8; 32]>,
 }
 
@@ -416,7 +421,7 @@ fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A time as it is kept.
+/// The text of an mtime in the metadata.
 pub(super) fn write_mtime(mtime: Mtime) -> String {
     format!("{}.{:09}", mtime.secs, mtime.nanos)
 }
@@ -442,7 +447,7 @@ mod tests {
         let empty = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
         let wanted =
             format!("{}-2", hex(&Md5::digest([Md5::digest(b""), Md5::digest(b"")].concat())));
-        assert_eq!(together(&[empty.clone(), empty.clone()]), Some(wanted));
-        assert_eq!(together(&[empty, "\"encrypted\"".to_owned()]), None);
+        assert_eq!(multipart_etag(&[empty.clone(), empty.clone()]), Some(wanted));
+        assert_eq!(multipart_etag(&[empty, "\"encrypted\"".to_owned()]), None);
     }
 }

@@ -1,8 +1,8 @@
-//! What is to be done for an upload, and how far each file is. No I/O.
+//! The jobs of an upload and the state of each file. No I/O.
 //!
-//! A file is looked at first; then it is one request, or an upload in parts. Streams take jobs from
-//! one queue, those of files that were begun before those of new ones, so that few uploads are open
-//! at a time.
+//! Each file is checked first. It is then sent in one request, or as an upload in parts. Streams
+//! take jobs from one queue. Jobs of files that were started come before those of new files, so
+//! that few uploads are open at a time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,43 +10,43 @@ use std::ops::Range;
 use packtrain_units::ByteCount;
 
 /// A file up to this size is one request.
-pub(super) const WHOLE: u64 = 16 << 20;
+pub(super) const MAX_SINGLE_PUT: u64 = 16 << 20;
 /// The smallest part but the last: stores refuse less than 5 MiB.
 const MIN_PART_BYTES: u64 = 8 << 20;
 /// The largest part that stores take, and the most parts.
 const MAX_PART_BYTES: u64 = 5 << 30;
-const PARTS_MOST: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 /// Parts aimed at: many enough to share among streams, few enough for their list.
-const PARTS: u64 = 1_000;
+const TARGET_PARTS: u64 = 1_000;
 
-/// The part size for a file: it depends on its size alone, so that the next run cuts it in the
-/// same way. None if it is too large for a store.
+/// The part size for a file. It depends only on the size of the file, so that the next run cuts the
+/// file into the same parts. None if the file is too large for a store.
 pub(super) fn part_size(size: ByteCount) -> Option<ByteCount> {
     let size = size.get();
     let mib = 1 << 20;
-    let aimed = size.div_ceil(PARTS).div_ceil(mib) * mib;
+    let aimed = size.div_ceil(TARGET_PARTS).div_ceil(mib) * mib;
     let part = aimed.clamp(MIN_PART_BYTES, MAX_PART_BYTES);
-    (size.div_ceil(part) <= PARTS_MOST).then_some(ByteCount(part))
+    (size.div_ceil(part) <= MAX_PARTS).then_some(ByteCount(part))
 }
 
-/// Where in its file part `n` lies, counted from 0.
+/// The range of part `n`, counted from 0, in its file.
 pub(super) fn part_range(size: ByteCount, part: ByteCount, n: usize) -> Range<u64> {
     let start = n as u64 * part.get();
     start..(start + part.get()).min(size.get())
 }
 
-/// Something to do, for the file of this number.
+/// A job for the file with this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// See whether it is there already; if not, begin.
-    Look(usize),
-    /// Send this part of it.
+    /// Check whether the object exists; if not, start to send it.
+    Check(usize),
+    /// Send this part.
     Part(usize, usize),
-    /// All parts are there: make it one.
+    /// All parts are sent: complete the upload.
     Complete(usize),
 }
 
-/// What a stream is to do.
+/// The answer to a stream that asks for a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Take {
     Job(Job),
@@ -57,27 +57,27 @@ pub(super) enum Take {
 /// An upload in parts.
 #[derive(Clone, Debug)]
 pub(super) struct Upload {
-    /// What the store calls it.
+    /// The store's id of the upload.
     pub(super) id: String,
     pub(super) part: ByteCount,
-    /// The tag of each part that is there.
+    /// The tag of each part that was sent.
     pub(super) tags: Vec<Option<String>>,
 }
 
-/// How far all of it is.
+/// Jobs and state of all files.
 #[derive(Debug, Default)]
 pub(super) struct UploadQueue {
     queue: VecDeque<Job>,
-    /// Jobs that streams have.
+    /// Number of jobs that streams have taken.
     out: usize,
     uploads: Vec<Option<Upload>>,
     closed: bool,
 }
 
 impl UploadQueue {
-    /// So many files are to be looked at.
+    /// A queue that checks `files` files.
     pub(super) fn new(files: usize) -> Self {
-        let queue = (0..files).map(Job::Look).collect();
+        let queue = (0..files).map(Job::Check).collect();
         Self { queue, out: 0, uploads: vec![None; files], closed: false }
     }
 
@@ -96,12 +96,12 @@ impl UploadQueue {
         }
     }
 
-    /// A job is done, one way or the other.
+    /// A job is complete or failed.
     pub(super) fn done(&mut self) {
         self.out -= 1;
     }
 
-    /// An upload in parts was begun, or found; what is missing of it is to be sent.
+    /// An upload in parts was created or resumed. Queues its missing parts.
     pub(super) fn begun(&mut self, file: usize, upload: Upload) {
         let missing = upload.tags.iter().enumerate().filter(|(_, tag)| tag.is_none());
         let mut jobs: Vec<Job> = missing.map(|(n, _)| Job::Part(file, n)).collect();
@@ -114,7 +114,7 @@ impl UploadQueue {
         self.uploads[file] = Some(upload);
     }
 
-    /// A part is there.
+    /// A part was sent.
     pub(super) fn sent(&mut self, file: usize, part: usize, tag: String) {
         let Some(upload) = self.uploads.get_mut(file).and_then(Option::as_mut) else { return };
         if let Some(slot) = upload.tags.get_mut(part) {
@@ -125,33 +125,33 @@ impl UploadQueue {
         }
     }
 
-    /// What is known of a file's upload.
+    /// The upload of a file, if it has one.
     pub(super) fn upload(&self, file: usize) -> Option<Upload> {
         self.uploads.get(file)?.clone()
     }
 
-    /// Nothing more is to be done for a file.
+    /// Removes the jobs of a file. Returns its upload.
     pub(super) fn drop_file(&mut self, file: usize) -> Option<Upload> {
         self.queue.retain(|job| !matches!(job, Job::Part(f, _) | Job::Complete(f) if *f == file));
         self.uploads.get_mut(file)?.take()
     }
 
-    /// Whether there is more to do than streams do.
+    /// Whether all streams have a job.
     pub(super) fn is_busy(&self, streams: u64) -> bool {
         self.out as u64 >= streams && self.out > 0
     }
 
-    /// Jobs that wait, as far as it matters.
+    /// Number of waiting jobs, at most `most`.
     pub(super) fn waiting(&self, most: usize) -> usize {
         self.queue.len().min(most)
     }
 
-    /// Whether all is done.
+    /// Whether all jobs are complete.
     pub(super) fn is_over(&self) -> bool {
         self.queue.is_empty() && self.out == 0
     }
 
-    /// Nobody gets anything any more.
+    /// Hands out no more jobs.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -181,17 +181,17 @@ mod tests {
             Take::Job(job) => job,
             other => panic!("{other:?}"),
         };
-        assert_eq!(job(&mut upload_queue), Job::Look(0));
+        assert_eq!(job(&mut upload_queue), Job::Check(0));
         let tags = vec![None, Some("b".to_owned()), None];
         let part = ByteCount(8 << 20);
         upload_queue.begun(0, Upload { id: "u".to_owned(), part, tags });
         upload_queue.done();
-        // What was begun comes before what was not.
+        // Jobs of started files come before those of new files.
         assert_eq!(
             (job(&mut upload_queue), job(&mut upload_queue)),
             (Job::Part(0, 0), Job::Part(0, 2))
         );
-        assert_eq!(job(&mut upload_queue), Job::Look(1));
+        assert_eq!(job(&mut upload_queue), Job::Check(1));
         assert_eq!(upload_queue.take(), Take::Wait);
         upload_queue.done();
         upload_queue.sent(0, 2, "c".to_owned());

@@ -1,5 +1,5 @@
-//! Uploads in parts that are not over, remembered across runs: a store keeps the parts, and a list
-//! of them, but only who knows the upload's name finds it.
+//! Saves the ids of unfinished uploads for later runs. A store keeps the parts and lists them, but
+//! only by the id of the upload.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use packtrain_identity::config::Dirs;
 use packtrain_identity::statefile;
 
-/// An upload that was begun.
+/// An unfinished upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
-    /// The object's whole address.
+pub(super) struct SavedUpload {
+    /// The full address of the object.
     pub(super) url: String,
-    /// What the store calls the upload.
+    /// The store's id of the upload.
     pub(super) upload: String,
     size: u64,
     secs: i64,
@@ -23,7 +23,7 @@ pub(super) struct Begun {
     part: u64,
 }
 
-impl Begun {
+impl SavedUpload {
     pub(super) fn new(
         url: &str,
         upload: &str,
@@ -36,34 +36,34 @@ impl Begun {
         Self { url, upload, size: size.get(), secs, nanos, part: part.get() }
     }
 
-    /// Whether it is of the file as it is now, cut in the same way.
+    /// Whether it belongs to the current version of the file, with the same part size.
     pub(super) fn is_of(&self, size: ByteCount, mtime: Mtime, part: ByteCount) -> bool {
         *self == Self::new(&self.url, &self.upload, size, mtime, part)
     }
 }
 
-/// The file that remembers an object's upload, if there is a place for it.
+/// The state file for an object's upload, if there is a state directory.
 fn place(url: &str) -> Option<PathBuf> {
     let name = packtrain_object::digest::root_of(url.as_bytes()).to_string();
     Some(Dirs::from_env().ok()?.state.join("uploads").join(format!("{}.json", &name[..32])))
 }
 
-/// What is remembered of an object.
-pub(super) fn recall(url: &str) -> Option<Begun> {
+/// Loads the saved upload of an object.
+pub(super) fn load(url: &str) -> Option<SavedUpload> {
     let text = statefile::read(&place(url)?).ok()??;
-    let begun: Begun = serde_json::from_str(&text).ok()?;
+    let begun: SavedUpload = serde_json::from_str(&text).ok()?;
     (begun.url == url).then_some(begun)
 }
 
-/// Remembers an upload; where that is impossible the next run begins anew.
-pub(super) fn remember(begun: &Begun) {
+/// Saves an upload. If this fails, the next run starts from the beginning.
+pub(super) fn save(begun: &SavedUpload) {
     if let (Some(place), Ok(text)) = (place(&begun.url), serde_json::to_vec(begun)) {
         let _ = statefile::replace(&place, &text);
     }
 }
 
-/// There is nothing to remember any more.
-pub(super) fn forget(url: &str) {
+/// Removes the saved upload of an object.
+pub(super) fn remove(url: &str) {
     if let Some(place) = place(url) {
         let _ = std::fs::remove_file(place);
     }

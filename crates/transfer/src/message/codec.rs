@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Encodes and decodes messages.
 
 use packtrain_units::Offset;
 
@@ -6,18 +6,18 @@ use super::{MAX_FRAME, Message};
 
 /// Bytes before the payload in a frame of [`Message::Data`].
 pub const DATA_HEADER: usize = LENGTH + 1 + 8;
-/// Bytes of a frame's length.
+/// Bytes of the length field of a frame.
 const LENGTH: usize = 4;
-/// The type byte of `Data`: its place among the variants, as postcard writes it for the others.
+/// The type byte of `Data`: its index among the variants, which postcard writes for the others.
 const DATA: u8 = 18;
 
-/// Why bytes are no message.
+/// Errors of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The frame is longer than [`MAX_FRAME`], or empty.
     #[error("a control frame of {0} bytes")]
     Length(u32),
-    /// The body is not that of a message.
+    /// The body is not a valid message.
     #[error("a control frame that is no message (type {0})")]
     Malformed(u8),
 }
@@ -31,7 +31,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
     }
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH]);
-    // Writing to a vector cannot fail; a serialiser's own error would be a bug in `Message`.
+    // Writing to a vector cannot fail; an error of the serialiser would be a bug in `Message`.
     if let Ok(more) = postcard::to_extend(message, std::mem::take(out)) {
         *out = more;
     }
@@ -42,8 +42,8 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
     }
 }
 
-/// The frame of [`Message::Data`] up to its payload of `len` bytes (at most
-/// [`super::MAX_DATA`]), so that the payload need not be copied into a message.
+/// The frame of [`Message::Data`] up to its payload of `len` bytes (at most [`super::MAX_DATA`]).
+/// With it a driver sends the payload without copying it into a message.
 pub fn data_header(offset: Offset, len: usize) -> [u8; DATA_HEADER] {
     let mut header = [0; DATA_HEADER];
     let frame = (len + 1 + 8) as u32;
@@ -53,11 +53,11 @@ pub fn data_header(offset: Offset, len: usize) -> [u8; DATA_HEADER] {
     header
 }
 
-/// Bytes from a stream into messages. Holds at most one frame and what was fed with it.
+/// Decodes messages from a byte stream. It holds at most one frame and the bytes fed with it.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` already decoded.
+    /// Bytes of `buffer` that are decoded.
     done: usize,
 }
 
@@ -67,7 +67,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// Takes in bytes. Call [`Decoder::next`] until it gives none before feeding more.
+    /// Adds bytes. Call [`Decoder::next`] until it returns none before feeding more.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.done > 0 {
             self.buffer.drain(..self.done);
@@ -76,8 +76,8 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message, if there is one. After an error the stream makes no sense any more
-    /// and each further call gives an error.
+    /// The next complete message, if there is one. After an error the stream is invalid and each
+    /// further call returns an error.
     #[expect(clippy::should_implement_trait, reason = "none means not yet, not the end")]
     pub fn next(&mut self) -> Result<Option<Message>, MessageError> {
         let rest = self.buffer.get(self.done..).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Decoder {
         Ok(Some(message))
     }
 
-    /// Bytes held that are not a whole message yet.
+    /// Bytes held that are not a complete message yet.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.done
     }

@@ -1,4 +1,4 @@
-//! One message of each kind, for tests that must meet them all.
+//! One message of each kind, for tests that cover all kinds.
 
 use packtrain_object::{ChunkIndex, Digest, EntryId};
 use packtrain_units::Offset;
@@ -6,8 +6,8 @@ use packtrain_units::Offset;
 use super::{Hello, Message, Open, Opened, Options, PieceDigest, Progress, Role, Summary};
 use crate::failure::{Failure, FailureKind};
 
-/// A message of every kind, in the order of their numbers, about the entry `id` and the chunk that
-/// holds it.
+/// A message of every kind, in the order of their type numbers, about the entry `id` and the chunk
+/// that holds it.
 pub(crate) fn every_kind(id: u32, segment: Vec<u8>) -> Vec<Message> {
     let entry = EntryId(id);
     let failure = Failure::new(FailureKind::Changed, "it changed");

@@ -1,5 +1,5 @@
-//! Where entries of a manifest may lie: below directories that the same manifest announced, and
-//! never through a symbolic link that it sent.
+//! Checks that each entry of a manifest lies below directories that the same manifest announced,
+//! and never below a symbolic link that it sent.
 
 use std::collections::HashSet;
 
@@ -9,26 +9,26 @@ use crate::failure::{Failure, protocol};
 use crate::limits::{MAX_DIRECTORIES, MAX_DIRECTORY_PATHS};
 use crate::requested::unrequested;
 
-/// Bytes of a path's digest that are kept: a collision takes 2^64 tries.
+/// Bytes kept of a path's digest. A collision takes about 2^64 attempts.
 const KEY: usize = 16;
 
-/// The directories and symbolic links that were announced, by digests of their paths.
+/// The announced directories and symbolic links, by digests of their paths.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     directories: HashSet<[u8; KEY]>,
     links: HashSet<[u8; KEY]>,
     /// Bytes of the paths of directories.
     paths: u64,
-    /// A directory that was announced: entries come directory by directory.
+    /// The parent of the last entry; entries of one directory follow each other.
     parent: Vec<u8>,
 }
 
 impl Announced {
-    /// Takes notice of an entry.
+    /// Adds an entry.
     ///
     /// # Errors
-    /// A protocol failure for one that does not lie in an announced directory, or is a directory
-    /// where a link was announced or the other way round.
+    /// A protocol failure if the entry does not lie in an announced directory, or if it is a
+    /// directory where a link was announced or the reverse.
     pub(super) fn add(&mut self, entry: &Entry) -> Result<(), Failure> {
         let path = entry.path.as_bytes();
         let parent = path.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &path[..at]);

@@ -1,8 +1,8 @@
-//! From verified to durable: sync the data, give names, sync the journal, then say so.
+//! From verified to durable: sync the data, rename files, sync the journal, report.
 //!
-//! One cycle runs at a time, and each covers what was verified before it began. It begins when
-//! [`SYNC_BYTES`] or [`SYNC_FILES`] wait, when the first of them waited [`SYNC_EVERY`], or when
-//! there is nothing else to wait for.
+//! One cycle runs at a time and covers everything verified before it began. A cycle begins when
+//! [`SYNC_BYTES`] or [`SYNC_FILES`] wait, when the first of them has waited [`SYNC_EVERY`], or when
+//! there is no other work to wait for.
 
 use packtrain_object::EntryId;
 use packtrain_units::Time;
@@ -16,25 +16,25 @@ use crate::limits::{
     COMMIT_BATCH, MAX_UNSYNCED_FILES, MAX_UNSYNCED_PATHS, SYNC_BYTES, SYNC_EVERY, SYNC_FILES,
 };
 
-/// What waits for stable storage, and the cycle under way.
+/// Data that waits for a sync, and the cycle under way.
 #[derive(Debug, Default)]
 pub(super) struct Durability {
     waiting: Batch,
     due: Option<Time>,
     cycle: Option<Cycle>,
     last_token: u64,
-    /// Whether the last sync took so long that it could not be journalled.
-    gave_up: bool,
+    /// Whether the last sync took so long that it got no `Durable` record.
+    overflowed: bool,
 }
 
-/// What one cycle covers.
+/// Data that one cycle covers.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: u64,
     files: Vec<EntryId>,
     /// Bytes of the paths of these files.
     paths: u64,
-    /// Whether there is anything, be it only names.
+    /// Whether anything waits; it may be only names.
     any: bool,
 }
 
@@ -43,7 +43,7 @@ struct Cycle {
     token: u64,
     batch: Batch,
     step: Step,
-    /// Journal numbers of files that got their names.
+    /// Journal numbers of files that were renamed.
     named: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Durability {
         self.touch(now);
     }
 
-    /// Something changed that a cycle should cover.
+    /// Marks a change that a cycle must cover.
     pub(super) fn touch(&mut self, now: Time) {
         self.waiting.any = true;
         self.due.get_or_insert(now + SYNC_EVERY);
@@ -79,13 +79,13 @@ impl Durability {
         !self.waiting.any && self.cycle.is_none()
     }
 
-    /// Files that wait for their names.
+    /// Number of files that wait to be renamed.
     pub(super) fn files(&self) -> usize {
         let cycling = self.cycle.as_ref().map_or(0, |cycle| cycle.batch.files.len());
         self.waiting.files.len() + cycling
     }
 
-    /// Whether so much waits that the source should not go on.
+    /// Whether so much waits that the source must pause.
     pub(super) fn is_behind(&self) -> bool {
         let cycling = self.cycle.as_ref().map_or(0, |cycle| cycle.batch.paths);
         self.files() > MAX_UNSYNCED_FILES || self.waiting.paths + cycling > MAX_UNSYNCED_PATHS
@@ -101,7 +101,7 @@ impl Durability {
         self.last_token
     }
 
-    /// What waits will never be durable.
+    /// Drops what waits: it will never be durable.
     pub(super) fn abandon(&mut self) {
         self.waiting = Batch::default();
         self.due = None;
@@ -129,7 +129,7 @@ impl Sink {
         let token = self.durability.token();
         let batch = std::mem::take(&mut self.durability.waiting);
         self.durability.due = None;
-        self.journal.sync_begins(self.durability.gave_up);
+        self.journal.sync_begins(self.durability.overflowed);
         self.durability.cycle =
             Some(Cycle { token, batch, step: Step::Syncing, named: Vec::new() });
         self.out.push_back(SinkAction::Sync(token));
@@ -140,14 +140,14 @@ impl Sink {
         if cycle.token != token || cycle.step != Step::Syncing {
             return;
         }
-        self.durability.gave_up = !self.journal.synced(&mut self.out);
+        self.durability.overflowed = !self.journal.synced(&mut self.out);
         let entries = &mut self.entries;
         let commit: Vec<_> = cycle
             .batch
             .files
             .iter()
             .filter_map(|&id| {
-                // A file may have failed since.
+                // The file may have failed since.
                 let item = entries.get_mut(id).filter(|item| item.stage == Stage::Complete)?;
                 item.stage = Stage::Committing;
                 Some((id, item.entry.clone()))
@@ -164,7 +164,7 @@ impl Sink {
         let Some(Cycle { step: Step::Committing { left }, .. }) = &mut self.durability.cycle else {
             return;
         };
-        // This is one answer less to wait for, even if its entry failed meanwhile.
+        // Counts the answer, even if its entry failed meanwhile.
         *left = left.saturating_sub(1);
         let stage = self.entries.get(id).map(|item| item.stage);
         if stage == Some(Stage::Committing) {
@@ -205,10 +205,11 @@ impl Sink {
             return;
         }
         let Some(cycle) = self.durability.cycle.take() else { return };
-        // Only now: a name that is lost in a crash must find its chunks in the journal.
+        // Not earlier: if a crash loses the rename, the next run must find the chunks in the
+        // journal.
         self.journal.forget(&cycle.named, &mut self.out);
         self.tally.durable(cycle.batch.bytes);
-        self.tally.tell_soon(self.now);
+        self.tally.report_progress_now(self.now);
     }
 
     pub(super) fn take_sync_failed(&mut self, token: u64, failure: Failure) {

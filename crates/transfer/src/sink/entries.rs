@@ -1,4 +1,4 @@
-//! The entries that are not done.
+//! The entries that are not complete.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use packtrain_units::Offset;
 
 use crate::limits::path_bytes;
 
-/// Entries from their segment until they are done or failed.
+/// Entries from their segment until they are complete or failed.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     items: BTreeMap<EntryId, Item>,
@@ -22,32 +22,32 @@ pub(super) struct Item {
     pub(super) entry: Entry,
     pub(super) range: Option<Range<Offset>>,
     pub(super) stage: Stage,
-    /// Pieces it has; without end while a stream has none.
+    /// Number of its pieces; `u64::MAX` while the end of a stream is not known.
     pub(super) pieces: u64,
-    /// Pieces verified, in this run or found good from an earlier one.
+    /// Pieces verified in this run, or found valid from an earlier one.
     pub(super) verified: u64,
     /// Its number in the journal, if it is journalled.
     pub(super) journal: Option<u32>,
-    /// Size of the temporary that an earlier run left.
+    /// Size of the temporary of an earlier run.
     pub(super) temporary: Option<u64>,
-    /// Whether its size was not known when it was announced.
+    /// Whether its size was unknown when it was announced.
     pub(super) stream: bool,
 }
 
-/// How far an entry is.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its target is being looked at.
+    /// Its target is being examined.
     Examining,
     /// The digests of the whole file are being compared.
     Comparing,
-    /// It is being made: a directory, a link, an empty file.
+    /// A directory, link or empty file is being made.
     Making,
     /// Its bytes are moving.
     Moving,
-    /// All its bytes are verified; a sync is to cover them.
+    /// All its bytes are verified; it waits for a sync.
     Complete,
-    /// It is getting its name.
+    /// It is being renamed to its final name.
     Committing,
 }
 
@@ -67,7 +67,7 @@ impl Item {
         }
     }
 
-    /// The stream turned out to have this size.
+    /// The stream ended at this size.
     pub(super) fn end_stream(&mut self, size: u64) {
         self.entry.kind = EntryKind::File { size };
         self.pieces = pieces(size);
@@ -75,17 +75,17 @@ impl Item {
         self.range = range.filter(|r| r.start < r.end);
     }
 
-    /// Its size; nothing for what has none.
+    /// Its size in bytes; zero for entries without one.
     pub(super) fn size(&self) -> u64 {
         self.entry.size().unwrap_or_default()
     }
 
-    /// Whether its layout packs it with others in one chunk.
+    /// Whether the layout packs it with other files in one chunk.
     pub(super) fn is_small(&self) -> bool {
         !self.stream && self.range.is_some() && self.size() < CHUNK.get()
     }
 
-    /// What the journal knows it by.
+    /// Its key in the journal.
     pub(super) fn key(&self) -> FileKey {
         FileKey { path: self.entry.path.clone(), size: self.size(), mtime: self.entry.mtime }
     }

@@ -1,4 +1,4 @@
-//! What an entry needs, from what there is at its target.
+//! Decides what an entry needs, from the state of its target.
 
 use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, Mtime};
 
@@ -10,27 +10,27 @@ use crate::message::{Message, Options};
 
 const SPECIAL: &str = "there is a device, socket or named pipe, which is not replaced";
 
-/// What is to be done with an entry.
+/// What to do with an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision {
-    /// Nothing, but perhaps its metadata.
+    /// Nothing, except perhaps its metadata.
     Keep {
-        /// Whether mode, time or owner are to be set.
+        /// Whether to set mode, time or owner.
         settle: bool,
     },
-    /// Make it: a directory, a link, an empty file.
+    /// Make a directory, a link or an empty file.
     Make,
     /// Compare the digests of the whole file first.
     Compare,
     /// Move its bytes.
     Move,
-    /// Nothing, since nothing is to be changed; this is what would be.
-    Would(FileReport),
-    /// It cannot be.
+    /// Nothing, because this run changes nothing; report what would change.
+    ReportOnly(FileReport),
+    /// It cannot be copied.
     Fail(Failure),
 }
 
-/// Decides about an entry. `stream` says that its content comes from a stream.
+/// Decides about an entry. `stream`: its content comes from a stream.
 pub(super) fn decide(
     options: &Options,
     entry: &Entry,
@@ -57,7 +57,7 @@ pub(super) fn decide(
         EntryKind::Stream => decide_file(options, entry, true, found),
         EntryKind::File { .. } => decide_file(options, entry, stream, found),
     };
-    without_changing(options, found, decision)
+    for_dry_run(options, found, decision)
 }
 
 fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Found>) -> Decision {
@@ -100,8 +100,8 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     moved
 }
 
-/// In a run that changes nothing: what would be.
-fn without_changing(options: &Options, found: Option<&Found>, decision: Decision) -> Decision {
+/// In a run that changes nothing: replaces changes with a report.
+fn for_dry_run(options: &Options, found: Option<&Found>, decision: Decision) -> Decision {
     if !options.dry_run && !options.verify {
         return decision;
     }
@@ -111,14 +111,14 @@ fn without_changing(options: &Options, found: Option<&Found>, decision: Decision
         (true, Some(_)) => FileReport::Differs,
     };
     match decision {
-        Decision::Make | Decision::Move => Decision::Would(changed),
-        Decision::Fail(_) if options.verify => Decision::Would(changed),
+        Decision::Make | Decision::Move => Decision::ReportOnly(changed),
+        Decision::Fail(_) if options.verify => Decision::ReportOnly(changed),
         Decision::Keep { .. } => Decision::Keep { settle: false },
         other => other,
     }
 }
 
-/// Whether metadata of a file with the right content is to be set.
+/// Whether metadata of an entry with the right content must be set.
 pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) -> bool {
     let has_mode = !matches!(entry.kind, EntryKind::Symlink { .. });
     let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
@@ -127,8 +127,8 @@ pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) ->
         || options.preserve_owner
 }
 
-/// Whether a file system may have stored `wanted` as `stored`: some keep whole seconds or
-/// microseconds only.
+/// Whether a file system may have stored `wanted` as `stored`: some store only whole seconds or
+/// microseconds.
 fn same_time(stored: Mtime, wanted: Mtime) -> bool {
     let nanos = wanted.nanos;
     stored.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&stored.nanos)
@@ -152,7 +152,7 @@ impl Sink {
     }
 
     fn take_state(&mut self, id: EntryId, state: &TargetState) {
-        // An entry that failed meanwhile is gone.
+        // The entry may have failed since it was announced.
         let Some(item) = self.entries.get_mut(id) else { return };
         item.temporary = state.temporary;
         let found = state.target.as_ref();
@@ -163,24 +163,24 @@ impl Sink {
             }
             decision => {
                 self.decided(id);
-                self.carry_out(id, decision);
+                self.apply_decision(id, decision);
             }
         }
     }
 
-    /// Does what was decided of a decided entry.
-    pub(super) fn carry_out(&mut self, id: EntryId, decision: Decision) {
+    /// Applies the decision about an entry.
+    pub(super) fn apply_decision(&mut self, id: EntryId, decision: Decision) {
         match decision {
             Decision::Keep { settle } => self.keep(id, settle),
             Decision::Make => self.make(id),
             Decision::Move => self.begin_move(id),
-            Decision::Would(report) => self.would(id, report),
+            Decision::ReportOnly(report) => self.report_only(id, report),
             Decision::Fail(failure) => self.fail_decided(id, failure),
             Decision::Compare => {}
         }
     }
 
-    /// The entry is right as it is.
+    /// The entry already matches the source.
     fn keep(&mut self, id: EntryId, settle: bool) {
         let Some(item) = self.entries.get(id) else { return };
         if item.entry.kind != EntryKind::Directory {
@@ -210,8 +210,8 @@ impl Sink {
         });
     }
 
-    /// The entry would change, in a run that changes nothing.
-    fn would(&mut self, id: EntryId, report: FileReport) {
+    /// Reports an entry that would change, in a run that changes nothing.
+    fn report_only(&mut self, id: EntryId, report: FileReport) {
         let Some(item) = self.entries.get(id) else { return };
         if let Some(range) = &item.range {
             self.tally.verified_range(self.now, range.clone());

@@ -51,10 +51,13 @@ fn options_change_what_is_unchanged() {
     assert_eq!(decided(&checksum, &file(5), Some(later)), Decision::Compare);
     assert_eq!(decided(&checksum, &file(6), Some(found(5))), Decision::Move);
     let dry = Options { dry_run: true, ..Options::default() };
-    assert_eq!(decided(&dry, &file(6), Some(found(5))), Decision::Would(FileReport::Moved));
+    assert_eq!(decided(&dry, &file(6), Some(found(5))), Decision::ReportOnly(FileReport::Moved));
     let verify = Options { verify: true, dry_run: true, ..Options::default() };
-    assert_eq!(decided(&verify, &file(6), Some(found(5))), Decision::Would(FileReport::Differs));
-    assert_eq!(decided(&verify, &file(6), None), Decision::Would(FileReport::Missing));
+    assert_eq!(
+        decided(&verify, &file(6), Some(found(5))),
+        Decision::ReportOnly(FileReport::Differs)
+    );
+    assert_eq!(decided(&verify, &file(6), None), Decision::ReportOnly(FileReport::Missing));
     assert_eq!(decided(&verify, &file(6), Some(found(6))), Decision::Compare);
 }
 

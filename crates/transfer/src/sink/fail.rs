@@ -1,4 +1,4 @@
-//! One entry fails, the rest goes on.
+//! Failure of one entry; the transfer continues.
 
 use packtrain_object::EntryId;
 
@@ -9,8 +9,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::message::Message;
 
 impl Sink {
-    /// An entry fails; `tell` the source, unless that is where it failed.
-    pub(super) fn fail_entry(&mut self, id: EntryId, failure: Failure, tell: bool) {
+    /// Fails an entry; `notify` reports it to the source, unless it failed there.
+    pub(super) fn fail_entry(&mut self, id: EntryId, failure: Failure, notify: bool) {
         let Some(item) = self.entries.get(id) else { return };
         if matches!(item.stage, Stage::Examining | Stage::Comparing) {
             self.decided(id);
@@ -18,10 +18,10 @@ impl Sink {
         if failure.kind != FailureKind::TargetFull {
             self.report(id, FileReport::Failed(failure.clone()));
         }
-        self.drop_entry(id, failure, tell);
+        self.drop_entry(id, failure, notify);
     }
 
-    /// An entry failed at the source. One whose every byte is verified is not spoilt by that.
+    /// An entry failed at the source. This does not affect an entry whose bytes are all verified.
     pub(super) fn fail_at_source(&mut self, id: EntryId, failure: Failure) {
         let stage = self.entries.get(id).map(|item| item.stage);
         if !matches!(stage, Some(Stage::Complete | Stage::Committing)) {
@@ -29,14 +29,14 @@ impl Sink {
         }
     }
 
-    /// An entry fails here by decision.
+    /// Fails an entry because of the decision about it.
     pub(super) fn fail_decided(&mut self, id: EntryId, failure: Failure) {
         self.report(id, FileReport::Failed(failure.clone()));
         self.drop_entry(id, failure, true);
     }
 
-    /// Takes a failed entry out of everything.
-    pub(super) fn drop_entry(&mut self, id: EntryId, failure: Failure, tell: bool) {
+    /// Removes a failed entry from all modules.
+    pub(super) fn drop_entry(&mut self, id: EntryId, failure: Failure, notify: bool) {
         let Some(item) = self.entries.remove(id) else { return };
         self.resumed.forget(id);
         self.roots.forget(id);
@@ -46,18 +46,18 @@ impl Sink {
             }
         }
         self.drop_temporary(id, &item, &failure);
-        // Every other file would meet the same: this is the transfer's failure, said once.
+        // Every other file would fail too, so the transfer fails, with one message.
         if failure.kind == FailureKind::TargetFull {
             self.end(failure, true);
             return;
         }
-        if tell {
+        if notify {
             self.send(Message::SinkFailed { entry: id, failure: failure.clone() });
         }
-        self.tally.failures.note(item.entry.path.into_bytes(), failure);
+        self.tally.failures.add(item.entry.path.into_bytes(), failure);
     }
 
-    /// A temporary that no later run can take up is not left lying about.
+    /// Removes a temporary that no later run can resume.
     fn drop_temporary(&mut self, id: EntryId, item: &Item, failure: &Failure) {
         if !matches!(item.stage, Stage::Moving | Stage::Complete | Stage::Committing) {
             return;

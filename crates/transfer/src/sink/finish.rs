@@ -1,5 +1,5 @@
-//! The end: well, with deletion, metadata of directories and a goodbye; or early, with what is
-//! verified made durable first.
+//! The end of a transfer: normally with deletion and metadata of directories; or early, after
+//! verified data is made durable.
 
 use std::collections::VecDeque;
 
@@ -11,25 +11,25 @@ use crate::failure::{Failure, FailureKind};
 use crate::limits::SETTLE_BATCH;
 use crate::message::{Message, Options, unexpected};
 
-/// How far the transfer as a whole is.
+/// State of the whole transfer.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Entries come and are not all done.
+    /// Entries arrive or are not complete.
     Running,
-    /// All is done; what is not in the source is being deleted.
+    /// All entries are complete; files that are not in the source are being deleted.
     Deleting,
-    /// The last sync of names and journal.
+    /// The last sync of names and journal is under way.
     Closing { token: u64 },
-    /// The source was told; it says goodbye.
+    /// `Finished` was sent; the source answers with `Bye`.
     AwaitBye,
-    /// It ends early; what is verified becomes durable.
-    Ending { failure: Failure, tell: bool },
-    /// `Finished` was said.
+    /// The transfer ends early; verified data is being synced.
+    Ending { failure: Failure, notify: bool },
+    /// The action `Finished` was returned.
     Over,
 }
 
 impl Phase {
-    /// Whether entries are still worked on.
+    /// Whether entries are still processed.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Running)
     }
@@ -39,18 +39,18 @@ impl Phase {
     }
 }
 
-/// What is done to metadata and to what is too many, at the end.
+/// Metadata and deletions that are left for the end.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
     /// Directories in the order in which they were made: parents first.
     made: Vec<(EntryId, Entry)>,
-    /// Unchanged files whose metadata is to be set.
+    /// Unchanged files whose metadata is set.
     settle: Vec<(EntryId, Entry)>,
-    /// All paths of the source, if the rest is to be deleted.
+    /// All paths of the source, if `delete` is set.
     keep: Vec<Vec<u8>>,
-    /// Paths of the sources that brought no file.
+    /// Paths of the sources without a file.
     spared: Vec<Vec<u8>>,
-    /// Entries that are no directories.
+    /// Number of entries that are not directories.
     files: u64,
 }
 
@@ -63,18 +63,18 @@ impl Directories {
         }
     }
 
-    /// The sources at these paths brought no file: more likely their disk is not mounted than that
-    /// everything is to be deleted.
+    /// The sources at these paths have no file. A disk that is not mounted is a more likely cause
+    /// than a wish to delete everything.
     pub(super) fn spare(&mut self, paths: Vec<Vec<u8>>) {
         self.spared = paths;
     }
 
-    /// A directory is there.
+    /// A directory exists.
     pub(super) fn made(&mut self, id: EntryId, entry: Entry) {
         self.made.push((id, entry));
     }
 
-    /// A file with the right content is to get its metadata.
+    /// Queues a file with the right content for its metadata.
     pub(super) fn settle(&mut self, id: EntryId, entry: Entry, out: &mut VecDeque<SinkAction>) {
         self.settle.push((id, entry));
         if self.settle.len() >= SETTLE_BATCH {
@@ -82,8 +82,8 @@ impl Directories {
         }
     }
 
-    /// Everything that is left but the destination itself: files, then directories, children
-    /// before parents.
+    /// Sets the metadata of everything except the destination itself: files, then directories,
+    /// children before parents.
     fn settle_all(&mut self, out: &mut VecDeque<SinkAction>) {
         let mut all = std::mem::take(&mut self.settle);
         let (root, mut made) =
@@ -96,7 +96,7 @@ impl Directories {
         }
     }
 
-    /// The destination itself, when nothing is made or removed in it any more.
+    /// Sets the metadata of the destination, when nothing is made or removed in it any more.
     fn settle_root(&mut self, out: &mut VecDeque<SinkAction>) {
         let root = std::mem::take(&mut self.made);
         if !root.is_empty() {
@@ -114,7 +114,7 @@ impl Directories {
 }
 
 impl Sink {
-    /// Goes on to the next phase when this one is over.
+    /// Enters the next phase if the current one is complete.
     pub(super) fn advance_phase(&mut self) {
         if !self.durability.is_idle() {
             return;
@@ -126,8 +126,8 @@ impl Sink {
             return;
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
-        if let Phase::Ending { failure, tell } = phase {
-            if tell {
+        if let Phase::Ending { failure, notify } = phase {
+            if notify {
                 self.send(Message::Cancel(failure.clone()));
             }
             self.finished(Some(failure));
@@ -167,22 +167,23 @@ impl Sink {
                 }
                 Err(failure) => {
                     self.report_path(path.clone(), FileReport::Failed(failure.clone()));
-                    self.tally.failures.note(path, failure);
+                    self.tally.failures.add(path, failure);
                 }
             }
         }
     }
 
-    /// Metadata, and the last sync.
+    /// Sets metadata and requests the last sync.
     fn close(&mut self) {
         if self.options.dry_run || self.options.verify {
-            self.say_finished();
+            self.send_finished();
             return;
         }
-        // Before the sync: its answer says that these are done too, and only then all is.
+        // Before the sync, because its answer must cover the metadata too.
         self.directories.settle_all(&mut self.out);
-        // All files have their names, durably, so no crash needs the journal any more. Removing it
-        // and the lock changes the time of the directory they are in.
+        // All files are durable under their final names, so a crash no longer needs the journal.
+        // Removing it and the lock changes the mtime of their directory, so the destination's
+        // metadata follows.
         let clean = self.tally.failures.count() == 0;
         if self.journal.is_enabled() && (clean || !self.journal.has_files()) {
             self.out.push_back(SinkAction::RemoveJournal);
@@ -194,23 +195,23 @@ impl Sink {
         self.out.push_back(SinkAction::JournalSync(token));
     }
 
-    /// If this was the last sync, says that all is done.
+    /// If this was the last sync, sends `Finished`.
     pub(super) fn take_last_journal_synced(&mut self, token: u64) -> bool {
         let last = self.phase.is_closing(token);
         if last {
-            self.say_finished();
+            self.send_finished();
         }
         last
     }
 
-    fn say_finished(&mut self) {
+    fn send_finished(&mut self) {
         self.phase = Phase::AwaitBye;
-        self.tell_all();
+        self.send_all_reports();
         let summary = self.tally.summary();
         self.send(Message::Finished(summary));
     }
 
-    /// All entries are done, and the source may not know so yet.
+    /// A message after all entries are complete, which the source may not know yet.
     pub(super) fn take_late_message(&mut self, message: Message) -> Result<(), Failure> {
         match message {
             Message::Refused(failure) | Message::Cancel(failure) => {
@@ -234,7 +235,7 @@ impl Sink {
                 self.finished(None);
                 Ok(())
             }
-            // Digests and the like that crossed the goodbye.
+            // Digests and the like that were sent before the source received `Finished`.
             Message::Digests { .. }
             | Message::Hole(_)
             | Message::Root { .. }
@@ -243,10 +244,10 @@ impl Sink {
         }
     }
 
-    /// Ends the transfer early; `tell` the source why.
-    pub(super) fn end(&mut self, failure: Failure, tell: bool) {
+    /// Ends the transfer early; `notify` the source why.
+    pub(super) fn end(&mut self, failure: Failure, notify: bool) {
         match self.phase {
-            // All is safe; only the goodbye is missing.
+            // All data is durable; only `Bye` is missing.
             Phase::AwaitBye => {
                 self.phase = Phase::Over;
                 self.finished(None);
@@ -254,7 +255,7 @@ impl Sink {
             Phase::Over | Phase::Ending { .. } => {}
             Phase::Running | Phase::Deleting | Phase::Closing { .. } => {
                 self.planner.clear();
-                self.phase = Phase::Ending { failure, tell };
+                self.phase = Phase::Ending { failure, notify };
             }
         }
     }
@@ -269,7 +270,7 @@ impl Sink {
         self.report(id, FileReport::Moved);
     }
 
-    /// Tells the user what became of an entry, if asked to.
+    /// Reports the result of an entry to the user, if requested.
     pub(super) fn report(&mut self, id: EntryId, report: FileReport) {
         let Some(item) = self.entries.get(id) else { return };
         let quiet = item.entry.kind == EntryKind::Directory && report == FileReport::Unchanged;

@@ -1,7 +1,7 @@
-//! Segments of the manifest come in.
+//! Accepts segments of the manifest.
 //!
-//! A chunk of small files can be planned when no further file can come into it and all its files
-//! are decided; a big file when it is decided itself.
+//! A chunk of small files can be planned when it is closed to further files and all its files are
+//! decided. A large file can be planned when it is decided.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,29 +16,29 @@ use crate::action::SinkAction;
 use crate::failure::{Failure, protocol};
 use crate::limits::{MAX_HELD, MAX_HELD_PATHS, path_bytes};
 
-/// What is known of the manifest.
+/// State of the manifest.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
     count: u32,
     ended: bool,
     /// Segments being examined: first entry and count.
     examining: BTreeMap<EntryId, u32>,
-    /// Chunks of small files that are not planned.
+    /// Chunks of small files that are not planned yet.
     small: BTreeMap<ChunkIndex, SmallChunk>,
-    /// The chunk that the next small file may still come into.
+    /// The chunk to which the next small file may still be added.
     open: Option<ChunkIndex>,
 }
 
 #[derive(Debug, Default)]
 struct SmallChunk {
-    /// Files in it that are not decided.
+    /// Files in this chunk that are not decided.
     undecided: u32,
-    /// Whether no more files can come.
+    /// Whether no more files can be added.
     closed: bool,
 }
 
 impl Intake {
-    /// How many things it remembers.
+    /// Number of segments and chunks held.
     pub(super) fn held(&self) -> usize {
         self.examining.len() + self.small.len()
     }
@@ -55,12 +55,12 @@ impl Intake {
         id.0 < self.count
     }
 
-    /// Ends the examination of a segment; tells how many entries it had.
+    /// Ends the examination of a segment. Returns its number of entries.
     pub(super) fn examined(&mut self, first: EntryId) -> Option<u32> {
         self.examining.remove(&first)
     }
 
-    /// A file was laid out. Tells the chunk that can be planned since this file is not in it.
+    /// A file was laid out. Returns the previous chunk if that can be planned now.
     fn laid_out(&mut self, range: &Range<Offset>, small: bool) -> Option<ChunkIndex> {
         let chunk = small.then(|| ChunkIndex::of(range.start));
         if let Some(chunk) = chunk {
@@ -87,7 +87,7 @@ impl Intake {
         Some(chunk)
     }
 
-    /// A small file that starts at `at` is decided. Tells its chunk if that can be planned now.
+    /// A small file that starts at `at` is decided. Returns its chunk if that can be planned now.
     pub(super) fn decided(&mut self, at: Offset) -> Option<ChunkIndex> {
         let chunk = ChunkIndex::of(at);
         let small = self.small.get_mut(&chunk)?;
@@ -106,7 +106,7 @@ impl Sink {
         if self.entries.len() + entries.len() > MAX_HELD {
             return Err(protocol("more entries than were wanted"));
         }
-        // All of them, before anything is done about any.
+        // All entries of the segment are checked before any is acted on.
         for entry in &mut entries {
             self.requested.check(entry)?;
             self.announced.add(entry)?;
@@ -152,7 +152,7 @@ impl Sink {
         Ok(())
     }
 
-    /// The entry's target was examined and, where asked, compared: its chunk may be planned.
+    /// The entry's target was examined and, if requested, compared. Its chunk may now be planned.
     pub(super) fn decided(&mut self, id: EntryId) {
         let Some(item) = self.entries.get(id) else { return };
         debug_assert!(matches!(item.stage, Stage::Examining | Stage::Comparing));

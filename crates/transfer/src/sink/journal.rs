@@ -1,9 +1,9 @@
-//! The journal as this run writes it.
+//! The journal that this run writes.
 //!
-//! A chunk's record is appended as soon as the chunk is verified. Only while a sync is under way
-//! are records kept back, because the `Durable` record that follows it speaks for all records
-//! before it. A sync that takes too long loses that right: then the records go out, and the next
-//! sync speaks for them.
+//! A chunk's record is appended when the chunk is verified. While a sync is under way, records are
+//! held back, because the `Durable` record that follows the sync covers all records before it. If
+//! [`SYNC_BYTES`] of records accumulate during a sync, they are written and that sync gets no
+//! `Durable` record; the next sync then covers them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,24 +15,24 @@ use crate::failure::{Failure, FailureKind};
 use crate::limits::SYNC_BYTES;
 use crate::message::{Options, Resume};
 
-/// What is journalled, without the chunks of files of this run.
+/// State of the journal, without the chunks of files of this run.
 #[derive(Debug)]
 pub(super) struct Journal {
     enabled: bool,
     begun: bool,
     transfer: [u8; 16],
     state: JournalState,
-    holding: Holding,
+    buffering: Buffering,
 }
 
 #[derive(Debug, PartialEq)]
-enum Holding {
+enum Buffering {
     /// No sync is under way.
-    No,
-    /// Chunk records wait for the sync to end.
-    Yes { records: Vec<u8>, chunks: u64, patient: bool },
-    /// They could not wait: this sync will not make a `Durable`.
-    GaveUp,
+    Off,
+    /// Chunk records are held back until the sync ends.
+    On { records: Vec<u8>, chunks: u64, unlimited: bool },
+    /// The held records became too many and were written: this sync gets no `Durable` record.
+    Overflowed,
 }
 
 impl Journal {
@@ -49,7 +49,7 @@ impl Journal {
             begun: false,
             transfer,
             state: JournalState::default(),
-            holding: Holding::No,
+            buffering: Buffering::Off,
         };
         if !enabled {
             if changes && !bytes.is_empty() {
@@ -63,8 +63,8 @@ impl Journal {
                 Failure::new(FailureKind::TargetRefused, text)
             })?;
             if replay.state.transfer() != Some(transfer) {
-                // In place one target has one journal, whatever its source: another source wrote
-                // over what this says.
+                // With `--inplace` one target has one journal for all sources. Another source has
+                // overwritten the data that this journal describes.
                 out.push_back(SinkAction::RemoveJournal);
                 return Ok(journal);
             }
@@ -76,18 +76,18 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether files of several chunks are journalled at all.
+    /// Whether files of several chunks are journalled.
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether it knows of files that are not complete.
+    /// Whether the journal has files that are not complete.
     pub(super) fn has_files(&self) -> bool {
         !self.state.is_empty()
     }
 
-    /// A file begins to move. Gives its number and what is left of it from an earlier run, if
-    /// its `temporary` is still there.
+    /// Starts a file. Returns its number and the chunks of an earlier run, if its `temporary` still
+    /// exists.
     pub(super) fn begin_file(
         &mut self,
         key: &FileKey,
@@ -102,7 +102,8 @@ impl Journal {
             let mut chunks =
                 self.state.file(id).map(|file| file.chunks.clone()).unwrap_or_default();
             chunks.retain(|&index, _| chunk_end(index, key.size) <= len);
-            // The chunks are the caller's from here on: keep only that the file is journalled.
+            // From here on the caller owns the chunks: keep only the fact that the file is
+            // journalled.
             self.state.apply(&Record::Forget { file: id });
             self.state.apply(&Record::File { id, key: key.clone() });
             return Some((id, chunks));
@@ -115,7 +116,7 @@ impl Journal {
         Some((id, BTreeMap::new()))
     }
 
-    /// A chunk is verified.
+    /// Records a verified chunk.
     pub(super) fn chunk(
         &mut self,
         file: u32,
@@ -124,24 +125,24 @@ impl Journal {
         out: &mut VecDeque<SinkAction>,
     ) {
         let record = Record::Chunk { file, index, digest };
-        let Holding::Yes { records, chunks, patient } = &mut self.holding else {
+        let Buffering::On { records, chunks, unlimited } = &mut self.buffering else {
             self.append(&record, out);
             return;
         };
         encode(&record, records);
         *chunks += 1;
-        if !*patient && *chunks * CHUNK.get() >= SYNC_BYTES {
+        if !*unlimited && *chunks * CHUNK.get() >= SYNC_BYTES {
             out.push_back(SinkAction::Journal(std::mem::take(records)));
-            self.holding = Holding::GaveUp;
+            self.buffering = Buffering::Overflowed;
         }
     }
 
-    /// A chunk of an earlier run does not hash to what was journalled.
-    pub(super) fn bad(&mut self, file: u32, index: u32, out: &mut VecDeque<SinkAction>) {
+    /// Records that the digest of a chunk of an earlier run does not match the journal.
+    pub(super) fn invalidate(&mut self, file: u32, index: u32, out: &mut VecDeque<SinkAction>) {
         self.append(&Record::Bad { file, index }, out);
     }
 
-    /// Files are durable under their names, or what was known of them counts no more.
+    /// Removes files that are durable under their final names, or whose chunks are no longer valid.
     pub(super) fn forget(&mut self, files: &[u32], out: &mut VecDeque<SinkAction>) {
         let mut bytes = Vec::new();
         for &file in files {
@@ -154,16 +155,17 @@ impl Journal {
         }
     }
 
-    /// A sync begins. `patient`: the one before gave up, so this one may take its time.
-    pub(super) fn sync_begins(&mut self, patient: bool) {
-        self.holding = Holding::Yes { records: Vec::new(), chunks: 0, patient };
+    /// A sync begins. `unlimited`: the sync before it was given up, so this one holds records without
+    /// a limit.
+    pub(super) fn sync_begins(&mut self, unlimited: bool) {
+        self.buffering = Buffering::On { records: Vec::new(), chunks: 0, unlimited };
     }
 
-    /// The sync ended well: everything journalled before it began is durable. Tells whether that
-    /// could be said.
+    /// A sync succeeded: everything journalled before it began is durable. Returns whether this
+    /// could be recorded.
     pub(super) fn synced(&mut self, out: &mut VecDeque<SinkAction>) -> bool {
-        let holding = std::mem::replace(&mut self.holding, Holding::No);
-        let Holding::Yes { records, .. } = holding else { return false };
+        let buffering = std::mem::replace(&mut self.buffering, Buffering::Off);
+        let Buffering::On { records, .. } = buffering else { return false };
         if self.begun {
             self.append(&Record::Durable, out);
         }
@@ -179,8 +181,9 @@ impl Journal {
 
     fn append(&mut self, record: &Record, out: &mut VecDeque<SinkAction>) {
         if !self.begun {
-            // A crash may leave anything of what was not synced, and a journal that does not
-            // begin like one is refused: so its beginning is synced before anything follows.
+            // A crash may leave any part of data that was not synced, and a file that does not
+            // start with a journal header is refused. So the header is synced before anything
+            // follows.
             self.begun = true;
             self.state.apply(&self.begin());
             out.push_back(SinkAction::RewriteJournal(self.state.rewrite()));
@@ -194,7 +197,7 @@ impl Journal {
     }
 }
 
-/// Where a chunk of a file of this size ends in it.
+/// Offset in the file at which this chunk ends.
 fn chunk_end(index: u32, size: u64) -> u64 {
     (u64::from(index) + 1).saturating_mul(CHUNK.get()).min(size)
 }

@@ -1,11 +1,19 @@
-//! The end that receives and writes.
+//! The sink: the end that receives and writes files.
 //!
-//! Its parts, in the order in which an entry meets them: [`intake`] takes segments of what was
-//! requested ([`Requested`]) and hangs together ([`announced`]), [`examine`]
-//! decides what an entry needs, [`roots`] compares digests of whole files, [`resume`] finds again
-//! what an earlier run left, [`plan`] asks for ranges, [`verify`] compares digests of pieces,
-//! [`durable`] syncs, renames and journals, [`finish`] deletes, settles and says goodbye. [`fail`]
-//! takes entries out of all of them. Each part has its own state; this file routes between them.
+//! An entry passes through the modules in this order:
+//!
+//! - [`intake`] accepts segments of entries that were requested ([`Requested`]) and whose parents
+//!   were announced ([`announced`]).
+//! - [`examine`] decides what an entry needs.
+//! - [`roots`] compares digests of whole files.
+//! - [`resume`] finds the chunks of an earlier run.
+//! - [`plan`] requests ranges.
+//! - [`verify`] compares digests of pieces.
+//! - [`durable`] syncs, renames and journals.
+//! - [`finish`] deletes, sets metadata and ends the transfer.
+//!
+//! [`fail`] removes failed entries from all of them. Each module has its own state; this file
+//! routes events between them.
 
 mod announced;
 mod durable;
@@ -61,40 +69,40 @@ pub struct Sink {
     directories: Directories,
     tally: Tally,
     phase: Phase,
-    /// The latest time heard of: some answers of the driver come without one.
+    /// The time of the last event that had one: some answers of the driver have no time.
     now: Time,
     out: VecDeque<SinkAction>,
 }
 
-/// How far a sink is.
+/// Progress of a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkTotals {
-    /// Entries announced so far.
+    /// Entries announced.
     pub entries: u64,
-    /// Whether all are.
+    /// Whether the manifest is complete.
     pub manifest_done: bool,
-    /// Bytes of all files announced so far; a stream counts when it ended.
+    /// Bytes of all files announced; a stream counts when it has ended.
     pub known: ByteCount,
-    /// Whether a stream is among them that has not ended.
+    /// Whether a stream that has not ended is among them.
     pub stream_open: bool,
-    /// Of those, bytes found here already.
+    /// Of those, bytes that are already here.
     pub present: ByteCount,
-    /// Bytes asked for so far, repeats included.
+    /// Bytes requested, repeats included.
     pub needed: ByteCount,
-    /// Bytes moved in this run and verified.
+    /// Bytes moved and verified in this run.
     pub verified: ByteCount,
-    /// Bytes durable, those found here included.
+    /// Bytes durable, including those that were already here.
     pub durable: ByteCount,
-    /// Files complete under their names.
+    /// Files complete under their final names.
     pub files: u64,
 }
 
 impl Sink {
-    /// A sink for one transfer that takes what was `requested` and nothing else. `journal` is what
-    /// the journal's file holds, or nothing.
+    /// A sink for one transfer that accepts what was `requested` and nothing else. `journal` is the
+    /// content of the journal file, empty if there is none.
     ///
     /// # Errors
-    /// If that file is not a journal of ours.
+    /// The content is not a valid journal.
     pub fn new(
         options: Options,
         requested: Requested,
@@ -125,15 +133,15 @@ impl Sink {
         })
     }
 
-    /// A message came, of those that are not the driver's own. After an error the transfer is
-    /// cancelled already.
+    /// A message for the state machine arrived; the driver handles others itself. On an error the
+    /// transfer is already cancelled.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         self.now = now;
         let taken = match self.phase {
             Phase::Running => self.take_message(message),
             Phase::Deleting | Phase::Closing { .. } => self.take_late_message(message),
             Phase::AwaitBye => return self.take_last_message(message),
-            // Nothing that comes matters any more.
+            // Late messages are ignored.
             Phase::Ending { .. } | Phase::Over => return Ok(()),
         };
         if let Err(failure) = &taken {
@@ -153,7 +161,7 @@ impl Sink {
                 Err(protocol("more empty sources than are told"))
             }
             Message::ManifestEnd { entries, failed, vanished, failures, empty } => {
-                self.tally.failures.note_told(failures, failed, vanished);
+                self.tally.failures.add_reported(failures, failed, vanished);
                 self.directories.spare(empty);
                 self.take_manifest_end(entries)
             }
@@ -190,7 +198,7 @@ impl Sink {
         if self.intake.knows(id) { Ok(()) } else { Err(protocol("an entry that was not sent")) }
     }
 
-    /// The targets of the entries of an `Examine` were looked at.
+    /// Answer to `Examine`: the states of the targets.
     pub fn on_examined(&mut self, now: Time, first: EntryId, states: Vec<TargetState>) {
         self.now = now;
         if self.phase.is_open() {
@@ -199,7 +207,7 @@ impl Sink {
         self.advance();
     }
 
-    /// What a `Make…` asked for was made, or not.
+    /// Answer to a `Make…` action.
     pub fn on_made(&mut self, id: EntryId, result: Result<(), Failure>) {
         let stage = self.entries.get(id).map(|item| item.stage);
         if !self.phase.is_open() || stage != Some(Stage::Making) {
@@ -212,7 +220,7 @@ impl Sink {
         self.advance();
     }
 
-    /// Expected pieces of a chunk are written; `hashes` are digests of what was written.
+    /// All expected pieces of a chunk are written; `hashes` are the digests of the bytes written.
     pub fn on_written(&mut self, chunk: ChunkIndex, hashes: Vec<PieceHash>) {
         if self.phase.is_open() {
             self.take_hashes(chunk, &hashes);
@@ -220,7 +228,7 @@ impl Sink {
         self.advance();
     }
 
-    /// An entry's data cannot be written.
+    /// The data of an entry cannot be written.
     pub fn on_write_failed(&mut self, id: EntryId, failure: Failure) {
         if self.phase.is_open() {
             self.fail_entry(id, failure, true);
@@ -228,7 +236,7 @@ impl Sink {
         self.advance();
     }
 
-    /// A piece that a `Rehash` named was read; none if it could not be.
+    /// Answer to `Rehash`; none if the piece could not be read.
     pub fn on_rehashed(&mut self, chunk: ChunkIndex, id: EntryId, digest: Option<Digest>) {
         if self.phase.is_open() {
             self.take_rehashed(chunk, id, digest);
@@ -236,7 +244,7 @@ impl Sink {
         self.advance();
     }
 
-    /// A target that a `HashTarget` named was read; none if it could not be.
+    /// Answer to `HashTarget`; none if the file could not be read.
     pub fn on_target_root(&mut self, id: EntryId, digest: Option<Digest>) {
         if self.phase.is_open() {
             self.take_target_root(id, digest);
@@ -244,54 +252,55 @@ impl Sink {
         self.advance();
     }
 
-    /// A `Sync` is done.
+    /// Answer to `Sync`.
     pub fn on_synced(&mut self, token: u64) {
         self.take_synced(token);
         self.advance();
     }
 
-    /// A `Sync` or `JournalSync` failed: what it covered is not known to be safe, and after a
-    /// failed sync nothing ever will be. The transfer ends.
+    /// A `Sync` or `JournalSync` failed. The data it covered may be lost, and a later successful
+    /// sync does not prove otherwise. The transfer ends.
     pub fn on_sync_failed(&mut self, token: u64, failure: Failure) {
         self.take_sync_failed(token, failure);
         self.advance();
     }
 
-    /// An entry of a `Commit` has its name, or not.
+    /// Answer to `Commit` for one entry.
     pub fn on_committed(&mut self, id: EntryId, result: Result<(), Failure>) {
         self.take_committed(id, result);
         self.advance();
     }
 
-    /// A `JournalSync` is done.
+    /// Answer to `JournalSync`.
     pub fn on_journal_synced(&mut self, token: u64) {
         self.take_journal_synced(token);
         self.advance();
     }
 
-    /// What a `Delete` removed, or could not.
+    /// Answer to `Delete`: the paths that were removed, or that could not be.
     pub fn on_deleted(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
         self.take_deleted(paths);
         self.advance();
     }
 
-    /// What was removed, or could not be, to make room for entries, before the answer about these.
+    /// Paths that were removed, or could not be, to make room for entries. Called before the answer
+    /// about these entries.
     pub fn on_removed(&mut self, paths: Vec<(Vec<u8>, Result<(), Failure>)>) {
         self.take_removed(paths);
     }
 
-    /// So many entries of those that have their metadata could not get owner or group.
+    /// Number of entries whose owner or group could not be set.
     pub fn on_not_owned(&mut self, entries: u64) {
         self.tally.summary.not_owned = entries;
     }
 
-    /// Time passed.
+    /// The time of `poll_timeout` has come.
     pub fn on_timeout(&mut self, now: Time) {
         self.now = now;
         self.advance();
     }
 
-    /// When `on_timeout` is wanted next.
+    /// When to call `on_timeout` next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let sync = self.durability.poll_timeout();
         match self.phase {
@@ -300,24 +309,25 @@ impl Sink {
         }
     }
 
-    /// Entries, chunks, ranges and actions that it holds now. For tests: what is done is let go.
+    /// Number of entries, chunks, ranges and actions held. Tests check that completed ones are
+    /// released.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
         let planned = self.intake.held() + self.planner.held() + self.chunks.held();
         self.entries.len() + planned + self.tally.held() + self.out.len()
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<SinkAction> {
         self.out.pop_front()
     }
 
-    /// An entry that is not done yet.
+    /// An entry that is not complete.
     pub fn entry(&self, id: EntryId) -> Option<&Entry> {
         self.entries.get(id).map(|item| &item.entry)
     }
 
-    /// How far it is.
+    /// The progress.
     pub fn totals(&self) -> SinkTotals {
         SinkTotals {
             entries: self.intake.count(),
@@ -327,7 +337,7 @@ impl Sink {
         }
     }
 
-    /// Ends the transfer early: what is verified is made durable first, then `Finished` comes.
+    /// Ends the transfer early. Verified data is made durable first, then `Finished` follows.
     pub fn cancel(&mut self, now: Time, failure: Failure) {
         self.now = now;
         self.end(failure, true);
@@ -338,7 +348,7 @@ impl Sink {
         self.out.push_back(SinkAction::Send(message));
     }
 
-    /// Lets every part do what it can now. Called after everything that happens.
+    /// Starts all work that is possible now. Called after every event.
     fn advance(&mut self) {
         if self.phase.is_open() {
             self.plan_more();
@@ -346,7 +356,7 @@ impl Sink {
             self.compare_more();
         }
         self.sync_if_due();
-        self.tell();
+        self.send_due_reports();
         self.advance_phase();
     }
 
@@ -362,7 +372,7 @@ impl Sink {
         }
     }
 
-    /// The entry is as the source has it; directories still get their metadata at the end.
+    /// The entry matches the source. Directories get their metadata at the end.
     fn done(&mut self, id: EntryId) {
         let Some(item) = self.entries.remove(id) else { return };
         self.tally.summary.entries += 1;

@@ -1,5 +1,5 @@
-//! Ranges are asked for, in the order of the object and no more than fit in the window: the plans
-//! of what is expected stay few, however large the object is.
+//! Requests ranges in the order of the object, limited by the window: this bounds the memory for
+//! plans, whatever the size of the object.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,39 +12,39 @@ use crate::action::{ChunkPlan, SinkAction};
 use crate::limits::MAX_RANGES;
 use crate::message::Message;
 
-/// Chunks to ask for.
+/// Chunks to request.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     /// Runs of chunks, in the order in which they were decided.
     spans: VecDeque<Range<u64>>,
-    /// Chunks to ask for again, before all others.
+    /// Chunks to request again, before all others.
     again: VecDeque<ChunkIndex>,
 }
 
 impl Planner {
-    /// How many things it remembers.
+    /// Number of runs and chunks held.
     pub(super) fn held(&self) -> usize {
         self.spans.len() + self.again.len()
     }
 
-    /// All chunks of a big file.
+    /// Adds all chunks of a large file.
     pub(super) fn add_file(&mut self, range: &Range<Offset>) {
         let first = ChunkIndex::of(range.start).0;
         let end = range.end.0.div_ceil(CHUNK.get());
         self.add(first..end);
     }
 
-    /// A chunk of small files.
+    /// Adds a chunk of small files.
     pub(super) fn add_chunk(&mut self, chunk: ChunkIndex) {
         self.add(chunk.0..chunk.0 + 1);
     }
 
-    /// A chunk that turned out bad.
+    /// Adds a chunk whose digest did not match.
     pub(super) fn add_again(&mut self, chunk: ChunkIndex) {
         self.again.push_back(chunk);
     }
 
-    /// Nothing lies at or beyond `end`.
+    /// Drops everything at or beyond `end`.
     pub(super) fn cut(&mut self, end: Offset) {
         let end = end.0.div_ceil(CHUNK.get());
         for span in &mut self.spans {
@@ -53,14 +53,14 @@ impl Planner {
         self.again.retain(|chunk| chunk.0 < end);
     }
 
-    /// Leaves out what of the first run lies before `chunk`.
+    /// Drops the part of the first run before `chunk`.
     fn skip_to(&mut self, chunk: ChunkIndex) {
         if let Some(span) = self.spans.front_mut() {
             span.start = span.start.max(chunk.0).min(span.end);
         }
     }
 
-    /// Nothing more will be asked for.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -106,8 +106,8 @@ impl Sink {
         self.send_need(again, true);
     }
 
-    /// If this chunk is of a file that failed, none of the file's chunks need be looked at: they
-    /// may be very many, those of a stream without end.
+    /// If this chunk belongs to a file that failed, skips all chunks of the file. There may be very
+    /// many of them, as with a stream of unknown length.
     fn skip_if_gone(&mut self, chunk: ChunkIndex) {
         let Some(piece) = self.layout.piece_at(chunk.start()) else { return };
         if !self.entries.is_moving(piece.entry)
@@ -117,7 +117,7 @@ impl Sink {
         }
     }
 
-    /// The pieces of a chunk that are to be moved.
+    /// The pieces of a chunk that must be moved.
     fn needed_pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
         let mut pieces = self.layout.pieces(chunk);
         pieces.retain(|piece| {
@@ -127,7 +127,7 @@ impl Sink {
         pieces
     }
 
-    /// Expects these pieces and adds what they cover to `ranges`.
+    /// Expects these pieces and adds their ranges to `ranges`.
     pub(super) fn expect(
         &mut self,
         chunk: ChunkIndex,
@@ -163,8 +163,8 @@ impl Sink {
         }
     }
 
-    /// Tells what was found present since it was last told, if anything.
-    pub(super) fn tell_present(&mut self) {
+    /// Reports the bytes found present since the last report, if any.
+    pub(super) fn send_present(&mut self) {
         let present = self.tally.take_present();
         if present > 0 {
             self.send(Message::Need { segment: None, ranges: Vec::new(), present, again: false });

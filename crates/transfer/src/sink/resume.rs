@@ -1,7 +1,7 @@
-//! What an earlier run left is found again.
+//! Finds the chunks of an earlier run.
 //!
-//! Journalled chunks are read back and hashed, a few at a time, while the missing ones are moving
-//! already. One that does not hash to its journalled digest is asked for like a missing one.
+//! Journalled chunks are read back and hashed, [`REHASH_WINDOW`] at a time, while missing chunks
+//! are moving. A chunk whose digest does not match the journal is requested like a missing one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,42 +16,42 @@ use crate::message::Resume;
 /// Files with chunks of an earlier run.
 #[derive(Debug, Default)]
 pub(super) struct Resumed {
-    files: BTreeMap<EntryId, Left>,
+    files: BTreeMap<EntryId, ResumedFile>,
     queue: VecDeque<EntryId>,
     reading: usize,
 }
 
 #[derive(Debug, Default)]
-struct Left {
-    /// Chunks that are good, or may be: not to be asked for.
+struct ResumedFile {
+    /// Chunks that are valid, or may be: they are not requested.
     chunks: BTreeSet<u32>,
-    /// Of those, the ones to be read back, with what they should hash to.
+    /// Of those, the ones to read back, with their journalled digests.
     unread: BTreeMap<u32, Digest>,
     reading: BTreeMap<u32, Digest>,
 }
 
 impl Resumed {
-    /// Whether this chunk of a file need not be asked for.
+    /// Whether this chunk of a file need not be requested.
     pub(super) fn has(&self, id: EntryId, index: u64) -> bool {
         let index = u32::try_from(index).ok();
-        let left = self.files.get(&id);
-        left.zip(index).is_some_and(|(left, index)| left.chunks.contains(&index))
+        let file = self.files.get(&id);
+        file.zip(index).is_some_and(|(file, index)| file.chunks.contains(&index))
     }
 
-    /// The file is done or failed.
+    /// The file is complete or failed.
     pub(super) fn forget(&mut self, id: EntryId) {
-        if let Some(left) = self.files.remove(&id) {
-            self.reading -= left.reading.len();
+        if let Some(file) = self.files.remove(&id) {
+            self.reading -= file.reading.len();
         }
     }
 
-    /// Begins to read the next chunk back.
+    /// The next chunk to read back.
     fn next(&mut self) -> Option<(EntryId, u32)> {
         while self.reading < REHASH_WINDOW {
             let id = *self.queue.front()?;
-            let next = self.files.get_mut(&id).and_then(|left| {
-                let (index, digest) = left.unread.pop_first()?;
-                left.reading.insert(index, digest);
+            let next = self.files.get_mut(&id).and_then(|file| {
+                let (index, digest) = file.unread.pop_first()?;
+                file.reading.insert(index, digest);
                 Some(index)
             });
             if let Some(index) = next {
@@ -63,22 +63,22 @@ impl Resumed {
         None
     }
 
-    /// A chunk was read back; gives what it should have hashed to.
+    /// A chunk was read back. Returns its journalled digest.
     fn read(&mut self, id: EntryId, index: u32) -> Option<Digest> {
         let digest = self.files.get_mut(&id)?.reading.remove(&index)?;
         self.reading -= 1;
         Some(digest)
     }
 
-    fn lost(&mut self, id: EntryId, index: u32) {
-        if let Some(left) = self.files.get_mut(&id) {
-            left.chunks.remove(&index);
+    fn invalidate(&mut self, id: EntryId, index: u32) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.chunks.remove(&index);
         }
     }
 }
 
 impl Sink {
-    /// A file of several chunks begins to move: takes up what the journal knows of it.
+    /// Starts a file of several chunks, with the chunks that the journal has.
     pub(super) fn resume(&mut self, id: EntryId) {
         let Some(item) = self.entries.get_mut(id) else { return };
         let key = item.key();
@@ -90,16 +90,17 @@ impl Sink {
         if chunks.is_empty() {
             return;
         }
-        let mut left = Left { chunks: chunks.keys().copied().collect(), ..Left::default() };
+        let mut file =
+            ResumedFile { chunks: chunks.keys().copied().collect(), ..ResumedFile::default() };
         let mut trusted = Vec::new();
         for (index, chunk) in chunks {
             if self.options.resume == Resume::Trust && chunk.durable {
                 trusted.push(index);
             } else {
-                left.unread.insert(index, chunk.digest);
+                file.unread.insert(index, chunk.digest);
             }
         }
-        self.resumed.files.insert(id, left);
+        self.resumed.files.insert(id, file);
         self.resumed.queue.push_back(id);
         for index in trusted {
             if let Some(piece) = self.piece_of(id, index) {
@@ -131,17 +132,17 @@ impl Sink {
             if let Some(piece) = self.piece_of(id, index) {
                 self.chunk_present(id, &piece, false);
                 self.complete_if_all(id);
-                self.tell_present();
+                self.send_present();
             }
         } else {
-            self.resumed.lost(id, index);
+            self.resumed.invalidate(id, index);
             self.tally.again();
-            self.journal.bad(number, index, &mut self.out);
+            self.journal.invalidate(number, index, &mut self.out);
             self.planner.add_again(chunk);
         }
     }
 
-    /// A chunk of an earlier run is good.
+    /// A chunk of an earlier run is valid.
     fn chunk_present(&mut self, id: EntryId, piece: &Piece, durable: bool) {
         let Some(item) = self.entries.get_mut(id) else { return };
         item.verified += 1;

@@ -1,4 +1,4 @@
-//! Digests of whole files are compared (`--checksum`, `verify`).
+//! Compares digests of whole files (`--checksum`, `verify`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +12,17 @@ use crate::failure::{Failure, FailureKind};
 use crate::limits::ROOTS_WINDOW;
 use crate::message::Message;
 
-/// Files whose content is compared.
+/// Files whose contents are compared.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     queue: VecDeque<EntryId>,
     comparing: BTreeMap<EntryId, Pair>,
-    /// Whether metadata is to be set, should the content be the same.
+    /// Whether to set the metadata if the contents are equal.
     settle: BTreeMap<EntryId, bool>,
 }
 
-/// What each end said; the inner none is a file that could not be read.
+/// The digests of both ends. The outer none: no answer yet; the inner none: the file could not be
+/// read.
 #[derive(Debug, Default)]
 struct Pair {
     source: Option<Option<Digest>>,
@@ -29,7 +30,7 @@ struct Pair {
 }
 
 impl Roots {
-    /// Forgets an entry that failed.
+    /// Removes an entry that failed.
     pub(super) fn forget(&mut self, id: EntryId) {
         self.comparing.remove(&id);
         self.settle.remove(&id);
@@ -44,7 +45,7 @@ impl Roots {
 }
 
 impl Sink {
-    /// The content of this entry is to be compared.
+    /// Queues this entry for comparison of its content.
     pub(super) fn compare(&mut self, id: EntryId, settle: bool) {
         if let Some(item) = self.entries.get_mut(id) {
             item.stage = Stage::Comparing;
@@ -97,13 +98,13 @@ impl Sink {
         let decision = if target == Some(source) {
             Decision::Keep { settle: settle && changes }
         } else if self.options.verify {
-            Decision::Would(FileReport::Differs)
+            Decision::ReportOnly(FileReport::Differs)
         } else if self.options.dry_run {
-            Decision::Would(FileReport::Moved)
+            Decision::ReportOnly(FileReport::Moved)
         } else {
             Decision::Move
         };
-        self.carry_out(id, decision);
-        self.tell_present();
+        self.apply_decision(id, decision);
+        self.send_present();
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted, and when the source is told.
+//! Counts, and the messages that report them to the source.
 
 use std::ops::Range;
 
@@ -9,26 +9,26 @@ use crate::failure::Failures;
 use crate::limits::{MAX_RANGES, PROGRESS_EVERY, VERIFIED_DELAY};
 use crate::message::{Message, Progress, Summary};
 
-/// Counts, and what waits to be told.
+/// Counts, and ranges that are not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) summary: Summary,
     pub(super) failures: Failures,
     progress: Progress,
-    told: Progress,
+    sent_progress: Progress,
     known: ByteCount,
     present: u64,
-    present_told: u64,
+    present_sent: u64,
     needed: u64,
     holes: u64,
-    /// Verified or not needed, and not told.
+    /// Verified or not needed, and not reported yet.
     verified: RangeSet,
     verified_at: Option<Time>,
     progress_at: Option<Time>,
 }
 
 impl Tally {
-    /// Ranges that were not told yet.
+    /// Number of ranges that are not reported yet.
     pub(super) fn held(&self) -> usize {
         self.verified.iter().count()
     }
@@ -37,13 +37,13 @@ impl Tally {
         self.known += bytes;
     }
 
-    /// Bytes were found here that nothing needs to be done about.
+    /// Bytes were found here that need no work.
     pub(super) fn found(&mut self, bytes: u64) {
         self.present += bytes;
         self.progress.durable += bytes;
     }
 
-    /// Bytes that an earlier run verified were found good.
+    /// Bytes that an earlier run verified match their digests.
     pub(super) fn resumed(&mut self, bytes: u64) {
         self.present += bytes;
         self.summary.bytes_resumed += bytes;
@@ -71,28 +71,28 @@ impl Tally {
         self.progress.files += 1;
     }
 
-    /// A chunk moves again.
+    /// A chunk is moved again.
     pub(super) fn again(&mut self) {
         self.summary.chunks_again += 1;
         self.progress.again += 1;
     }
 
-    /// The source may forget these bytes.
+    /// The source may release these bytes.
     pub(super) fn verified_range(&mut self, now: Time, range: Range<Offset>) {
         self.verified.insert(range);
         self.verified_at.get_or_insert(now + VERIFIED_DELAY);
         self.progress_at.get_or_insert(now + PROGRESS_EVERY);
     }
 
-    /// Progress was made that people wait for.
-    pub(super) fn tell_soon(&mut self, now: Time) {
+    /// Progress that users wait for: reports it with the next call.
+    pub(super) fn report_progress_now(&mut self, now: Time) {
         self.progress_at = Some(now);
     }
 
-    /// Bytes found present since this was last asked.
+    /// Bytes found present since the last call.
     pub(super) fn take_present(&mut self) -> u64 {
-        let fresh = self.present - self.present_told;
-        self.present_told = self.present;
+        let fresh = self.present - self.present_sent;
+        self.present_sent = self.present;
         fresh
     }
 
@@ -125,31 +125,32 @@ impl Tally {
 }
 
 impl Sink {
-    /// Tells the source what is due to be told.
-    pub(super) fn tell(&mut self) {
+    /// Sends the reports that are due.
+    pub(super) fn send_due_reports(&mut self) {
         let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
         let (verified, progress) = (due(self.tally.verified_at), due(self.tally.progress_at));
         if verified {
-            // The source may walk on when it hears this: not while the disk does not keep up.
+            // The source continues its walk when it receives this, so it waits while the disk is
+            // behind.
             if self.durability.is_behind() {
                 self.tally.verified_at = Some(self.now + VERIFIED_DELAY);
             } else {
-                self.tell_verified();
+                self.send_verified();
             }
         }
         if progress {
-            self.tell_progress();
+            self.send_progress();
         }
     }
 
-    /// Tells all that was not told yet.
-    pub(super) fn tell_all(&mut self) {
-        self.tell_present();
-        self.tell_verified();
-        self.tell_progress();
+    /// Sends all reports that are not sent yet.
+    pub(super) fn send_all_reports(&mut self) {
+        self.send_present();
+        self.send_verified();
+        self.send_progress();
     }
 
-    fn tell_verified(&mut self) {
+    fn send_verified(&mut self) {
         self.tally.verified_at = None;
         let ranges: Vec<_> = std::mem::take(&mut self.tally.verified).iter().collect();
         for ranges in ranges.chunks(MAX_RANGES) {
@@ -157,10 +158,10 @@ impl Sink {
         }
     }
 
-    fn tell_progress(&mut self) {
+    fn send_progress(&mut self) {
         self.tally.progress_at = None;
-        if self.tally.progress != self.tally.told {
-            self.tally.told = self.tally.progress;
+        if self.tally.progress != self.tally.sent_progress {
+            self.tally.sent_progress = self.tally.progress;
             self.send(Message::Progress(self.tally.progress));
         }
     }

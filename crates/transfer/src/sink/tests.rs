@@ -1,4 +1,4 @@
-//! A sink alone, against sources that say anything.
+//! A sink alone, against sources that send anything.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ fn sink() -> Sink {
     Sink::new(Options::default(), anything(), &[], [1; 16], now()).unwrap()
 }
 
-/// A sink that was sent these files and found nothing of them.
+/// A sink that received these files in a manifest and found none of them at the target.
 fn sink_of(sizes: &[u64]) -> Sink {
     let mut sink = sink();
     let entries = entries(sizes);
@@ -80,7 +80,7 @@ fn journalled(actions: &[SinkAction]) -> usize {
     actions.iter().map(bytes).sum()
 }
 
-/// Both digests of the first piece of a chunk come, and fit or not.
+/// Both digests of the first piece of a chunk arrive, equal if `good`.
 fn verify(sink: &mut Sink, chunk: u64, id: u32, good: bool) {
     let chunk = ChunkIndex(chunk);
     let piece = PieceDigest { entry: EntryId(id), digest: Digest([1; 32]) };
@@ -101,14 +101,14 @@ fn a_name_comes_only_after_a_sync_and_progress_only_after_the_journals() {
     sink.on_committed(EntryId(0), Ok(()));
     let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
-    let told = actions(&mut sink);
+    let output = actions(&mut sink);
     let progress = SinkAction::Send(Message::Progress(crate::message::Progress {
         verified: 100,
         durable: 100,
         files: 1,
         again: 0,
     }));
-    assert!(told.contains(&progress), "{told:?}");
+    assert!(output.contains(&progress), "{output:?}");
 }
 
 #[test]
@@ -326,7 +326,7 @@ proptest! {
     }
 }
 
-/// A sink with `--delete` to which all of these came, the sources at `empty` without a file.
+/// A sink with `--delete` that completed all these entries; the sources at `empty` have no file.
 fn deleting(all: &[Entry], empty: &[&str], options: Options) -> Vec<SinkAction> {
     let options = Options { delete: true, ..options };
     let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
@@ -355,8 +355,8 @@ fn deleting(all: &[Entry], empty: &[&str], options: Options) -> Vec<SinkAction> 
     actions(&mut sink)
 }
 
-fn plan_of(said: &[SinkAction]) -> Option<&crate::action::DeletePlan> {
-    said.iter().find_map(|action| match action {
+fn plan_of(output: &[SinkAction]) -> Option<&crate::action::DeletePlan> {
+    output.iter().find_map(|action| match action {
         SinkAction::Delete(plan) => Some(plan),
         _ => None,
     })
@@ -365,13 +365,13 @@ fn plan_of(said: &[SinkAction]) -> Option<&crate::action::DeletePlan> {
 #[test]
 fn directories_alone_delete_nothing() {
     let empty = [entry("", EntryKind::Directory), entry("d", EntryKind::Directory)];
-    let said = deleting(&empty, &[""], Options::default());
-    assert_eq!(plan_of(&said), None, "{said:?}");
-    let Some(SinkAction::Finished(outcome)) = said.last() else { panic!("not over: {said:?}") };
+    let output = deleting(&empty, &[""], Options::default());
+    assert_eq!(plan_of(&output), None, "{output:?}");
+    let Some(SinkAction::Finished(outcome)) = output.last() else { panic!("not over: {output:?}") };
     assert_eq!(outcome.failure.as_ref().map(|f| f.kind), Some(FailureKind::Usage));
     let forced = Options { force_delete: true, ..Options::default() };
-    let said = deleting(&empty, &[""], forced);
-    assert!(plan_of(&said).is_some_and(|plan| plan.spared.is_empty()), "{said:?}");
+    let output = deleting(&empty, &[""], forced);
+    assert!(plan_of(&output).is_some_and(|plan| plan.spared.is_empty()), "{output:?}");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_source_without_a_file_is_spared_and_a_limit_passed_on() {
     let dir = |name| entry(name, EntryKind::Directory);
     let all = [dir("a"), entry("a/f", EntryKind::File { size: 0 }), dir("b"), dir("b/c")];
     let options = Options { max_delete: Some(3), ..Options::default() };
-    let said = deleting(&all, &["b"], options);
-    let plan = plan_of(&said).expect("a plan");
+    let output = deleting(&all, &["b"], options);
+    let plan = plan_of(&output).expect("a plan");
     assert_eq!((&plan.spared[..], plan.limit), (&[b"b".to_vec()][..], Some(3)));
 }

@@ -1,4 +1,4 @@
-//! Digests of what was written are compared with digests of what was read.
+//! Compares digests of the bytes written with digests of the bytes read at the source.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,28 +13,28 @@ use crate::failure::{Failure, FailureKind, protocol};
 use crate::limits::{MAX_DIGESTS, MAX_TRIES, NEED_CHUNKS, NEED_WINDOW, path_bytes};
 use crate::message::PieceDigest;
 
-/// Chunks asked for and not verified.
+/// Chunks requested and not verified.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
-    works: BTreeMap<ChunkIndex, Work>,
+    chunks: BTreeMap<ChunkIndex, ChunkWork>,
     asked: RangeSet,
-    /// The chunk after the last one ever asked for.
+    /// The chunk after the last one ever requested.
     end: ChunkIndex,
 }
 
 #[derive(Debug)]
-struct Work {
-    pieces: Vec<PieceWork>,
-    /// Pieces that are neither verified nor given up.
+struct ChunkWork {
+    pieces: Vec<PieceState>,
+    /// Pieces that are neither verified nor dropped.
     open: usize,
 }
 
 #[derive(Debug)]
-struct PieceWork {
+struct PieceState {
     piece: Piece,
-    /// What the source says it hashes to.
+    /// Digest from the source.
     digest: Option<Digest>,
-    /// What was written hashes to.
+    /// Digest of the bytes written.
     hash: Option<Digest>,
     tries: u8,
     open: bool,
@@ -45,25 +45,26 @@ struct PieceWork {
 struct Compared {
     piece: Piece,
     digest: Digest,
-    good: bool,
+    matches: bool,
     tries: u8,
 }
 
 impl Chunks {
-    /// How many chunks are under way.
+    /// Number of chunks under way.
     pub(super) fn held(&self) -> usize {
-        self.works.len()
+        self.chunks.len()
     }
 
-    /// Whether more may be asked for.
+    /// Whether more chunks may be requested.
     pub(super) fn has_room(&self) -> bool {
-        self.asked.len_bytes().get() < NEED_WINDOW && self.works.len() < NEED_CHUNKS
+        self.asked.len_bytes().get() < NEED_WINDOW && self.chunks.len() < NEED_CHUNKS
     }
 
-    /// These pieces are asked for, perhaps again.
+    /// These pieces were requested, perhaps again.
     pub(super) fn expect(&mut self, chunk: ChunkIndex, pieces: &[Piece]) {
         self.end = self.end.max(chunk.next());
-        let work = self.works.entry(chunk).or_insert_with(|| Work { pieces: Vec::new(), open: 0 });
+        let work =
+            self.chunks.entry(chunk).or_insert_with(|| ChunkWork { pieces: Vec::new(), open: 0 });
         for piece in pieces {
             self.asked.insert(piece.range.clone());
             match work.pieces.binary_search_by_key(&piece.entry, |p| p.piece.entry) {
@@ -74,7 +75,7 @@ impl Chunks {
                 }
                 Err(at) => {
                     let piece = piece.clone();
-                    let new = PieceWork { piece, digest: None, hash: None, tries: 0, open: true };
+                    let new = PieceState { piece, digest: None, hash: None, tries: 0, open: true };
                     work.pieces.insert(at, new);
                     work.open += 1;
                 }
@@ -82,7 +83,7 @@ impl Chunks {
         }
     }
 
-    /// Whether this chunk can have been asked for.
+    /// Whether this chunk may have been requested.
     fn was_asked(&self, chunk: ChunkIndex) -> bool {
         chunk < self.end
     }
@@ -90,11 +91,11 @@ impl Chunks {
     fn compare(
         &mut self,
         chunk: ChunkIndex,
-        told: impl Iterator<Item = (EntryId, Option<Digest>, Option<Digest>)>,
+        digests: impl Iterator<Item = (EntryId, Option<Digest>, Option<Digest>)>,
     ) -> Vec<Compared> {
         let mut compared = Vec::new();
-        let Some(work) = self.works.get_mut(&chunk) else { return compared };
-        for (entry, digest, hash) in told {
+        let Some(work) = self.chunks.get_mut(&chunk) else { return compared };
+        for (entry, digest, hash) in digests {
             let at = work.pieces.binary_search_by_key(&entry, |p| p.piece.entry);
             let Ok(piece) = at.map(|at| &mut work.pieces[at]) else { continue };
             if !piece.open {
@@ -103,8 +104,8 @@ impl Chunks {
             piece.digest = digest.or(piece.digest);
             piece.hash = hash.or(piece.hash);
             let (Some(digest), Some(hash)) = (piece.digest, piece.hash) else { continue };
-            let good = digest == hash;
-            if good {
+            let matches = digest == hash;
+            if matches {
                 piece.open = false;
                 work.open -= 1;
                 self.asked.remove(piece.piece.range.clone());
@@ -112,15 +113,15 @@ impl Chunks {
                 piece.tries = piece.tries.saturating_add(1);
             }
             let tries = piece.tries;
-            compared.push(Compared { piece: piece.piece.clone(), digest, good, tries });
+            compared.push(Compared { piece: piece.piece.clone(), digest, matches, tries });
         }
         if work.open == 0 {
-            self.works.remove(&chunk);
+            self.chunks.remove(&chunk);
         }
         compared
     }
 
-    /// The pieces of `range` are not wanted any more; tells which parts of it were.
+    /// The pieces of `range` are no longer wanted. Returns the parts that were.
     pub(super) fn give_up(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
         let parts: Vec<_> = self.asked.intersect(range.clone()).collect();
         for part in &parts {
@@ -133,7 +134,7 @@ impl Chunks {
     }
 
     fn give_up_in(&mut self, chunk: ChunkIndex, part: &Range<Offset>) {
-        let Some(work) = self.works.get_mut(&chunk) else { return };
+        let Some(work) = self.chunks.get_mut(&chunk) else { return };
         let first = work.pieces.partition_point(|p| p.piece.range.start < part.start);
         for piece in work.pieces.iter_mut().skip(first) {
             if piece.piece.range.start >= part.end {
@@ -143,20 +144,20 @@ impl Chunks {
             piece.open = false;
         }
         if work.open == 0 {
-            self.works.remove(&chunk);
+            self.chunks.remove(&chunk);
         }
     }
 
-    /// The stream ended at `end`: what lies beyond is not expected, a piece over it is shorter.
+    /// The stream ended at `end`: pieces beyond it are dropped, a piece across it is shortened.
     pub(super) fn cut(&mut self, end: Offset) {
         self.asked.remove(end..SPACE_END);
         let first = ChunkIndex::of(end);
         let keep = u64::from(end > first.start());
-        self.works.retain(|chunk, _| chunk.0 < first.0 + keep);
+        self.chunks.retain(|chunk, _| chunk.0 < first.0 + keep);
         if keep == 0 {
             return;
         }
-        if let Some(work) = self.works.get_mut(&first) {
+        if let Some(work) = self.chunks.get_mut(&first) {
             for piece in work.pieces.iter_mut().filter(|p| p.piece.range.end > end) {
                 piece.piece.range.end = end;
             }
@@ -176,23 +177,23 @@ impl Sink {
         if !self.chunks.was_asked(chunk) {
             return Err(protocol("digests of a chunk that was not asked for"));
         }
-        let told = pieces.iter().map(|p| (p.entry, Some(p.digest), None));
-        let compared = self.chunks.compare(chunk, told);
+        let digests = pieces.iter().map(|p| (p.entry, Some(p.digest), None));
+        let compared = self.chunks.compare(chunk, digests);
         self.settle_pieces(chunk, compared);
         Ok(())
     }
 
     pub(super) fn take_hashes(&mut self, chunk: ChunkIndex, hashes: &[PieceHash]) {
-        let told = hashes.iter().map(|&(entry, hash)| (entry, None, Some(hash)));
-        let compared = self.chunks.compare(chunk, told);
+        let digests = hashes.iter().map(|&(entry, hash)| (entry, None, Some(hash)));
+        let compared = self.chunks.compare(chunk, digests);
         self.settle_pieces(chunk, compared);
     }
 
     fn settle_pieces(&mut self, chunk: ChunkIndex, compared: Vec<Compared>) {
         let mut again = Vec::new();
         for piece in compared {
-            if piece.good {
-                self.piece_good(&piece.piece, piece.digest);
+            if piece.matches {
+                self.piece_verified(&piece.piece, piece.digest);
             } else if piece.tries < MAX_TRIES {
                 self.tally.again();
                 again.push(piece.piece);
@@ -203,14 +204,14 @@ impl Sink {
                 self.fail_entry(piece.piece.entry, failure, true);
             }
         }
-        // They come in the order in which the peer told their digests.
+        // They are in the order in which the peer sent their digests.
         again.sort_unstable_by_key(|piece: &Piece| piece.range.start);
         let mut ranges = Vec::new();
         self.expect(chunk, again, &mut ranges);
         self.send_need(ranges, true);
     }
 
-    fn piece_good(&mut self, piece: &Piece, digest: Digest) {
+    fn piece_verified(&mut self, piece: &Piece, digest: Digest) {
         let Some(item) = self.entries.get_mut(piece.entry) else { return };
         item.verified += 1;
         let index = u32::try_from(piece.file_offset / CHUNK.get());
@@ -223,7 +224,7 @@ impl Sink {
         self.complete_if_all(piece.entry);
     }
 
-    /// A file whose pieces are all verified waits for a sync now.
+    /// If all pieces of the file are verified, queues it for a sync.
     pub(super) fn complete_if_all(&mut self, id: EntryId) {
         let all = |item: &super::entries::Item| item.verified == item.pieces;
         if self.entries.is_moving(id) && self.entries.get(id).is_some_and(all) {
@@ -243,7 +244,7 @@ impl Sink {
         if range.start >= range.end || range.end > self.layout.end() {
             return Err(protocol("a hole that lies nowhere"));
         }
-        // What is not asked for (any more) belongs to an entry that failed here.
+        // Parts that are not requested (any more) belong to an entry that failed here.
         let parts: Vec<_> = self.chunks.asked.intersect(range).collect();
         for part in parts {
             self.tally.hole(part.end.since(part.start).get());

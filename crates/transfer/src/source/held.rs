@@ -1,4 +1,4 @@
-//! The entries that someone may still ask for.
+//! The entries whose data may still be read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use packtrain_units::{Offset, RangeSet};
 
 use crate::limits::{MAX_RECENT, path_bytes};
 
-/// Entries from the walk until the sink has looked at them and verified all their bytes.
+/// Entries from the walk until the sink has examined them and verified all their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     entries: BTreeMap<EntryId, HeldEntry>,
@@ -16,7 +16,8 @@ pub(super) struct Held {
     paths: u64,
     /// Bytes of held entries that are not verified.
     live: RangeSet,
-    /// Paths of entries let go: a sink may fail to name a file whose bytes it verified.
+    /// Paths of released entries: the sink may fail to rename a file after it verified all its
+    /// bytes.
     recent: BTreeMap<EntryId, RelPath>,
     order: VecDeque<EntryId>,
     had_stream: bool,
@@ -56,18 +57,18 @@ impl Held {
         self.had_stream
     }
 
-    /// The path of an entry that is held or was until lately.
+    /// The path of an entry that is held, or that was released recently.
     pub(super) fn path(&self, id: EntryId) -> Option<Vec<u8>> {
         let path = self.get(id).map(|entry| &entry.path).or_else(|| self.recent.get(&id));
         path.map(|path| path.as_bytes().to_vec())
     }
 
-    /// The parts of `range` that are of held entries and not verified.
+    /// The unverified parts of `range` that belong to held entries.
     pub(super) fn live(&self, range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> + '_ {
         self.live.intersect(range)
     }
 
-    /// The sink looked at these entries.
+    /// The sink examined these entries.
     pub(super) fn answered(&mut self, first: EntryId, count: u32) {
         let end = EntryId(first.0.saturating_add(count));
         let mut done = Vec::new();
@@ -78,11 +79,11 @@ impl Held {
             }
         }
         for id in done {
-            self.let_go(id);
+            self.release(id);
         }
     }
 
-    /// The sink verified these bytes, or needs none of them.
+    /// The sink verified these bytes, or does not need them.
     pub(super) fn verified(&mut self, range: &Range<Offset>, layout: &Layout) {
         let parts: Vec<_> = self.live.intersect(range.clone()).collect();
         for part in parts {
@@ -102,11 +103,11 @@ impl Held {
         let Some(held) = self.entries.get_mut(&id) else { return };
         held.unverified = held.unverified.saturating_sub(bytes);
         if held.unverified == 0 && held.answered {
-            self.let_go(id);
+            self.release(id);
         }
     }
 
-    /// The stream has this size; nothing lies in `beyond`.
+    /// The stream ended at this size; `beyond` is the range after its end.
     pub(super) fn end_stream(&mut self, id: EntryId, size: u64, beyond: &Range<Offset>) {
         let cut = self.live.remove(beyond.clone()).get();
         if let Some(held) = self.entries.get_mut(&id) {
@@ -116,14 +117,14 @@ impl Held {
         self.verified_of(id, cut);
     }
 
-    /// Lets go of an entry that failed; tells where its bytes lie.
+    /// Releases an entry that failed. Returns its range.
     pub(super) fn drop_entry(&mut self, id: EntryId) -> Option<Range<Offset>> {
-        let range = self.let_go(id)?;
+        let range = self.release(id)?;
         self.live.remove(range.clone());
         Some(range)
     }
 
-    fn let_go(&mut self, id: EntryId) -> Option<Range<Offset>> {
+    fn release(&mut self, id: EntryId) -> Option<Range<Offset>> {
         let held = self.entries.remove(&id)?;
         self.paths -= path_bytes(&held.entry);
         self.recent.insert(id, held.entry.path);

@@ -1,4 +1,4 @@
-//! Entries on their way to the sink, in segments.
+//! Encodes entries into segments and tracks their answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::failure::{Failure, FailureKind, protocol};
 use crate::limits::{MAX_EMPTY_SOURCES, MAX_FAILED, SEGMENT_DELAY};
 use crate::message::Message;
 
-/// Bytes that an entry may take besides its path and target.
+/// Maximum bytes of an encoded entry besides its path and target.
 const ENTRY_BYTES: usize = 64;
-/// A segment is sent when it is this large.
+/// A segment is sent when it reaches this size.
 const SEGMENT_TARGET_BYTES: usize = MAX_SEGMENT_BYTES / 4;
 
-/// Entries that wait to be sent and segments that wait to be answered.
+/// Entries that wait to be sent, and segments that wait for an answer.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     pending: Vec<Entry>,
@@ -33,19 +33,19 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// The id that the next entry gets; none when there are no more.
+    /// The id of the next entry; none if ids are exhausted.
     pub(super) fn next_id(&self) -> Option<EntryId> {
         let id = self.sent.checked_add(u32::try_from(self.pending.len()).ok()?)?;
         (id < u32::MAX).then_some(EntryId(id))
     }
 
-    /// Adds an entry to the segment under way.
+    /// Adds an entry to the next segment.
     pub(super) fn add(&mut self, entry: Entry) {
         self.pending_bytes += ENTRY_BYTES + entry.path.as_bytes().len();
         self.pending.push(entry);
     }
 
-    /// Notes what the walk could not read.
+    /// Adds a file or directory that the walk could not read.
     pub(super) fn add_failed(&mut self, path: Vec<u8>, failure: Failure) {
         self.failed += 1;
         self.vanished += u64::from(failure.kind == FailureKind::Vanished);
@@ -54,7 +54,7 @@ impl Segments {
         }
     }
 
-    /// Entries were added: sends full segments, and the very first one at once.
+    /// Sends full segments, and the first segment at once.
     pub(super) fn on_entries(&mut self, now: Time, out: &mut VecDeque<SourceAction>) {
         while self.pending.len() >= MAX_SEGMENT_ENTRIES
             || self.pending_bytes >= SEGMENT_TARGET_BYTES
@@ -68,7 +68,7 @@ impl Segments {
         }
     }
 
-    /// The walk is over; the sources at `empty` brought no file.
+    /// The walk is over; `empty` lists the sources without a file.
     pub(super) fn end(&mut self, empty: Vec<Vec<u8>>, out: &mut VecDeque<SourceAction>) {
         while !self.pending.is_empty() {
             self.flush(out);
@@ -92,22 +92,22 @@ impl Segments {
         self.flush_at
     }
 
-    /// The sink looked at the segment that starts at `first`; tells how many entries it has.
+    /// The sink examined the segment that starts at `first`. Returns its number of entries.
     pub(super) fn answered(&mut self, first: EntryId) -> Result<u32, Failure> {
         self.unanswered.remove(&first).ok_or_else(|| protocol("an answer to no segment"))
     }
 
-    /// Whether the sink can know this entry.
+    /// Whether this entry was sent to the sink.
     pub(super) fn was_sent(&self, id: EntryId) -> bool {
         id.0 < self.sent
     }
 
-    /// Whether this range lies in the object as far as it is laid out.
+    /// Whether this range lies within the object as laid out so far.
     pub(super) fn is_laid_out(&self, range: &Range<Offset>, layout: &Layout) -> bool {
         range.end <= layout.end()
     }
 
-    /// The first segment that waits for its answer, and how many entries it has.
+    /// The first unanswered segment, and its number of entries.
     #[cfg(test)]
     pub(super) fn first_unanswered(&self) -> Option<(EntryId, u32)> {
         self.unanswered.first_key_value().map(|(id, count)| (*id, *count))
@@ -130,7 +130,7 @@ impl Segments {
     }
 }
 
-/// The paths, or, where they do not fit in a message, the root, below which all of them are.
+/// These paths; if they do not fit in a message, the root, which contains all of them.
 fn bounded(paths: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let bytes: usize = paths.iter().map(|path| ENTRY_BYTES + path.len()).sum();
     let fits = paths.len() <= MAX_EMPTY_SOURCES && bytes <= MAX_SEGMENT_BYTES / 2;

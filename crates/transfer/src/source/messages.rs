@@ -1,4 +1,4 @@
-//! What the sink says.
+//! Messages from the sink.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::failure::{Failure, FailureKind, protocol};
 use crate::limits::MAX_RANGES;
 use crate::message::{Message, Summary, unexpected};
 
-/// Entries whose digests were asked for, a bit for each: every question costs the reading of a
-/// whole file, so each is answered once.
+/// Entries whose root digests were requested, one bit each. Each request costs the read of a whole
+/// file, so each entry is answered once.
 #[derive(Debug, Default)]
 pub(super) struct AskedRoots(Vec<u64>);
 
 impl AskedRoots {
-    /// Notes an entry that was sent; false if it was noted before.
-    fn note(&mut self, id: EntryId) -> bool {
+    /// Marks an entry; false if it was marked before.
+    fn mark(&mut self, id: EntryId) -> bool {
         let (at, bit) = ((id.0 / u64::BITS) as usize, 1 << (id.0 % u64::BITS));
         if self.0.len() <= at {
             self.0.resize(at + 1, 0);
@@ -39,7 +39,7 @@ impl Source {
                 | Message::Progress(_)
                 | Message::SinkFailed { .. }
         );
-        // Nothing can be said of what was not sent.
+        // Before the first segment there is nothing that these messages can refer to.
         if answers && !self.segments.was_sent(EntryId(0)) {
             return Err(unexpected(&message));
         }
@@ -104,7 +104,7 @@ impl Source {
     }
 
     fn need(&mut self, range: &Range<Offset>, again: bool) -> Result<(), Failure> {
-        // The sink may ask for more of a stream before it knows where it ended.
+        // The sink may request more of a stream before it knows where the stream ended.
         let end = if self.held.had_stream() { range.end.min(self.layout.end()) } else { range.end };
         if range.start >= end {
             return Ok(());
@@ -117,7 +117,7 @@ impl Source {
         {
             return Err(protocol("needed ranges that are not those of pieces"));
         }
-        // What failed here meanwhile is in flight as such to the sink.
+        // Skips entries that failed here: the sink may not have received `SourceFailed` yet.
         let live: Vec<_> = self.held.live(range.start..end).collect();
         for part in live {
             let fresh = if again {
@@ -164,7 +164,7 @@ impl Source {
             if !self.segments.was_sent(entry) {
                 return Err(protocol("a digest of an entry that was not sent was asked for"));
             }
-            if !self.asked.note(entry) {
+            if !self.asked.mark(entry) {
                 return Err(protocol("the digest of an entry was asked for twice"));
             }
             if self.held.get(entry).is_some() {

@@ -1,9 +1,8 @@
-//! The end that has the files.
+//! The source: the end that reads files and sends them.
 //!
-//! Its parts: [`manifest`] packs entries into segments and remembers which the sink has looked at,
-//! [`held`] keeps entries as long as someone may ask for them, [`ranges`] knows what is wanted and
-//! what of it is not placed, [`crate::assign`] gives it to transports. This file routes between
-//! them.
+//! [`manifest`] packs entries into segments and tracks which ones the sink has examined. [`held`]
+//! keeps entries while they may still be read. [`ranges`] tracks which requested ranges are not
+//! placed. [`crate::assign`] assigns them to transports. This file routes events between them.
 
 mod held;
 mod manifest;
@@ -35,38 +34,38 @@ pub struct Source {
     held: Held,
     segments: Segments,
     needs: Needs,
-    /// Entries whose digests were asked for.
+    /// Entries whose root digests were requested.
     asked: AskedRoots,
     assigner: Assigner,
     failures: Failures,
     progress: Progress,
     totals: SourceTotals,
-    /// Where the stream starts, while its end is not known.
+    /// Start of the stream entry, while its end is not known.
     stream: Option<(EntryId, Offset)>,
     out: VecDeque<SourceAction>,
     over: bool,
 }
 
-/// How far a source is.
+/// Progress of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceTotals {
-    /// Entries the walk found so far.
+    /// Entries that the walk has found.
     pub entries: u64,
-    /// Whether it found all.
+    /// Whether the walk is over.
     pub walk_done: bool,
-    /// Bytes of all files found so far; a stream counts when it ended.
+    /// Bytes of all files found; a stream counts when it has ended.
     pub known: ByteCount,
-    /// Whether a stream is among them that has not ended.
+    /// Whether a stream that has not ended is among them.
     pub stream_open: bool,
-    /// Of those, bytes that the sink said it has already.
+    /// Of those, bytes that the sink already has.
     pub present: ByteCount,
-    /// Bytes that the sink asked for so far, repeats included.
+    /// Bytes that the sink requested, repeats included.
     pub needed: ByteCount,
     /// Bytes that transports placed, repeats included.
     pub placed: ByteCount,
-    /// Bytes moved that the sink verified.
+    /// Moved bytes that the sink verified.
     pub verified: ByteCount,
-    /// Bytes durable at the sink, those it had included.
+    /// Bytes durable at the sink, including those that it already had.
     pub durable: ByteCount,
     /// Files complete at the sink.
     pub files: u64,
@@ -92,13 +91,13 @@ impl Source {
         }
     }
 
-    /// How the transfer is done.
+    /// The options of the transfer.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// How many more entries are wanted from the walk now; none means that it should pause. So
-    /// many fit in [`MAX_OUTSTANDING_PATHS`] however long their paths are.
+    /// The number of entries to take from the walk now; at zero the walk pauses. This many entries
+    /// fit in [`MAX_OUTSTANDING_PATHS`] whatever the length of their paths.
     pub fn walk_credit(&self) -> usize {
         if self.over || self.totals.walk_done {
             return 0;
@@ -108,7 +107,7 @@ impl Source {
         MAX_OUTSTANDING.saturating_sub(self.held.len()).min(room)
     }
 
-    /// The walk found entries: parents before children, a stream last.
+    /// Adds entries that the walk found: parents before children, a stream last.
     pub fn on_entries(&mut self, now: Time, entries: Vec<Entry>) {
         for entry in entries {
             if self.over || self.totals.walk_done {
@@ -126,7 +125,7 @@ impl Source {
         if let Err(error) = packtrain_object::manifest::check_entry(&entry) {
             let failure = Failure::new(FailureKind::Unreadable, error.to_string());
             self.segments.add_failed(entry.path.as_bytes().to_vec(), failure.clone());
-            self.failures.note(entry.path.into_bytes(), failure);
+            self.failures.add(entry.path.into_bytes(), failure);
             return Ok(());
         }
         let too_many = || Failure::new(FailureKind::Fatal, "more than 2^32 entries");
@@ -145,8 +144,8 @@ impl Source {
         Ok(())
     }
 
-    /// The walk is over; `failed` is what it could not read, all of it, and `empty` the sources that
-    /// brought no file, by their paths at the target.
+    /// The walk is over. `failed` lists everything that it could not read, `empty` the sources
+    /// without a file, by their paths at the target.
     pub fn on_walk_end(
         &mut self,
         _now: Time,
@@ -157,15 +156,15 @@ impl Source {
             return;
         }
         for (path, failure) in failed {
-            self.failures.note(path.clone(), failure.clone());
+            self.failures.add(path.clone(), failure.clone());
             self.segments.add_failed(path, failure);
         }
         self.totals.walk_done = true;
         self.segments.end(empty, &mut self.out);
     }
 
-    /// A message came, of those that are not the driver's own. After an error the transfer is
-    /// cancelled already.
+    /// A message for the state machine arrived; the driver handles others itself. On an error the
+    /// transfer is already cancelled.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {
         if self.over {
             return Ok(());
@@ -178,7 +177,7 @@ impl Source {
         taken
     }
 
-    /// The reader read the needed pieces of this chunk.
+    /// The reader has read the needed pieces of this chunk.
     pub fn on_chunk_read(&mut self, _now: Time, chunk: ChunkIndex, digests: Vec<PieceDigest>) {
         if self.over {
             return;
@@ -188,7 +187,7 @@ impl Source {
         }
     }
 
-    /// The reader found that this assigned range is a hole and reads as zeros.
+    /// The reader found that this assigned range is a hole, which reads as zeros.
     pub fn on_hole(&mut self, now: Time, range: Range<Offset>) {
         if self.over {
             return;
@@ -202,7 +201,7 @@ impl Source {
         self.assign(now);
     }
 
-    /// Nothing (more) comes of this entry.
+    /// This entry failed; no more data of it follows.
     pub fn on_entry_failed(&mut self, now: Time, id: EntryId, failure: Failure) {
         if self.over || self.held.get(id).is_none() {
             return;
@@ -228,14 +227,14 @@ impl Source {
         self.assign(now);
     }
 
-    /// The root digest of a file that `HashFile` asked for; none if it cannot be read.
+    /// The root digest that a `HashFile` requested; none if the file could not be read.
     pub fn on_root(&mut self, _now: Time, id: EntryId, digest: Option<Digest>) {
         if !self.over {
             self.send(Message::Root { entry: id, digest });
         }
     }
 
-    /// A transport reports.
+    /// A transport reported an event.
     pub fn on_transport_event(&mut self, now: Time, id: TransportId, event: TransportEvent) {
         if self.over {
             return;
@@ -244,9 +243,9 @@ impl Source {
             TransportEvent::Up { rank } => self.assigner.on_up(now, id, rank),
             TransportEvent::Placed(range) => {
                 for part in self.assigner.on_placed(now, id, &range) {
-                    let (bytes, twice) = self.needs.placed(&part);
+                    let (bytes, resend) = self.needs.placed(&part);
                     self.totals.placed += bytes;
-                    for part in twice {
+                    for part in resend {
                         self.assigner.add(part);
                     }
                 }
@@ -265,23 +264,23 @@ impl Source {
         self.assign(now);
     }
 
-    /// How many transports are up.
+    /// Number of transports that are up.
     pub fn transports(&self) -> usize {
         self.assigner.transports()
     }
 
-    /// Time passed.
+    /// The time of `poll_timeout` has come.
     pub fn on_timeout(&mut self, now: Time) {
         if self.over {
             return;
         }
         self.segments.on_timeout(now, &mut self.out);
-        let quiet = self.stream.map(|(_, start)| start);
-        self.assigner.on_timeout(now, quiet, &mut self.out);
+        let stream_start = self.stream.map(|(_, start)| start);
+        self.assigner.on_timeout(now, stream_start, &mut self.out);
         self.assign(now);
     }
 
-    /// When `on_timeout` is wanted next.
+    /// When to call `on_timeout` next.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.over {
             return None;
@@ -289,41 +288,41 @@ impl Source {
         [self.segments.poll_timeout(), self.assigner.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Entries, ranges and actions that it holds now. For tests: what is done is let go.
+    /// Number of entries, ranges and actions held. Tests check that completed ones are released.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
         self.held.len() + self.needs.held() + self.assigner.held() + self.out.len()
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<SourceAction> {
         self.out.pop_front()
     }
 
-    /// The offset map so far.
+    /// The layout of the entries so far.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// An entry, as long as something of it may still have to be read.
+    /// An entry, while its data may still be read.
     pub fn entry(&self, id: EntryId) -> Option<&Entry> {
         self.held.get(id)
     }
 
-    /// The pieces of this chunk that the sink wants and has not verified, in offset order: the
-    /// ones to report digests for.
+    /// The pieces of this chunk that the sink requested and has not verified, in offset order. The
+    /// driver reports digests for these.
     pub fn pieces_needed(&self, chunk: ChunkIndex) -> Vec<Piece> {
         let mut pieces = self.layout.pieces(chunk);
         pieces.retain(|piece| self.needs.is_wanted(&piece.range));
         pieces
     }
 
-    /// How far it is.
+    /// The progress.
     pub fn totals(&self) -> SourceTotals {
         SourceTotals { stream_open: self.layout.stream_open(), ..self.totals }
     }
 
-    /// Ends the transfer early. What is safe at the sink stays safe.
+    /// Ends the transfer early. Data that is durable at the sink stays durable.
     pub fn cancel(&mut self, _now: Time, failure: Failure) {
         if !self.over {
             self.send(Message::Cancel(failure.clone()));
@@ -344,7 +343,7 @@ impl Source {
     /// Stops moving an entry that failed at either end.
     fn drop_entry(&mut self, id: EntryId, failure: Failure) {
         if let Some(path) = self.held.path(id) {
-            self.failures.note(path, failure);
+            self.failures.add(path, failure);
         }
         if let Some(range) = self.held.drop_entry(id) {
             self.needs.forget(&range);

@@ -1,27 +1,27 @@
-//! What the sink wants, and how far that is.
+//! The ranges that the sink requested, and their state.
 
 use std::ops::Range;
 
 use packtrain_units::{ByteCount, Offset, RangeSet};
 
-/// The ranges a sink asked for.
+/// Requested ranges.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
-    /// Asked for and not verified.
+    /// Requested and not verified.
     wanted: RangeSet,
-    /// Asked for and not placed.
+    /// Requested and not placed.
     unplaced: RangeSet,
-    /// Of those, under way from before the sink asked again.
-    twice: RangeSet,
+    /// Of those, ranges that were already assigned when the sink requested them again.
+    resend: RangeSet,
 }
 
 impl Needs {
-    /// Ranges in all its sets.
+    /// Number of ranges in all sets.
     pub(super) fn held(&self) -> usize {
-        [&self.wanted, &self.unplaced, &self.twice].iter().map(|set| set.iter().count()).sum()
+        [&self.wanted, &self.unplaced, &self.resend].iter().map(|set| set.iter().count()).sum()
     }
 
-    /// The sink wants this range. Tells what of it is to be moved now.
+    /// The sink requests this range. Returns the parts to move now.
     pub(super) fn want(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
         let fresh: Vec<_> = self.wanted.gaps(range.clone()).collect();
         for part in &fresh {
@@ -31,8 +31,9 @@ impl Needs {
         fresh
     }
 
-    /// The sink wants this range again, since it failed verification. Tells what of it is to be
-    /// moved now; what transports have `under_way` from before is moved again after that.
+    /// The sink requests this range again, because it failed verification. Returns the parts to
+    /// move now. The parts in `under_way`, which are still assigned from before, are moved again
+    /// after they are placed.
     pub(super) fn want_again(
         &mut self,
         range: &Range<Offset>,
@@ -42,57 +43,57 @@ impl Needs {
         let fresh = self.unplaced.gaps(range.clone()).collect();
         self.unplaced.insert(range.clone());
         for part in under_way {
-            self.twice.insert(part);
+            self.resend.insert(part);
         }
         fresh
     }
 
-    /// Whether all of this range is asked for and not verified.
+    /// Whether all of this range is requested and not verified.
     pub(super) fn is_wanted(&self, range: &Range<Offset>) -> bool {
         self.wanted.contains_range(range)
     }
 
-    /// These bytes are at the sink; tells how many of them were not before, and what of them has
-    /// to be moved once more.
+    /// This range was placed at the sink. Returns how many of its bytes were not placed before, and
+    /// the parts that must be moved once more.
     pub(super) fn placed(&mut self, range: &Range<Offset>) -> (ByteCount, Vec<Range<Offset>>) {
         let bytes = self.unplaced.remove(range.clone());
-        let twice: Vec<_> = self.twice.intersect(range.clone()).collect();
-        for part in &twice {
-            self.twice.remove(part.clone());
+        let resend: Vec<_> = self.resend.intersect(range.clone()).collect();
+        for part in &resend {
+            self.resend.remove(part.clone());
             self.unplaced.insert(part.clone());
         }
-        (bytes, twice)
+        (bytes, resend)
     }
 
-    /// These bytes were not moved after all.
+    /// A transport returned this range without placing it.
     pub(super) fn returned(&mut self, range: &Range<Offset>) {
-        self.twice.remove(range.clone());
+        self.resend.remove(range.clone());
     }
 
-    /// Takes out what of this range is not placed yet.
+    /// Removes and returns the parts of this range that are not placed.
     pub(super) fn take_unplaced(&mut self, range: &Range<Offset>) -> Vec<Range<Offset>> {
         let parts: Vec<_> = self.unplaced.intersect(range.clone()).collect();
         self.unplaced.remove(range.clone());
-        self.twice.remove(range.clone());
+        self.resend.remove(range.clone());
         parts
     }
 
-    /// What is not placed.
+    /// Ranges that are not placed.
     pub(super) fn unplaced(&self) -> &RangeSet {
         &self.unplaced
     }
 
-    /// These bytes are verified; tells how many of them were wanted.
+    /// This range is verified. Returns how many of its bytes were wanted.
     pub(super) fn verified(&mut self, range: &Range<Offset>) -> ByteCount {
         self.unplaced.remove(range.clone());
-        self.twice.remove(range.clone());
+        self.resend.remove(range.clone());
         self.wanted.remove(range.clone())
     }
 
-    /// Nobody wants these bytes any more.
+    /// This range is no longer wanted.
     pub(super) fn forget(&mut self, range: &Range<Offset>) {
         self.unplaced.remove(range.clone());
-        self.twice.remove(range.clone());
+        self.resend.remove(range.clone());
         self.wanted.remove(range.clone());
     }
 }

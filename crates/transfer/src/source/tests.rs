@@ -1,4 +1,4 @@
-//! A source alone, against sinks that say anything.
+//! A source alone, against sinks that send anything.
 
 use packtrain_object::{CHUNK, ChunkIndex, EntryKind, Mtime, RelPath};
 use packtrain_units::Duration;

@@ -1,4 +1,4 @@
-//! A test of any [`Transport`]: random calls, every event checked against the rules.
+//! A test of any [`Transport`]: random calls, with every event checked against the rules.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use packtrain_units::{ByteCount, Offset, RangeSet, Rng, Time};
 
 use super::{Custody, Transport, TransportEvent};
 
-/// The most that is assigned and not answered.
+/// Maximum bytes assigned and not answered.
 const WINDOW: u64 = 6 << 20;
-/// The largest range that is assigned at once.
+/// Maximum bytes of one assignment.
 const MAX_RANGE: u64 = 1 << 20;
 
 /// Moves an object of a given size over one transport, with random assignments and revocations.
@@ -17,18 +17,18 @@ pub struct Exercise {
     seed: u64,
     rng: Rng,
     custody: Custody,
-    /// What no transport has.
+    /// Bytes that the transport does not own and that are not placed.
     pool: RangeSet,
     placed: RangeSet,
     size: u64,
     events: usize,
-    /// The newest events, the last one last.
+    /// The last eight events, oldest first.
     newest: VecDeque<TransportEvent>,
     closed: usize,
 }
 
 impl Exercise {
-    /// An object of `size` bytes; the seed is in the text of every failure.
+    /// An object of `size` bytes. The texts of all failures contain the seed.
     pub fn new(seed: u64, size: ByteCount) -> Self {
         let mut pool = RangeSet::new();
         pool.insert(Offset(0)..Offset(size.get()));
@@ -45,10 +45,10 @@ impl Exercise {
         }
     }
 
-    /// Takes the transport's events and makes some calls.
+    /// Processes the transport's events and makes random calls.
     ///
     /// # Panics
-    /// The transport broke a rule.
+    /// The transport violated a rule.
     pub fn step(&mut self, now: Time, transport: &mut dyn Transport) {
         while let Some(event) = transport.poll_event(now) {
             self.on_event(&event);
@@ -93,7 +93,7 @@ impl Exercise {
                 self.pool.insert_all(&owned);
             }
         }
-        // Each byte is in one place: it waits, the transport has it, or the peer has it.
+        // Each byte is in exactly one place: waiting, owned by the transport, or placed.
         let sum =
             self.pool.len_bytes() + self.custody.owned().len_bytes() + self.placed.len_bytes();
         assert_eq!(sum, ByteCount(self.size), "seed {}: after {event:?}", self.seed);
@@ -103,22 +103,22 @@ impl Exercise {
         format!("seed {}, after {} events: {breach}: {:?}", self.seed, self.events, self.newest)
     }
 
-    /// Events so far.
+    /// Number of events.
     pub fn events(&self) -> usize {
         self.events
     }
 
-    /// How often the transport went down.
+    /// Number of times the transport closed.
     pub fn closed(&self) -> usize {
         self.closed
     }
 
-    /// What the peer has, as the transport says.
+    /// The ranges that the transport reported as placed.
     pub fn placed(&self) -> &RangeSet {
         &self.placed
     }
 
-    /// Whether the peer has all.
+    /// Whether the whole object is placed.
     pub fn is_complete(&self) -> bool {
         self.placed.len_bytes() == ByteCount(self.size)
     }

@@ -1,4 +1,4 @@
-//! The sink's disk, with what a crash leaves of it.
+//! The sink's disk, and its state after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use packtrain_units::{Offset, RangeSet, Rng};
 
 use super::{digest, root};
 
-/// What is under a name.
+/// The content of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     Directory { entry: Option<Entry> },
@@ -17,7 +17,7 @@ pub enum Node {
     File { content: u64, size: u64, entry: Entry },
 }
 
-/// A chunk of a temporary: what was written of it since it last held something else.
+/// A chunk of a temporary: the parts written since its content last changed.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chunk {
     pub content: u64,
@@ -31,7 +31,7 @@ pub struct Temporary {
     pub chunks: BTreeMap<u64, Chunk>,
 }
 
-/// One path: its name and its temporary change together when it is renamed.
+/// One path. A rename changes its target and its temporary together.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Place {
     pub target: Option<Node>,
@@ -87,7 +87,7 @@ impl Disk {
         temporary
     }
 
-    /// What a piece of a temporary hashes to.
+    /// The digest of a piece of a temporary.
     pub fn hash(&self, entry: &Entry, piece: &Piece) -> Option<Digest> {
         let temporary = self.places.get(entry.path.as_bytes())?.temporary.as_ref()?;
         let chunk = temporary.chunks.get(&(piece.file_offset / CHUNK.get()));
@@ -104,7 +104,7 @@ impl Disk {
         }
     }
 
-    /// Gives a temporary its name. Its content is one number if all its chunks agree.
+    /// Renames a temporary to its final name. All its chunks must have the same content number.
     pub fn commit(&mut self, entry: &Entry) {
         let size = entry.size().expect("only files are committed");
         let place = self.place(entry);
@@ -171,13 +171,13 @@ impl Disk {
         self.journal_stable = 0;
     }
 
-    /// The process died: what it had written stays in the page cache.
+    /// The process was killed: written data stays in the page cache.
     pub fn killed(&mut self) {
         self.syncing.clear();
         self.naming.clear();
     }
 
-    /// The power failed: what was not synced is there, gone or garbage, at random.
+    /// The power failed: unsynced data is randomly kept, lost or garbled.
     pub fn power_failed(&mut self, rng: &mut Rng) {
         self.killed();
         let mut places = BTreeMap::new();
@@ -196,7 +196,7 @@ impl Disk {
         self.journal_stable = self.journal.len();
     }
 
-    /// Flips a byte in some chunk of some temporary; tells in which.
+    /// Flips a byte in a random chunk of a temporary. Returns the chunk.
     pub fn flip(&mut self, rng: &mut Rng) -> Option<(Vec<u8>, u64)> {
         let mut all: Vec<(Vec<u8>, u64)> = Vec::new();
         for (path, place) in &self.places {
@@ -231,7 +231,7 @@ fn survive(place: &Place, stable: &Place, rng: &mut Rng) -> Place {
         None if place.temporary.is_none() || rng.chance(0.3) => None,
         None => Some(mix(&now, &Temporary { size: now.size, ..Default::default() }, false, rng)),
     };
-    // A temporary whose name was made durable is gone for good.
+    // After a durable rename the temporary no longer exists.
     let temporary = if !renamed && place.temporary.is_none() { None } else { temporary };
     Place { target: stable.target.clone(), temporary }
 }

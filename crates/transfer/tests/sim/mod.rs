@@ -1,8 +1,8 @@
 //! Both ends of a transfer over simulated disks, pipes and transports, all from one seed.
 //!
-//! Contents are symbolic: a file's content is a number, and the digest of a piece a function of
-//! that number and the piece's place. So trees of many chunks cost nothing to move, and a wrong
-//! byte is a wrong number.
+//! Contents are symbolic: the content of a file is a number, and the digest of a piece is a
+//! function of that number and the position of the piece. So large trees cost little to move, and a
+//! wrong byte shows as a wrong number.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
@@ -26,7 +26,7 @@ pub fn digest(content: u64, file_offset: u64, len: u64) -> Digest {
     Digest(bytes)
 }
 
-/// The digest of a whole file, as `HashFile` and `HashTarget` give it.
+/// The digest of a whole file, as for `HashFile` and `HashTarget`.
 pub fn root(content: u64, size: u64) -> Digest {
     digest(content, u64::MAX, size)
 }

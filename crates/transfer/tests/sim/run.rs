@@ -1,4 +1,4 @@
-//! One run of both ends, step by random step, until it finishes or is cut off.
+//! One run of both ends in random steps, until it finishes or is cut off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -18,12 +18,12 @@ use super::{digest, root};
 mod sink_node;
 mod source_node;
 
-/// How likely what goes wrong.
+/// Probabilities of faults.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// A transport returns ranges, closes, or comes back.
+    /// A transport returns ranges, closes or reconnects.
     pub transport: f64,
-    /// A write is garbled.
+    /// Written bytes are corrupted.
     pub garble: f64,
     /// An entry fails at the source.
     pub source: f64,
@@ -33,7 +33,7 @@ pub struct Faults {
     pub full: f64,
 }
 
-/// A chunk by the file's path.
+/// The path of a file and the index of a chunk in it.
 pub type Key = (Vec<u8>, u64);
 
 enum Answer {
@@ -53,7 +53,7 @@ struct Expected {
     got: RangeSet,
 }
 
-/// Both ends and everything between them.
+/// Both ends and the channels between them.
 pub struct Run<'a> {
     pub rng: Rng,
     pub now: Time,
@@ -80,21 +80,21 @@ pub struct Run<'a> {
     pub source_outcome: Option<Outcome>,
     pub sink_outcome: Option<Outcome>,
     pub reports: Vec<(Vec<u8>, FileReport)>,
-    /// Bytes of data that crossed.
+    /// Bytes of payload moved.
     pub crossed: u64,
-    /// Chunks asked for in this run, in the order asked.
+    /// Chunks requested in this run, in order.
     pub expected_keys: Vec<Key>,
-    /// Chunks whose both digests the sink had, and that fit.
+    /// Chunks for which the sink had both digests, and they matched.
     pub verified: BTreeSet<Key>,
     told_digests: BTreeSet<Key>,
     told_hashes: BTreeSet<Key>,
-    /// For each sync the chunks verified when it began.
+    /// The chunks verified when each sync began.
     covered: BTreeMap<u64, BTreeSet<Key>>,
     durable_unreported: BTreeSet<Key>,
-    /// Chunks durable and reported in this run.
+    /// Chunks reported durable in this run.
     pub durable: BTreeSet<Key>,
     pub steps: u64,
-    /// Microseconds that a step takes at most: with slow steps a run has many syncs.
+    /// Maximum microseconds per step. Slow steps give a run with many syncs.
     pace: u64,
     stream_left: Option<(EntryId, u64)>,
 }
@@ -156,12 +156,12 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Whether both ends said that it is over.
+    /// Whether both ends are over.
     pub fn is_over(&self) -> bool {
         self.source_outcome.is_some() && self.sink_outcome.is_some()
     }
 
-    /// Runs to the end.
+    /// Runs until both ends are over.
     pub fn finish(&mut self) {
         while !self.is_over() {
             self.step();
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
         self.drain();
     }
 
-    /// The connection is lost; the sink goes on alone until it is over or `steps` are done.
+    /// The connection is lost. The sink continues alone until it is over or `steps` are done.
     pub fn lose_source(&mut self, steps: u64) {
         self.to_sink.clear();
         self.source_outcome =
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         self.source.on_transport_event(self.now, id, TransportEvent::Up { rank });
     }
 
-    /// One thing happens.
+    /// Executes one random event.
     pub fn step(&mut self) {
         self.steps += 1;
         self.now += Duration::from_micros(self.rng.below(self.pace));
@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
         self.pump();
     }
 
-    /// Nothing can happen but time.
+    /// No event is possible: advances the time.
     fn wait(&mut self) {
         let next = [self.source.poll_timeout(), self.sink.poll_timeout()];
         if self.transports.is_empty() && self.source_outcome.is_none() {
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
                 }
                 SinkAction::Finished(outcome) => self.sink_outcome = Some(outcome),
                 SinkAction::Report(path, report) => self.reports.push((path, report)),
-                // What may be placed is known at once: a `Need` follows.
+                // Applied at once, because a `Need` follows and its ranges may be placed.
                 SinkAction::Expect(plan) => self.expect(plan),
                 SinkAction::Zero(range) => self.zero(&range),
                 SinkAction::EndStream(id, size) => self.end_stream(id, size.get()),
@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
     }
 
     fn note_verified(&mut self, key: Key) {
-        // A sink that is ending takes no more in.
+        // A sink that is ending processes no more digests.
         let ending = self.source_outcome.is_some();
         if !ending && self.told_digests.contains(&key) && self.told_hashes.contains(&key) {
             self.verified.insert(key);

@@ -3,7 +3,7 @@
 use packtrain_object::{CHUNK, Entry, EntryKind, Mtime, RelPath};
 use packtrain_units::Rng;
 
-/// One entry of the source and what is in it.
+/// One entry of the source and its content.
 #[derive(Clone, Debug)]
 pub struct SourceEntry {
     pub entry: Entry,
@@ -12,7 +12,7 @@ pub struct SourceEntry {
     pub sparse: bool,
 }
 
-/// A random tree: directories, links, empty, small and large files.
+/// A random tree with directories, links, and empty, small and large files.
 pub fn random(rng: &mut Rng, entries: u64) -> Vec<SourceEntry> {
     let mut tree = vec![entry(rng, "", EntryKind::Directory)];
     let mut directory = String::new();
@@ -35,7 +35,7 @@ pub fn random(rng: &mut Rng, entries: u64) -> Vec<SourceEntry> {
     tree
 }
 
-/// An entry of this path and kind.
+/// An entry with this path and kind.
 pub fn entry(rng: &mut Rng, path: &str, kind: EntryKind) -> SourceEntry {
     let path = if path.is_empty() {
         RelPath::root()

@@ -1,4 +1,4 @@
-//! Source and sink of a mirror, the path between them and what happens to it.
+//! Source and sink of a mirror, the path between them, and the faults.
 
 mod session;
 
@@ -9,16 +9,16 @@ use packtrain_units::{Duration, Rng, Time};
 
 pub(crate) use session::Session;
 
-/// Files of the tree.
+/// Number of files in the tree.
 const FILES: u32 = 1500;
-/// Every so many of them is a large one.
+/// One in this many files is large.
 const LARGE: u32 = 30;
-/// The time that passes at once.
+/// Duration of a tick.
 const TICK: Duration = Duration::from_millis(250);
-/// The modification time of a file's first version, in seconds.
+/// The modification time of the first version of a file, in seconds.
 const FIRST_VERSION: i64 = 1_000_000;
 
-/// Files at both ends, and what happened so far.
+/// Files at both ends, and statistics.
 pub(crate) struct Mirror {
     pub(crate) rng: Rng,
     pub(crate) now: Time,
@@ -28,17 +28,17 @@ pub(crate) struct Mirror {
     pub(crate) seen: Seen,
 }
 
-/// The sink's disk. Programs are killed, machines are not: what was written stays.
+/// The sink's disk. Programs are killed but machines do not crash, so written data is kept.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// The version of each file that has its name.
+    /// The version of each file at its final name.
     named: BTreeMap<u32, u32>,
     /// The content of each chunk of each temporary.
     temporaries: BTreeMap<u32, BTreeMap<u64, u64>>,
     pub(crate) journal: Vec<u8>,
 }
 
-/// What happened, and the most that was held in each hour.
+/// Counts of events, and the maximum number of items held in each hour.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) completed: u32,
@@ -57,7 +57,7 @@ impl Mirror {
         Self { rng: Rng::new(seed), now, versions, disk: Disk::default(), seen: Seen::default() }
     }
 
-    /// Mirrors until `span` is over.
+    /// Mirrors for `span`.
     pub(crate) fn run(&mut self, span: Duration) {
         let end = self.now + span;
         while self.now < end {
@@ -72,7 +72,7 @@ impl Mirror {
         }
     }
 
-    /// One copy that nothing disturbs.
+    /// Makes one copy without faults.
     pub(crate) fn finish(&mut self) {
         let begun = self.now;
         let mut session = Session::new(self);
@@ -84,7 +84,7 @@ impl Mirror {
         assert!(session.is_complete(), "{}", session.describe());
     }
 
-    /// Users go on working.
+    /// Users change files between copies.
     fn change_some(&mut self) {
         for n in 0..FILES as usize {
             if self.rng.chance(0.2) {
@@ -93,7 +93,7 @@ impl Mirror {
         }
     }
 
-    /// A file of the source as it is now.
+    /// The current version of a file at the source.
     pub(crate) fn file(&self, n: u32) -> Entry {
         let path = RelPath::new(format!("f{n:05}").into_bytes()).expect("a path");
         let version = self.versions[n as usize];
@@ -101,7 +101,7 @@ impl Mirror {
         Entry { path, kind: EntryKind::File { size: size(n) }, mode: 0o644, mtime, uid: 0, gid: 0 }
     }
 
-    /// How much is held now.
+    /// Records the number of items held now.
     pub(crate) fn note_held(&mut self, held: usize) {
         let hour = self.now.as_nanos() / 3_600_000_000_000;
         let most = self.seen.held.entry(hour).or_default();
@@ -118,13 +118,13 @@ impl Mirror {
         )
     }
 
-    /// Later hours hold no more than the first ones did.
+    /// Later hours must not hold more than the first ones.
     pub(crate) fn assert_nothing_grew(&self) {
         let held: Vec<usize> = self.seen.held.values().copied().collect();
         let first = held.iter().take(held.len().div_ceil(3)).copied().max().unwrap_or(0);
         let last = held.iter().rev().take(held.len() / 3).copied().max().unwrap_or(0);
         assert!(last <= first + first / 2 + 500, "{}", self.describe());
-        // Entries of one tree, twice (both ends), with room for what each has under way.
+        // The entries of one tree at both ends, with room for the ranges under way.
         let bound = 6 * FILES as usize;
         assert!(held.iter().all(|&held| held < bound), "{}", self.describe());
     }
@@ -137,7 +137,7 @@ impl Mirror {
         assert!(self.disk.journal.is_empty(), "a journal of {} bytes", self.disk.journal.len());
     }
 
-    /// It was tried what was to be tried.
+    /// The faults must have happened often enough.
     pub(crate) fn assert_eventful(&self, span: Duration) {
         let hours = (span.as_nanos() / 3_600_000_000_000) as u32;
         let Seen { completed, restarts, outages, sleeps, garbled, .. } = self.seen;
@@ -163,7 +163,7 @@ impl Disk {
         self.temporaries.get(&n)?.get(&chunk).copied()
     }
 
-    /// A temporary gets its name: all of it must be this version's.
+    /// Renames a temporary. All its chunks must be of this version.
     pub(crate) fn commit(&mut self, n: u32, version: u32) {
         let chunks = self.temporaries.remove(&n).expect("a temporary to name");
         for chunk in 0..size(n).div_ceil(CHUNK.get()) {
@@ -177,7 +177,7 @@ impl Disk {
     }
 }
 
-/// The size of a file: none changes it.
+/// The size of a file, the same for all versions.
 fn size(n: u32) -> u64 {
     let noise = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     match n % LARGE {
@@ -186,12 +186,12 @@ fn size(n: u32) -> u64 {
     }
 }
 
-/// What is in a version of a file.
+/// The content of a version of a file.
 pub(crate) fn content(n: u32, version: u32) -> u64 {
     1 + (u64::from(n) << 32 | u64::from(version))
 }
 
-/// The number and the version of an entry.
+/// The number and the version of a file.
 pub(crate) fn named(entry: &Entry) -> (u32, u32) {
     let name = std::str::from_utf8(entry.path.as_bytes()).expect("a name of ours");
     let n = name.strip_prefix('f').and_then(|n| n.parse().ok()).expect("a number");

@@ -1,4 +1,4 @@
-//! One connection of the mirror, tick by tick.
+//! One connection of the mirror, in ticks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -12,11 +12,11 @@ use packtrain_units::{ByteCount, Duration, Offset, RangeSet, Time};
 
 use super::{FILES, Mirror, TICK, content, named};
 
-/// What the path carries in a tick: 64 Mbit/s.
+/// Bytes that the path carries per tick: 64 Mbit/s.
 const TICK_BYTES: u64 = 2_000_000;
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(100);
-/// Silence after which the connection is given up.
+/// Time without messages after which the connection is closed.
 const DEAD: Duration = Duration::from_secs(60);
 
 struct Expected {
@@ -26,7 +26,7 @@ struct Expected {
     garbled: bool,
 }
 
-/// What the sink's node answers, and when.
+/// Delayed answers of the sink's driver.
 enum Answer {
     Synced(u64),
     JournalSynced(u64),
@@ -41,11 +41,11 @@ pub(crate) struct Session<'m> {
     to_source: VecDeque<(Time, Message)>,
     transports: BTreeMap<TransportId, RangeSet>,
     next_transport: u32,
-    /// Chunks whose digests the source told.
+    /// Chunks whose digests the source has sent.
     reported: BTreeSet<ChunkIndex>,
     expected: BTreeMap<ChunkIndex, Vec<Expected>>,
     answers: VecDeque<(Time, Answer)>,
-    /// The path carries nothing until then.
+    /// The path is down until this time.
     out_until: Time,
     source_over: bool,
     sink_over: bool,
@@ -99,7 +99,7 @@ impl<'m> Session<'m> {
         format!("{source:?} {sink:?} expected {} {:?}", self.expected.len(), self.transports)
     }
 
-    /// Time passes, and something may happen to the path or the programs.
+    /// Advances the time by a tick, with random faults if `disturbed`.
     pub(crate) fn tick(&mut self, disturbed: bool) {
         self.mirror.now += TICK;
         if disturbed {
@@ -130,7 +130,7 @@ impl<'m> Session<'m> {
         self.mirror.note_held(self.source.held() + self.sink.held() + own);
     }
 
-    /// Outages, changes of transports, sleep, and ends of programs, each now and then.
+    /// Random outages, changes of transports, sleep, and killed programs.
     fn disturb(&mut self) {
         let per_hour = |times: f64| times / 14_400.0;
         let mirror = &mut *self.mirror;
@@ -144,7 +144,7 @@ impl<'m> Session<'m> {
             }
         }
         if self.mirror.rng.chance(per_hour(0.5)) {
-            // Both machines sleep for an hour, and the connection lives on.
+            // Both machines sleep for an hour; the connection survives.
             self.mirror.seen.sleeps += 1;
             self.mirror.now += Duration::from_secs(3600);
         }
@@ -158,7 +158,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// The connection is lost: the sink ends in good order, if it is left the time.
+    /// The connection is lost. The sink shuts down cleanly if it has enough time.
     fn lose(&mut self) {
         self.mirror.seen.restarts += 1;
         self.cut = true;
@@ -187,7 +187,7 @@ impl<'m> Session<'m> {
         self.source.on_transport_event(now, id, TransportEvent::Up { rank });
     }
 
-    /// A transport ends, another one comes.
+    /// Closes a transport and opens another one.
     fn swap_transport(&mut self) {
         if let Some((&id, _)) = self.transports.iter().next() {
             self.transports.remove(&id);
@@ -213,7 +213,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Messages that are due arrive, in order.
+    /// Delivers messages that are due, in order.
     fn deliver(&mut self) {
         let now = self.now();
         while self.to_sink.front().is_some_and(|(at, _)| *at <= now) {
@@ -227,7 +227,7 @@ impl<'m> Session<'m> {
         self.pump();
     }
 
-    /// What transports have goes over the path, as much as a tick takes.
+    /// Moves assigned ranges, up to the capacity of a tick.
     fn carry(&mut self) {
         let mut left = TICK_BYTES;
         let now = self.now();
@@ -238,7 +238,7 @@ impl<'m> Session<'m> {
                 let Some(range) = ranges.pop_front(most) else { break };
                 left -= range.end.since(range.start).get();
                 if self.mirror.rng.chance(0.02) {
-                    // Lost: it goes again.
+                    // Lost: sent again.
                     ranges.insert(range);
                     continue;
                 }
@@ -271,7 +271,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// A chunk is written and hashed when all of it is there.
+    /// Writes and hashes a chunk when all its bytes have arrived.
     fn check(&mut self, chunk: ChunkIndex) {
         let Some(plan) = self.expected.get(&chunk) else { return };
         if plan.iter().any(|e| !e.got.contains_range(&e.piece.range)) {
@@ -335,7 +335,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// The source reads a chunk.
+    /// The source reads a chunk and sends its digests.
     fn report(&mut self, chunk: ChunkIndex) {
         let now = self.now();
         let mut digests = Vec::new();
@@ -407,7 +407,7 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// A disk takes from a tenth of a second to two.
+    /// A disk operation takes 0.1 to 2 seconds.
     fn answer(&mut self, answer: Answer) {
         let after = Duration::from_millis(100 + self.mirror.rng.below(1_900));
         let last = self.answers.back().map_or(self.now(), |(at, _)| *at);

@@ -20,21 +20,21 @@ impl PieceTarget for SharedTarget {
         let file = self.0.file(id, entry)?;
         let written = file.write_all_at(bytes, at);
         // After the write: a sync that runs meanwhile must leave it to the next.
-        self.0.touched(id, &file);
+        self.0.mark_dirty(id, &file);
         written.map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
         let file = self.0.file(id, entry)?;
         let punched = write::punch(&file, at, ByteCount(len));
-        self.0.touched(id, &file);
+        self.0.mark_dirty(id, &file);
         punched.map_err(|e| self.0.failure(entry, "cannot write", &e))
     }
 
     fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
         self.0.file(id, entry).is_ok_and(|file| {
             // What an earlier run wrote and this one vouches for has to be synced by this one.
-            self.0.touched(id, &file);
+            self.0.mark_dirty(id, &file);
             file.read_exact_at(out, at).is_ok()
         })
     }
@@ -50,7 +50,7 @@ impl PieceTarget for SharedTarget {
         // A file that cannot be opened fails the write that comes next.
         let Ok(file) = self.0.file(id, entry) else { return false };
         let shared = write::clone_range(from, from_at, &file, at, ByteCount(len));
-        self.0.touched(id, &file);
+        self.0.mark_dirty(id, &file);
         shared.is_ok()
     }
 

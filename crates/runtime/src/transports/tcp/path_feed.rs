@@ -1,5 +1,5 @@
-//! Which way the streams take, where there is a choice: what the kernel and the other end say of
-//! them is brought to the chooser in `plan`, and what it wants is carried out by `streams`.
+//! Feeds the path selector of `packtrain-plan` with TCP statistics and reports of the other end.
+//! `streams` carries out its decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use super::stripe_scheduler::StreamId;
 use crate::candidate_paths::CandidatePaths;
 use packtrain_service::PathReport;
 
-/// A loss is a sign of the path for so long.
+/// Time for which a loss counts as a symptom of the path.
 const LOSSES: Duration = Duration::from_secs(20);
-/// Queues and limits are taken over so long.
+/// Time over which queues and limits are averaged.
 const RECENT: Duration = Duration::from_secs(2);
-/// A queue of this part of the round trip explains a loss.
+/// A queue of at least this fraction of the round-trip time explains a loss.
 const QUEUED: f64 = 0.10;
-/// A path that had no such queue for so long, and for so many round trips, is not full any more, and
-/// a window is what losses left of it, whatever explained them.
+/// A path without such a queue for this time, and for this number of round trips, is no longer
+/// full. Its windows are then what losses left of them, whatever their cause.
 const EMPTY: Duration = Duration::from_secs(2);
 const EMPTY_RTTS: u64 = 20;
 
-/// What a look at the direct streams found.
+/// A sample of the direct streams.
 #[derive(Clone, Copy, Default)]
 struct Sign {
     at: Time,
     queue: Duration,
     lost: u64,
-    /// The same, with a queue that explains it.
+    /// Lost bytes with a queue that explains them.
     queued: u64,
     busy: Duration,
     limited: Duration,
 }
 
-/// The chooser at work.
+/// The path selector with its inputs.
 pub(super) struct PathFeed {
     ways: Arc<CandidatePaths>,
-    pilot: PathSelector,
+    selector: PathSelector,
     signs: VecDeque<Sign>,
     was: BTreeMap<StreamId, TcpInfo>,
     min_rtt: Option<Duration>,
@@ -49,13 +49,13 @@ pub(super) struct PathFeed {
 
 impl PathFeed {
     pub(super) fn new(ways: Arc<CandidatePaths>) -> Self {
-        let mut pilot = PathSelector::new();
+        let mut selector = PathSelector::new();
         for name in ways.names() {
-            pilot.add(name.clone());
+            selector.add(name.clone());
         }
         Self {
             ways,
-            pilot,
+            selector,
             signs: VecDeque::new(),
             was: BTreeMap::new(),
             min_rtt: None,
@@ -73,32 +73,32 @@ impl PathFeed {
         self.ways.is_far()
     }
 
-    /// All ways, the direct one first.
+    /// All paths, the direct one first.
     pub(super) fn each(&self) -> impl Iterator<Item = PathId> + use<> {
-        (0..self.pilot.len() as u8).map(PathId::numbered)
+        (0..self.selector.len() as u8).map(PathId::numbered)
     }
 
-    /// How many streams a way is to have.
+    /// The target number of streams on a path.
     pub(super) fn target(&self, way: PathId, wanted: u32) -> u32 {
-        self.pilot.target(way, wanted)
+        self.selector.target(way, wanted)
     }
 
-    /// Whether all streams are on the direct way and none is tried elsewhere.
+    /// Whether all streams are on the direct path and no other path is being tried.
     pub(super) fn is_plain(&self) -> bool {
-        self.each().skip(1).all(|way| self.pilot.target(way, 1) == 0)
+        self.each().skip(1).all(|way| self.selector.target(way, 1) == 0)
     }
 
     pub(super) fn failed(&mut self, now: Time, way: PathId, why: &str) {
-        self.pilot.failed(now, way, why);
+        self.selector.failed(now, way, why);
     }
 
-    /// A way whose streams are to be given up.
+    /// A path whose streams must be closed.
     pub(super) fn poll_cut(&mut self) -> Option<PathId> {
-        self.pilot.poll_cut()
+        self.selector.poll_cut()
     }
 
-    /// Looks at everything. `wanted` are the streams there are to be; they are what the transfer
-    /// waits for if it is `busy`.
+    /// Updates the selector. `wanted` is the target number of streams; `busy`: they are the
+    /// bottleneck of the transfer.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -106,10 +106,10 @@ impl PathFeed {
         readings: &[Reading],
         (wanted, busy): (u32, bool),
     ) {
-        self.note(now, readings);
-        self.ways.inform(&mut self.pilot, self.min_rtt);
+        self.record(now, readings);
+        self.ways.update_selector(&mut self.selector, self.min_rtt);
         let seen: Vec<Seen> = self.each().map(|way| group.seen(now, way)).collect();
-        self.pilot.look(&Look {
+        self.selector.look(&Look {
             now,
             ways: &seen,
             wanted,
@@ -120,8 +120,8 @@ impl PathFeed {
         });
     }
 
-    /// Keeps what the kernel says of the direct streams.
-    fn note(&mut self, now: Time, readings: &[Reading]) {
+    /// Records the TCP statistics of the direct streams.
+    fn record(&mut self, now: Time, readings: &[Reading]) {
         let direct = readings.iter().filter(|reading| reading.path == PathId::DIRECT);
         let mut was = std::mem::take(&mut self.was);
         let mut sign = Sign { at: now, ..Sign::default() };
@@ -160,30 +160,30 @@ impl PathFeed {
         }
     }
 
-    /// What holds the direct streams back.
+    /// The limit of the direct streams.
     fn limit(&self, now: Time) -> Limit {
         let symptoms = symptoms(&self.signs, now, self.min_rtt.unwrap_or_default());
         Limit::of(&symptoms, Response::of(&self.congestion))
     }
 
-    /// What each way did.
+    /// The report about each path.
     pub(super) fn report(&self, group: &Group, now: Time) -> (Vec<PathReport>, Vec<String>) {
         let ways = self.each().map(|way| {
-            let steady = self.pilot.steady(way);
+            let steady = self.selector.steady(way);
             PathReport {
-                way: self.pilot.name(way).to_owned(),
+                way: self.selector.name(way).to_owned(),
                 bytes: group.seen(now, way).delivered,
                 rate: steady.map(|(rate, _)| rate),
                 steady: steady.map(|(_, span)| span).unwrap_or_default(),
             }
         });
         let mut reasons = self.ways.told();
-        reasons.extend(self.pilot.reasons().iter().cloned());
+        reasons.extend(self.selector.reasons().iter().cloned());
         (ways.collect(), reasons)
     }
 }
 
-/// What looks of the last seconds come to.
+/// Aggregates the samples of the last seconds.
 fn symptoms(signs: &VecDeque<Sign>, now: Time, min_rtt: Duration) -> Symptoms {
     let recent = || signs.iter().filter(|sign| now.since(sign.at) <= RECENT);
     let count = recent().count().max(1) as u64;
@@ -205,7 +205,7 @@ fn symptoms(signs: &VecDeque<Sign>, now: Time, min_rtt: Duration) -> Symptoms {
 mod tests {
     use super::*;
 
-    /// Looks each 50 ms: queue in ms, and what was sent again since the last one.
+    /// One sample per 50 ms: queue in ms, and bytes retransmitted since the last one.
     fn of(looks: &[(u64, u64)]) -> Limit {
         let (mut now, mut signs) = (Time::from_nanos(1), VecDeque::new());
         let min_rtt = Duration::from_millis(100);
@@ -223,12 +223,12 @@ mod tests {
     fn a_loss_that_a_queue_explains_counts_when_the_path_stays_empty() {
         let losses = Limit::Losses(Response::Reno);
         assert_eq!(of(&[(0, 0), (1, 1448), (0, 0)]), losses);
-        // The end of slow start, whose bursts make a short queue.
+        // The end of slow start, whose bursts cause a short queue.
         let mut looks = vec![(1, 0), (12, 1448), (1, 0)];
         assert_eq!(of(&looks), Limit::Unknown);
         looks.extend([(1, 0); 41]);
         assert_eq!(of(&looks), losses);
-        // A queue now and then: the path is full now and then.
+        // A queue now and then means that the path is full now and then.
         looks.extend([(15, 0), (1, 0)]);
         assert_eq!(of(&looks), Limit::Unknown);
         looks.extend([(40, 1448); 60]);

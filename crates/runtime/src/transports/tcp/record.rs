@@ -1,4 +1,4 @@
-//! What the kernel said of the streams of a transfer, those that are gone included.
+//! TCP statistics of the streams of a transfer, including streams that have ended.
 
 use packtrain_net::tcp::TcpInfo;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
@@ -7,11 +7,11 @@ use super::group::Reading;
 use packtrain_service::evidence::TcpPart;
 use packtrain_service::{StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 
-/// Streams that are gone and told of one by one.
+/// Maximum ended streams that are reported individually.
 const MAX_GONE: usize = 64;
-/// A moment is this long at least, and longer when a transfer has many.
+/// Minimum length of a moment; it doubles when a transfer has too many moments.
 const MOMENT: Duration = Duration::from_millis(250);
-/// Moments after which every second one is dropped.
+/// Number of moments above which every second one is dropped.
 const MAX_MOMENTS: usize = 512;
 
 /// Sums over streams.
@@ -25,7 +25,7 @@ pub(super) struct Sums {
     buffer_limited: Duration,
 }
 
-/// All streams at one time, for who watches the path.
+/// All streams at one time, for the samples of the path.
 pub(in crate::transports) struct Seen {
     pub(in crate::transports) part: TcpPart,
     pub(in crate::transports) arrived: u64,
@@ -34,7 +34,7 @@ pub(in crate::transports) struct Seen {
     pub(in crate::transports) min_rtt: Option<Duration>,
 }
 
-/// The record.
+/// The recorded statistics.
 pub struct Record {
     began: Time,
     live: Vec<Reading>,
@@ -51,7 +51,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record that begins `now`.
+    /// A record that starts at `now`.
     pub fn new(now: Time) -> Self {
         Self {
             began: now,
@@ -69,17 +69,17 @@ impl Record {
         }
     }
 
-    /// A stream came; now there are so many.
+    /// A stream opened; there are `count` now.
     pub fn came(&mut self, count: u32, first: Option<Reading>) {
         self.most = self.most.max(count);
-        // A short copy is over before the next look.
+        // A short copy ends before the next sample.
         if let Some(first) = first {
             self.note(&first.info);
             self.live.push(first);
         }
     }
 
-    /// A stream is gone.
+    /// A stream ended.
     pub fn ended(&mut self, last: Option<Reading>, end: StreamEnd) {
         self.broken += u32::from(end == StreamEnd::Broken);
         let Some(last) = last else { return };
@@ -87,7 +87,7 @@ impl Record {
         self.note(&last.info);
         self.gone = self.gone.and(&last.info);
         if self.ended.len() < MAX_GONE {
-            self.ended.push(told(&last, end));
+            self.ended.push(stream_report(&last, end));
         }
     }
 
@@ -97,7 +97,7 @@ impl Record {
         self.congestion.clone_from(&info.congestion);
     }
 
-    /// The kernel was asked about all of them.
+    /// Adds a sample of all streams.
     pub fn look(&mut self, now: Time, readings: &[Reading]) {
         for reading in readings {
             self.note(&reading.info);
@@ -132,12 +132,12 @@ impl Record {
         });
     }
 
-    /// Sums over all streams there were.
+    /// Sums over all streams, including ended ones.
     pub(super) fn sums(&self) -> Sums {
         self.live.iter().fold(self.gone, |sums, reading| sums.and(&reading.info))
     }
 
-    /// All streams as they are now; none if there never was one.
+    /// The current state of all streams; none if there was no stream.
     pub(in crate::transports) fn seen(&self) -> Option<Seen> {
         if self.most == 0 {
             return None;
@@ -167,22 +167,22 @@ impl Record {
         })
     }
 
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub(super) fn retransmitted(&self) -> ByteCount {
         ByteCount(self.sums().again)
     }
 
-    /// Least round trip of any stream.
+    /// Minimum round-trip time of all streams.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
     }
 
-    /// What there is to tell; none if there never was a stream.
+    /// The report; none if there was no stream.
     pub fn report(&self) -> Option<StreamsReport> {
         if self.most == 0 {
             return None;
         }
-        let live = self.live.iter().map(|reading| told(reading, StreamEnd::Done));
+        let live = self.live.iter().map(|reading| stream_report(reading, StreamEnd::Done));
         Some(StreamsReport {
             last: self.live.len() as u32,
             most: self.most,
@@ -214,13 +214,13 @@ impl Sums {
     }
 }
 
-/// The largest round trip beyond the least.
+/// The largest round-trip time above its minimum.
 fn queue(readings: &[Reading]) -> Duration {
     let of = |info: &TcpInfo| info.srtt - info.min_rtt.unwrap_or(info.srtt);
     readings.iter().map(|reading| of(&reading.info)).max().unwrap_or_default()
 }
 
-fn told(reading: &Reading, end: StreamEnd) -> StreamReport {
+fn stream_report(reading: &Reading, end: StreamEnd) -> StreamReport {
     let info = &reading.info;
     let sums = Sums::default().and(info);
     let busy = sums.busy.as_secs_f64();

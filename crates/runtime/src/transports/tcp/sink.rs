@@ -1,4 +1,4 @@
-//! The transport over TCP streams at its receiving end.
+//! The receiving end of the TCP transport.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,33 +14,33 @@ use crate::transports::intake::Intake;
 use crate::transports::offer::{ControlMessage, Offer};
 use crate::transports::transport::{SinkContext, SinkTransport};
 
-/// The source connects first; the sink tries the other way round a little later.
+/// The source connects first; the sink connects to the source after this delay.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// The waits before a connection over depots is tried again.
+/// Delays before a connection over depots is retried.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_millis(2250));
-/// How often within a transfer.
-const MAX_AGAIN: u32 = 64;
-/// Connections over candidate paths that a source gets in one transfer.
+/// Maximum retries within a transfer.
+const MAX_RETRIES: u32 = 64;
+/// Maximum connections over candidate paths that a source may request in one transfer.
 const MAX_DIALLED: u32 = 1024;
 
-/// Connects again over depots where a connection did not come about or broke, as nobody else can:
-/// the source does not know them.
+/// Reconnects over depots after a connection failed or broke. The source cannot do this, because it
+/// does not know the depots.
 #[derive(Clone, Default)]
 struct Redial {
     connector: Arc<OnceLock<Connector>>,
-    again: Arc<AtomicU32>,
+    retries: Arc<AtomicU32>,
 }
 
 impl Redial {
     fn dial(&self, after: Duration) {
         let Some(connector) = self.connector.get() else { return };
         let this = self.clone();
-        connector.connect(after, move || this.again());
+        connector.connect(after, move || this.retry());
     }
 
-    fn again(&self) {
-        let again = self.again.fetch_add(1, Ordering::Relaxed);
-        if again < MAX_AGAIN {
+    fn retry(&self) {
+        let again = self.retries.fetch_add(1, Ordering::Relaxed);
+        if again < MAX_RETRIES {
             self.dial(RETRY.after(again));
         }
     }
@@ -54,9 +54,9 @@ pub(in crate::transports) struct TcpSink {
     end: Option<TcpEnd>,
     connector: Option<Connector>,
     redial: Redial,
-    /// Connections made from here.
+    /// Number of connections made from this end.
     connected: u32,
-    /// Connections over candidate paths that the source asked for.
+    /// Number of connections over candidate paths that the source requested.
     dialled: u32,
     received: Arc<AtomicU64>,
 }
@@ -76,7 +76,7 @@ impl TcpSink {
         }
     }
 
-    /// The source, which cannot reach this end, wants so many streams from here.
+    /// The source, which cannot reach this end, requests this number of streams from it.
     fn on_streams(&mut self, wanted: u32) {
         let Some(connector) = &self.connector else { return };
         let wanted = wanted.min(self.config.most_streams);
@@ -90,7 +90,7 @@ impl TcpSink {
         self.connected = self.connected.max(wanted);
     }
 
-    /// The source wants so many streams over a path that it was told of.
+    /// The source requests this number of streams over a candidate path.
     fn on_dial(&mut self, way: u8, wanted: u32) {
         let Some(control) = self.control.clone().filter(|_| self.config.ways.is_some()) else {
             return;
@@ -120,7 +120,7 @@ impl SinkTransport for TcpSink {
         let received = Arc::clone(&self.received);
         let up = move |stream| {
             let redial = redial.clone();
-            let broke = move || redial.again();
+            let broke = move || redial.retry();
             let (assembly, received) = (assembly.clone(), Arc::clone(&received));
             wire::receive(&running, stream, &intake, assembly, received, broke);
         };
@@ -157,7 +157,7 @@ impl SinkTransport for TcpSink {
     }
 
     fn close(&mut self) {
-        self.redial.again.store(MAX_AGAIN, Ordering::Relaxed);
+        self.redial.retries.store(MAX_RETRIES, Ordering::Relaxed);
         self.end = None;
     }
 }

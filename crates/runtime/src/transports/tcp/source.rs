@@ -1,4 +1,4 @@
-//! The transport over TCP streams at its sending end.
+//! The sending end of the TCP transport.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,18 +20,18 @@ use crate::transports::transport::{Inbox, SourceContext, SourceTransport};
 use crate::transports::{Moved, TransportConfig};
 use packtrain_service::evidence::{Net, PathPart, TcpPart};
 
-/// Characters of another end's reason that are kept.
+/// Maximum characters kept of the other end's reason.
 const MAX_REASON: usize = 200;
 
-/// A message from the streams' threads and tasks.
+/// Messages from the threads and tasks of the streams.
 pub(super) enum StreamNews {
-    /// The streams together, as one transport.
+    /// An event of the transport.
     Event(TransportEvent),
     /// A stream is up on a path.
     Up(Box<TcpStream>, PathId),
-    /// A connection of ours did not come about on a path, and why if that is known.
+    /// A connection from this end failed on a path, with the reason if it is known.
     Failed(PathId, String),
-    /// A stream is over; whether it had anything to move, and what the kernel said last.
+    /// A stream ended; whether it had data to move, and its last TCP statistics.
     Over { why: String, had: bool, way: PathId, last: Option<Box<Reading>> },
 }
 
@@ -40,12 +40,12 @@ pub(in crate::transports) struct TcpSource {
     config: TransportConfig,
     limiter: Option<RateLimiter>,
     news: Inbox<StreamNews>,
-    /// What was taken out of the inbox and is not handled yet.
+    /// Messages that were taken out of the inbox and are not handled yet.
     events: VecDeque<TransportEvent>,
     later: VecDeque<StreamNews>,
-    /// What listens, and the streams; none if this end cannot listen.
+    /// The listener and the streams; none if this end cannot listen.
     running: Option<(TcpEnd, Streams)>,
-    /// When the race of transports began, whether TCP took part, and how long it needed.
+    /// Start of the race of transports, whether TCP took part, and how long it took.
     race_began: Option<Time>,
     tried: bool,
     up_after: Option<Duration>,
@@ -99,8 +99,8 @@ impl TcpSource {
         }
     }
 
-    /// The last stream is gone, and the group has given all up: what it reported before that comes
-    /// before the end.
+    /// The last stream ended and the group returned all ranges. Events that it reported before come
+    /// before `Closed`.
     fn go_down(&mut self, closed: TransportEvent) -> Option<TransportEvent> {
         let waiting = std::mem::take(&mut self.later);
         for news in waiting.into_iter().chain(std::iter::from_fn(|| self.news.next())) {
@@ -113,19 +113,19 @@ impl TcpSource {
         self.events.pop_front()
     }
 
-    /// The other end, which called, tells of the paths over which it could bring streams.
+    /// The other end, which is the initiator, reports the paths over which it can open streams.
     fn on_candidate_paths(&mut self, bytes: &[u8]) {
         if let Some(ways) = &self.config.ways {
-            return ways.learn(bytes);
+            return ways.update(bytes);
         }
-        let Some(ways) = CandidatePaths::told_of(bytes) else { return };
+        let Some(ways) = CandidatePaths::from_report(bytes) else { return };
         self.config.ways = Some(Arc::clone(&ways));
         if let Some(streams) = self.streams_mut() {
             streams.choose_from(ways);
         }
     }
 
-    /// It could not bring a stream over a path.
+    /// The other end failed to open a stream over a path.
     fn on_no_path(&mut self, way: u8, why: &str) {
         let known = self.config.ways.as_ref().is_some_and(|ways| ways.is_far() && ways.has(way));
         if let (true, Some(streams)) = (known, self.streams_mut()) {

@@ -1,4 +1,4 @@
-//! How many streams a transfer has: as many as were asked for, or as many as turn out to be best.
+//! The number of streams of a transfer: as requested, or tuned.
 
 use packtrain_plan::streams::Sample;
 use packtrain_units::Time;
@@ -11,15 +11,15 @@ use packtrain_service::StreamsReport;
 /// The number of streams, for every transport that opens streams.
 #[derive(Debug)]
 pub enum StreamCount {
-    /// As many as were asked for.
+    /// The requested number.
     Fixed(u32),
-    /// As many as turn out to be best.
+    /// Tuned during the transfer.
     Tuned(Box<StreamCountTuner>),
 }
 
 impl StreamCount {
-    /// `asked` streams, or the best number if none was asked for; `max` at most. `earlier` is what
-    /// is known of the path.
+    /// `asked` streams, or a tuned number if none was requested; at most `max`. `earlier` returns
+    /// samples of earlier transfers over the path.
     pub fn new(asked: Option<u32>, max: u32, earlier: impl FnOnce() -> Vec<Sample>) -> Self {
         match asked {
             Some(count) => Self::Fixed(count.min(max)),
@@ -27,12 +27,12 @@ impl StreamCount {
         }
     }
 
-    /// Whether the number is found while the transfer runs.
+    /// Whether the number is tuned during the transfer.
     pub fn is_tuned(&self) -> bool {
         matches!(self, Self::Tuned(_))
     }
 
-    /// How many there are to be now.
+    /// The target number of streams.
     pub fn target(&self) -> u32 {
         match self {
             Self::Fixed(count) => *count,
@@ -40,14 +40,14 @@ impl StreamCount {
         }
     }
 
-    /// What the kernel says of the streams; `busy` if they are what the transfer waits for.
+    /// Passes TCP statistics to the tuner; `busy`: the streams are the bottleneck of the transfer.
     pub fn sample(&mut self, now: Time, readings: &[Reading], busy: bool) {
         if let Self::Tuned(tuner) = self {
             tuner.look(now, readings, busy);
         }
     }
 
-    /// Writes into the report why there were as many as there were.
+    /// Adds the reasons for the number to the report.
     pub fn explain(&self, report: &mut StreamsReport) {
         match self {
             Self::Fixed(count) => report.asked = Some(*count),

@@ -1,9 +1,10 @@
-//! How many streams are best, found out with the transfer's own data while it runs.
+//! Tunes the number of streams with the data of the transfer itself.
 //!
-//! Nothing is sent to measure; the number changes while bytes move, and each number that was held
-//! long enough is a sample. What the kernel says of each stream tells more than the sum of their
-//! rates: whether windows are cut by losses on an empty path (more streams help), by a queue that
-//! the path is full of (they take from others), or by a buffer that ends (they help). See
+//! The tuner sends nothing to measure. It changes the number of streams during the transfer, and
+//! each number that was held long enough gives a sample. The kernel's statistics of each stream
+//! show more than the sum of their rates. They distinguish losses that cut windows on an empty path
+//! (more streams help), losses from a full queue (more streams take rate from others), and windows
+//! that reach a buffer limit (more streams help). See
 //! `docs/adr/0020-the-stream-count-follows-tcp-info.md`. No clock, no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,107 +18,109 @@ use super::stripe_scheduler::StreamId;
 
 mod words;
 
-use words::told;
+use words::describe;
 
-/// Streams to begin with, where nothing is known of the path: it takes two round trips less until
-/// they fill it than one would, and is what a browser opens.
-pub(super) const FIRST: u32 = 4;
-/// A rate is measured over so many round trips, and no less and no more than this.
+/// Initial number of streams on an unknown path. Compared with one stream, four fill the path two
+/// round trips earlier, and browsers open a similar number.
+pub(super) const INITIAL_STREAMS: u32 = 4;
+/// A rate is measured over this number of round trips, within the limits below.
 const SPAN_RTTS: u64 = 4;
-const SPAN_LEAST: Duration = Duration::from_millis(250);
-const SPAN_MOST: Duration = Duration::from_secs(2);
-/// A rate that grew less than this within a span is out of slow start.
+const MIN_SPAN: Duration = Duration::from_millis(250);
+const MAX_SPAN: Duration = Duration::from_secs(2);
+/// A rate that grew by less than this factor within a span has left slow start.
 const SETTLED: f64 = 1.15;
-/// So many round trips after a change it is measured even if it still grows.
-const PATIENCE_RTTS: u64 = 16;
-/// How many round trips new streams take until they carry their share: three for the handshakes,
-/// and slow start from 10 segments to about a thousand.
+/// Number of round trips after a change after which a rate counts even if it still grows.
+const MAX_GROWTH_RTTS: u64 = 16;
+/// Number of round trips until new streams carry their share: three for the handshakes, and slow
+/// start from 10 segments to about a thousand.
 const RISE_RTTS: u64 = 11;
-/// What a loss takes from a window (CUBIC, RFC 9438 section 4.6; Reno takes 0.5).
-const CUT: f64 = 0.3;
-/// A path whose round trip is longer by this share of the least, and by this at least, is full.
+/// Fraction by which a loss reduces a window (CUBIC, RFC 9438 section 4.6; Reno 0.5).
+const LOSS_CUT: f64 = 0.3;
+/// A path is full if its round-trip time exceeds the minimum by this fraction, and by at least the
+/// minimum below.
 const FULL: f64 = 0.10;
-const FULL_LEAST: Duration = Duration::from_millis(1);
-/// A cut while the queue was above this share of the longest seen is put down to the queue.
+const MIN_FULL_QUEUE: Duration = Duration::from_millis(1);
+/// A cut while the queue exceeds this fraction of the longest one seen is attributed to the queue.
 const QUEUED: f64 = 0.75;
-/// Streams are added at once when this share of them is missing.
+/// Streams are added early if at least this fraction of them is missing.
 const MISSING: f64 = 0.25;
-/// A change is by this factor at most; by two until the path was seen full or a loss on it while
-/// it was empty.
-const STEP: u32 = 4;
-/// Fewer streams than these are never less than doubled, and the first ones trebled.
-const DOUBLED: u32 = 16;
-/// A loss that nothing but chance made is sent again once, or twice.
-const ALONE: u64 = 2;
-/// Losses that grew by this factor, and by so many segments, with the number of streams are the
-/// doing of the streams.
+/// Maximum factor of a change. It is two until the path was seen full, or a loss was seen while it
+/// was empty.
+const MAX_STEP: u32 = 4;
+/// Below this number streams are at least doubled, and the initial ones tripled.
+const DOUBLE_BELOW: u32 = 16;
+/// Maximum segments retransmitted for a single random loss.
+const MAX_RANDOM_SEGMENTS: u64 = 2;
+/// If losses grew by this factor, and are at least this number of segments, after streams were
+/// added, the streams caused them.
 const WORSE: f64 = 2.5;
 const WORSE_SEGMENTS: u64 = 12;
-/// Cuts are counted over this, or over so many round trips if that is longer; what was
-/// acknowledged meanwhile must be enough to lose one of ten thousand segments now and then.
+/// Cuts are counted over this time, or over this number of round trips if that is longer. The
+/// acknowledged bytes must suffice to show a loss rate of one segment in ten thousand.
 const CUTS_SPAN: Duration = Duration::from_secs(3);
 const CUTS_RTTS: u64 = 20;
-const CALM_LEAST: u64 = 2000 * SEGMENT;
-/// Twice the streams must move so much more, or they do not pay (less for less than twice).
-const PAYS: f64 = 0.10;
-/// How long the number stays once more did not pay; doubles each time.
+const MIN_CALM_BYTES: u64 = 2000 * SEGMENT;
+/// Doubling the streams must increase the rate by at least this fraction (proportionally less for
+/// smaller factors).
+const MIN_GAIN: f64 = 0.10;
+/// Time for which the number is kept after more streams did not help; doubles each time.
 const HOLD: Duration = Duration::from_secs(8);
-const HOLD_MOST: Duration = Duration::from_secs(120);
-/// A rate that fell to this share of what it was is another path.
+const MAX_HOLD: Duration = Duration::from_secs(120);
+/// A rate below this fraction of the peak indicates another path.
 const CHANGED: f64 = 0.6;
-/// A path that was full for so long may do with fewer streams.
+/// Time after which a full path is tried with fewer streams.
 const FULL_FOR: Duration = Duration::from_secs(4);
-/// A rate that fell by more than this without some streams misses them.
-const MISSED: f64 = 0.04;
-/// Without losses, queue and limits windows grow by themselves; this long they are left to.
+/// If a rate fell by more than this fraction after streams were removed, they are added again.
+const MAX_RATE_DROP: f64 = 0.04;
+/// Without losses, queue or limits, windows grow by themselves. They are left to for this time.
 const FLAT_FOR: Duration = Duration::from_secs(5);
-/// Payload of a segment, nearly everywhere.
+/// Typical payload of a segment in bytes.
 const SEGMENT: u64 = 1448;
-/// Reasons kept.
+/// Maximum reasons kept.
 const MAX_REASONS: usize = 60;
 
-/// The state of all streams at one time.
+/// A sample of all streams at one time.
 #[derive(Clone, Debug)]
-struct Look {
+struct Snapshot {
     at: Time,
     acked: u64,
     sent: u64,
     again: u64,
     queue: Duration,
-    /// What was acknowledged while no queue explained a cut, and such cuts.
+    /// Bytes acknowledged while no queue explained a cut, and the number of such cuts.
     calm: u64,
     cuts: u32,
-    /// Windows of all streams.
+    /// Sum of the windows of all streams.
     windows: u64,
     busy: Duration,
     limited: Duration,
 }
 
-/// What one stream was like when last looked at.
+/// One stream at the last sample.
 #[derive(Clone, Debug)]
-struct Was {
+struct StreamState {
     ssthresh: Option<u32>,
     again: u64,
     acked: u64,
 }
 
-/// What was measured over a span.
+/// Measurements over a span.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     rate: DataRate,
     lost: f64,
-    /// What was sent again, in segments.
+    /// Retransmitted segments.
     segments: u64,
     queue: Duration,
     windows: f64,
-    /// Share of the streams' time in which a buffer held them back.
+    /// Fraction of the streams' time in which a buffer limited them.
     limited: f64,
 }
 
-/// What the last change is to be judged by.
+/// The last change, whose effect is still to be judged.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
-    /// Cuts a second and stream went on at `cuts`.
+    /// `cuts`: rate of cuts per second and stream at the time of the change.
     More {
         at: Time,
         from: u32,
@@ -131,23 +134,23 @@ enum Trial {
     },
 }
 
-/// The chooser.
+/// Tunes the number of streams.
 #[derive(Debug)]
 pub struct StreamCountTuner {
     most: u32,
     first: u32,
     target: u32,
-    looks: VecDeque<Look>,
-    was: BTreeMap<StreamId, Was>,
+    looks: VecDeque<Snapshot>,
+    was: BTreeMap<StreamId, StreamState>,
     began: Option<Time>,
     changed: Time,
     calm: u64,
     cuts: u32,
-    /// Cuts while there was no queue at all.
+    /// Cuts while there was no queue.
     empty_cuts: u32,
     min_rtt: Option<Duration>,
     longest_queue: Duration,
-    /// The highest rate seen over a span.
+    /// The highest rate over a span.
     peak: DataRate,
     trial: Option<Trial>,
     held_until: Time,
@@ -163,8 +166,8 @@ pub struct StreamCountTuner {
 }
 
 impl StreamCountTuner {
-    /// A chooser of at most `most` streams. `earlier` are samples of earlier transfers over the
-    /// same path, if there are any.
+    /// A tuner for at most `most` streams. `earlier` are samples of earlier transfers over the same
+    /// path, if any.
     pub fn new(most: u32, earlier: Vec<Sample>) -> Self {
         let most = most.max(1);
         let mut reasons = Vec::new();
@@ -177,7 +180,7 @@ impl StreamCountTuner {
                 ));
                 known.streams.get()
             }
-            None => FIRST,
+            None => INITIAL_STREAMS,
         };
         let first = first.min(most);
         Self {
@@ -208,12 +211,12 @@ impl StreamCountTuner {
         }
     }
 
-    /// How many there are to be.
+    /// The target number of streams.
     pub fn target(&self) -> u32 {
         self.target
     }
 
-    /// Looks at all streams; `busy` if they are what the transfer waits for.
+    /// Adds a sample of all streams; `busy`: they are the bottleneck of the transfer.
     pub fn look(&mut self, now: Time, readings: &[Reading], busy: bool) {
         if readings.is_empty() {
             return;
@@ -222,9 +225,9 @@ impl StreamCountTuner {
         if self.changed == Time::ZERO {
             self.changed = now;
         }
-        self.note(now, readings);
+        self.record(now, readings);
         if !busy {
-            // A rate that the disk or the pace makes says nothing of the path.
+            // A rate that the disk or the rate limit determines shows nothing about the path.
             self.looks.clear();
             self.changed = now;
             self.trial = None;
@@ -232,7 +235,7 @@ impl StreamCountTuner {
         }
         let there = readings.len() as u32;
         let rtt = rtt(readings);
-        let span = (rtt * SPAN_RTTS).clamp(SPAN_LEAST, SPAN_MOST);
+        let span = (rtt * SPAN_RTTS).clamp(MIN_SPAN, MAX_SPAN);
         let since = now.since(self.changed);
         let rising = matches!(self.trial, Some(Trial::More { .. })) || there < self.target;
         if rising && since < rtt * RISE_RTTS + span {
@@ -243,7 +246,7 @@ impl StreamCountTuner {
         }
         let Some(measured) = self.measure(now, span) else { return };
         let at = now.since(began);
-        if self.trial.is_none() && self.foresee(now, there, rtt, &measured, at) {
+        if self.trial.is_none() && self.add_early(now, there, rtt, &measured, at) {
             return;
         }
         if since < span * 2 || now.since(self.decided) < span {
@@ -251,7 +254,7 @@ impl StreamCountTuner {
         }
         let before = self.measure(now - span, span);
         let grew = before.is_none_or(|b| measured.rate > b.rate.mul_f64(SETTLED));
-        if grew && since < rtt * PATIENCE_RTTS {
+        if grew && since < rtt * MAX_GROWTH_RTTS {
             return;
         }
         self.decided = now;
@@ -259,23 +262,23 @@ impl StreamCountTuner {
         self.decide(now, there, rtt, &measured, at);
     }
 
-    /// Adds streams before the path runs empty: losses will have cut so much by the time new ones
+    /// Adds streams before losses leave the path empty, because new streams need time until they
     /// carry data.
-    fn foresee(&mut self, now: Time, n: u32, rtt: Duration, m: &Measured, at: Duration) -> bool {
+    fn add_early(&mut self, now: Time, n: u32, rtt: Duration, m: &Measured, at: Duration) -> bool {
         if now < self.held_until {
             return false;
         }
         if !self.was_full() {
-            // A loss in slow start, with no queue that it could come from: others will follow, and
-            // streams added now still rise together with the first. A short queue that ran over
-            // loses many at once.
+            // A loss in slow start without a queue that explains it: more losses will follow, and
+            // streams added now still grow together with the first ones. An overflow of a short
+            // queue loses many segments at once.
             let again = self.looks.back().map_or(0, |look| look.again / SEGMENT);
-            let few = again <= u64::from(self.empty_cuts) * ALONE;
+            let few = again <= u64::from(self.empty_cuts) * MAX_RANDOM_SEGMENTS;
             if self.empty_cuts == 0 || !few || n >= self.most {
                 return false;
             }
             self.peak = self.peak.max(m.rate);
-            let to = (n * STEP).min(self.most);
+            let to = (n * MAX_STEP).min(self.most);
             self.grow(now, at, n, rtt, m, to, "a loss although the path is empty");
             return true;
         }
@@ -291,8 +294,8 @@ impl StreamCountTuner {
         true
     }
 
-    /// Keeps what this look says.
-    fn note(&mut self, now: Time, readings: &[Reading]) {
+    /// Records a sample.
+    fn record(&mut self, now: Time, readings: &[Reading]) {
         let least = readings.iter().filter_map(|r| r.info.min_rtt).min();
         self.min_rtt = self.min_rtt.into_iter().chain(least).min();
         let min_rtt = self.min_rtt.unwrap_or_default();
@@ -301,7 +304,7 @@ impl StreamCountTuner {
         let queue = queues[queues.len() / 2];
         self.longest_queue = self.longest_queue.max(queue);
         let queued = self.is_full(queue) && queue >= times(self.longest_queue, QUEUED);
-        let mut look = Look {
+        let mut look = Snapshot {
             at: now,
             acked: 0,
             sent: 0,
@@ -338,7 +341,7 @@ impl StreamCountTuner {
                 self.calm += bytes(info.acked).saturating_sub(before.map_or(0, |b| b.acked));
             }
             let acked = bytes(info.acked);
-            was.insert(reading.stream, Was { ssthresh, again, acked });
+            was.insert(reading.stream, StreamState { ssthresh, again, acked });
         }
         // A sum over other streams than before is no measure of change.
         if self.was.keys().any(|stream| !was.contains_key(stream)) {
@@ -347,24 +350,24 @@ impl StreamCountTuner {
         self.was = was;
         (look.calm, look.cuts) = (self.calm, self.cuts);
         self.looks.push_back(look);
-        while self.looks.front().is_some_and(|l| now.since(l.at) > SPAN_MOST * 4) {
+        while self.looks.front().is_some_and(|l| now.since(l.at) > MAX_SPAN * 4) {
             self.looks.pop_front();
         }
     }
 
     fn is_full(&self, queue: Duration) -> bool {
         let min_rtt = self.min_rtt.unwrap_or_default();
-        queue >= times(min_rtt, FULL).max(FULL_LEAST)
+        queue >= times(min_rtt, FULL).max(MIN_FULL_QUEUE)
     }
 
-    /// What was measured over the span that ended at `end`.
+    /// The measurements over the span that ends at `end`.
     fn measure(&self, end: Time, span: Duration) -> Option<Measured> {
         let last = self.looks.iter().rev().find(|l| l.at <= end)?;
         let first = self.looks.iter().rev().find(|l| l.at + span <= last.at)?;
         let over = last.at.since(first.at);
         let acked = last.acked.saturating_sub(first.acked);
         let sent = last.sent.saturating_sub(first.sent).max(1);
-        let within: Vec<&Look> =
+        let within: Vec<&Snapshot> =
             self.looks.iter().filter(|l| l.at > first.at && l.at <= last.at).collect();
         let count = within.len().max(1) as u64;
         let queue = within.iter().fold(Duration::ZERO, |all, l| all + l.queue) / count;
@@ -387,31 +390,33 @@ impl StreamCountTuner {
         let cut = self.cuts_per_second(rtt, rate) > 0.0;
         self.full_since = if full { self.full_since.or(Some(now)) } else { None };
         if rate < self.peak.mul_f64(CHANGED) {
-            // Another path, or another load of it.
+            // Another path, or another load on it.
             self.held_until = now;
         }
-        // What the path carried once it may not carry for ever: a percent less each span.
+        // The capacity of the path may decrease, so the peak decays by one percent per span.
         self.peak = self.peak.mul_f64(0.99).max(rate);
         if rate > self.flat.1.mul_f64(1.05) || rate < self.flat.1.mul_f64(0.9) {
             self.flat = (now, rate);
         }
         match self.trial.take() {
             Some(Trial::More { at: then, from, rate: before, lost, cuts }) if n > from => {
-                let wanted = 1.0 + PAYS * (f64::from(n) / f64::from(from) - 1.0).min(1.0);
-                // Without more streams losses would have gone on cutting.
-                let fallen = (-CUT * cuts * now.since(then).as_secs_f64()).exp();
+                let wanted = 1.0 + MIN_GAIN * (f64::from(n) / f64::from(from) - 1.0).min(1.0);
+                // Without more streams, losses would have reduced the rate further.
+                let fallen = (-LOSS_CUT * cuts * now.since(then).as_secs_f64()).exp();
                 let worse = m.lost > lost * WORSE && m.segments >= WORSE_SEGMENTS;
                 let fallen = if worse { 1.0 } else { fallen };
                 if rate < before.mul_f64(wanted * fallen) {
                     self.held_until = now + self.hold;
-                    self.hold = (self.hold * 2).min(HOLD_MOST);
+                    self.hold = (self.hold * 2).min(MAX_HOLD);
                     let to = self.predicted().map_or(from, |p| p.streams.get().clamp(from, n));
                     return self.change(now, at, n, to, m, "more did not pay");
                 }
                 self.hold = HOLD;
             }
-            Some(Trial::Fewer { from, rate: before }) if rate < before.mul_f64(1.0 - MISSED) => {
-                self.kept_until = now + HOLD_MOST;
+            Some(Trial::Fewer { from, rate: before })
+                if rate < before.mul_f64(1.0 - MAX_RATE_DROP) =>
+            {
+                self.kept_until = now + MAX_HOLD;
                 return self.change(now, at, n, from, m, "those let go are missed");
             }
             _ => {}
@@ -464,18 +469,19 @@ impl StreamCountTuner {
         more: u32,
         why: &'static str,
     ) {
-        let step = if self.was_full() { STEP } else { 2 };
-        // Too few cost more than too many, which go again: few are doubled at least.
+        let step = if self.was_full() { MAX_STEP } else { 2 };
+        // Too few streams cost more than too many, which are removed again: small numbers are at
+        // least doubled.
         let least = match n {
-            0..=FIRST => n * (step - 1).min(2),
-            _ if n < DOUBLED => n,
+            0..=INITIAL_STREAMS => n * (step - 1).min(2),
+            _ if n < DOUBLE_BELOW => n,
             _ => 1,
         };
         let to = (n + more.clamp(least, n * (step - 1))).min(self.most);
         self.grow(now, at, n, rtt, m, to, why);
     }
 
-    /// From `n` to `to` streams, to be judged later.
+    /// Changes from `n` to `to` streams, and judges the effect later.
     #[allow(clippy::too_many_arguments)]
     fn grow(
         &mut self,
@@ -495,13 +501,12 @@ impl StreamCountTuner {
         self.change(now, at, n, to, m, why);
     }
 
-    /// Whether the path was ever seen full.
+    /// Whether the path was ever full.
     fn was_full(&self) -> bool {
         self.is_full(self.longest_queue)
     }
 
-    /// How often losses that no queue explains cut windows, of all streams together, in a second
-    /// at this rate.
+    /// Number of cuts per second of all streams at this rate, without cuts that a queue explains.
     fn cuts_per_second(&self, rtt: Duration, rate: DataRate) -> f64 {
         let Some(last) = self.looks.back() else { return 0.0 };
         let horizon = CUTS_SPAN.max(rtt * CUTS_RTTS);
@@ -509,23 +514,24 @@ impl StreamCountTuner {
             return 0.0;
         };
         let calm = last.calm - from.calm;
-        if calm < CALM_LEAST {
+        if calm < MIN_CALM_BYTES {
             return 0.0;
         }
-        // Losses come by the packet.
+        // Losses occur per packet, so cuts scale with the rate.
         f64::from(last.cuts - from.cuts) / calm as f64 * rate.as_bps() as f64 / 8.0
     }
 
-    /// How many streams more would make up for what losses will have taken when they carry data.
+    /// Number of additional streams that compensate for the losses until they carry data.
     fn missing(&self, n: u32, rtt: Duration, m: &Measured) -> u32 {
         let min_rtt = self.min_rtt.unwrap_or(rtt);
-        // These carry data after a rise, and those after them not before a second one.
+        // Streams added now carry data after one rise; the next ones after a second rise.
         let ahead = (min_rtt * (2 * RISE_RTTS)).as_secs_f64();
         let cuts = self.cuts_per_second(rtt, m.rate);
-        let left = m.windows * (-CUT * cuts * ahead / f64::from(n)).exp();
+        let left = m.windows * (-LOSS_CUT * cuts * ahead / f64::from(n)).exp();
         let full = self.peak.bytes_in(min_rtt).get() as f64;
         if !self.was_full() {
-            // The path was never full: its rate is not known, and twice as many may find it.
+            // The path was never full, so its capacity is unknown, and twice the streams may find
+            // it.
             return n;
         }
         let wanted = f64::from(n) * (full * (1.0 + FULL) / left.max(1.0) - 1.0);
@@ -545,7 +551,7 @@ impl StreamCountTuner {
             return self.stay(at, n, m, why);
         }
         self.last = "";
-        self.say(format!("{}; {why}: {to} from now on", told(at, n, m)));
+        self.add_reason(format!("{}; {why}: {to} from now on", describe(at, n, m)));
         self.target = to;
         self.changed = now;
         self.full_since = None;
@@ -554,17 +560,17 @@ impl StreamCountTuner {
 
     fn stay(&mut self, at: Duration, n: u32, m: &Measured, why: &'static str) {
         if std::mem::replace(&mut self.last, why) != why {
-            self.say(format!("{}; {why}: no change", told(at, n, m)));
+            self.add_reason(format!("{}; {why}: no change", describe(at, n, m)));
         }
     }
 
-    fn say(&mut self, reason: String) {
+    fn add_reason(&mut self, reason: String) {
         if self.reasons.len() < MAX_REASONS {
             self.reasons.push(reason);
         }
     }
 
-    /// What the models make of all samples.
+    /// The prediction of the models from all samples.
     fn predicted(&self) -> Option<Prediction> {
         let own = self.samples.iter().filter_map(|(n, rate)| {
             let streams = NonZeroU32::new(*n)?;
@@ -575,7 +581,7 @@ impl StreamCountTuner {
     }
 }
 
-/// The median round trip of all streams.
+/// The median round-trip time of all streams.
 fn rtt(readings: &[Reading]) -> Duration {
     let mut all: Vec<_> = readings.iter().map(|r| r.info.srtt).collect();
     all.sort_unstable();

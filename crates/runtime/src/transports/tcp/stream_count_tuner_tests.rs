@@ -6,16 +6,17 @@ use super::*;
 
 const MSS: f64 = 1448.0;
 
-/// A path and its streams, round by round: windows as CUBIC's, one queue, random loss.
+/// A simulated path with its streams, in rounds: windows follow CUBIC, with one queue and random
+/// loss.
 struct Path {
     rate: f64,
     rtt: f64,
     loss: f64,
-    /// Packets.
+    /// Queue length in packets.
     queue: f64,
-    /// Packets of others, always there.
+    /// Packets of other traffic, constantly present.
     others: f64,
-    /// The largest window of a stream, in packets.
+    /// Maximum window of a stream, in packets.
     cap: f64,
     rng: Rng,
     now: f64,
@@ -46,7 +47,7 @@ impl Path {
         Self { rate, rtt, loss, queue: bdp, others, cap, rng, now: 1.0, waiting, streams, next: 0 }
     }
 
-    /// A round trip of all streams, `n` of which there are to be.
+    /// One round trip of all streams, with a target of `n`.
     fn round(&mut self, n: u32) -> f64 {
         while self.streams.len() < n as usize {
             let stream = Stream {
@@ -71,7 +72,7 @@ impl Path {
         self.waiting = (all - bdp).clamp(0.0, self.queue);
         let over = (all - bdp - self.queue).max(0.0);
         let took = self.rtt + self.waiting / (self.rate / 8.0 / MSS);
-        // What does not fit is lost.
+        // Packets that do not fit in the queue are lost.
         let dropped = over / all.max(1.0);
         self.now += took;
         let ids: Vec<u32> = self.streams.keys().copied().collect();
@@ -152,7 +153,7 @@ impl Path {
         self.streams.iter().map(reading).collect()
     }
 
-    /// Plays `seconds`; the mean rate of them.
+    /// Simulates `seconds`. Returns the mean rate.
     fn play(&mut self, auto: &mut StreamCountTuner, seconds: f64) -> f64 {
         let acked = |path: &Self| path.streams.values().map(|s| s.acked).sum::<f64>();
         let (end, begin) = (self.now + seconds, self.now);
@@ -182,7 +183,7 @@ fn a_clean_path_gets_no_more_than_the_first_streams() {
         let mut path = Path::new(rate, rtt, 0.0);
         let moved = path.play(&mut auto, 20.0);
         let why = auto.reasons();
-        assert_eq!(auto.target(), FIRST, "{rate} bit/s, {rtt} s: {why:#?}");
+        assert_eq!(auto.target(), INITIAL_STREAMS, "{rate} bit/s, {rtt} s: {why:#?}");
         assert!(moved > 0.85 * rate, "{moved} of {rate}: {why:#?}");
     }
 }
@@ -203,7 +204,7 @@ fn random_losses_get_as_many_as_fill_the_path() {
 fn small_buffers_get_as_many_as_fill_the_path() {
     let mut auto = plain();
     let mut path = Path::new(1e9, 0.1, 0.0);
-    // 64 KiB: 5 Mbit/s each.
+    // 64 KiB per round trip: 5 Mbit/s each.
     path.cap = 512.0;
     path.play(&mut auto, 20.0);
     let why = auto.reasons();
@@ -216,7 +217,7 @@ fn a_path_that_others_fill_gets_no_more_than_the_first_streams() {
     let mut path = Path::new(2e8, 0.05, 1e-4);
     path.others = 2e8 * 0.05 / 8.0 / MSS * 1.4;
     path.play(&mut auto, 30.0);
-    assert_eq!(auto.target(), FIRST, "{:#?}", auto.reasons());
+    assert_eq!(auto.target(), INITIAL_STREAMS, "{:#?}", auto.reasons());
 }
 
 #[test]
@@ -224,11 +225,11 @@ fn it_adapts_when_the_path_changes() {
     let mut auto = plain();
     let mut path = Path::new(1e9, 0.1, 0.0);
     path.play(&mut auto, 10.0);
-    assert_eq!(auto.target(), FIRST);
+    assert_eq!(auto.target(), INITIAL_STREAMS);
     path.loss = 1e-4;
     path.play(&mut auto, 20.0);
     assert!(auto.target() >= 12, "{:#?}", auto.reasons());
-    // The losses end: what is too many goes, a few at a time.
+    // The losses end: surplus streams are removed, a few at a time.
     path.loss = 0.0;
     path.play(&mut auto, 120.0);
     assert!(auto.target() <= 16, "{}: {:#?}", auto.target(), auto.reasons());
@@ -242,7 +243,7 @@ fn a_disk_that_is_slower_than_the_path_says_nothing() {
         path.round(auto.target());
         auto.look(Time::from_nanos((path.now * 1e9) as u64), &path.readings(), false);
     }
-    assert_eq!((auto.target(), auto.reasons()), (FIRST, Vec::new()));
+    assert_eq!((auto.target(), auto.reasons()), (INITIAL_STREAMS, Vec::new()));
 }
 
 #[test]
@@ -262,9 +263,9 @@ fn what_is_known_of_the_path_is_used_at_once() {
 fn a_short_queue_that_runs_over_is_no_random_loss() {
     let mut auto = plain();
     let mut path = Path::new(1e9, 0.1, 0.0);
-    // Five milliseconds: no queue that anybody would see in a round trip.
+    // 5 ms: a queue too short to be visible in the round-trip time.
     path.queue /= 20.0;
     path.play(&mut auto, 3.0);
     let why = auto.reasons();
-    assert!(auto.target() <= 2 * FIRST, "{}: {why:#?}", auto.target());
+    assert!(auto.target() <= 2 * INITIAL_STREAMS, "{}: {why:#?}", auto.target());
 }

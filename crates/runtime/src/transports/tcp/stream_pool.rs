@@ -1,4 +1,4 @@
-//! The streams of one transport as a number and a record, whichever way their bytes go.
+//! The streams of one transport: target number and statistics, for either direction.
 
 use packtrain_os::clock;
 use packtrain_units::{ByteCount, Duration, Time};
@@ -8,10 +8,10 @@ use super::record::Record;
 use super::stream_count::StreamCount;
 use packtrain_service::{StreamEnd, StreamsReport};
 
-/// How often the kernel is asked about the streams.
+/// Interval of the samples of the TCP statistics.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many streams there are to be, and what the kernel said of those there were.
+/// The target number of streams, and the statistics of those that exist or existed.
 pub struct StreamPool {
     count: StreamCount,
     record: Record,
@@ -24,18 +24,18 @@ impl StreamPool {
         Self { count, record: Record::new(clock::now()), sampled: Time::ZERO }
     }
 
-    /// Whether the number is found while the transfer runs.
+    /// Whether the number is tuned during the transfer.
     pub fn is_tuned(&self) -> bool {
         self.count.is_tuned()
     }
 
-    /// How many streams there are to be now.
+    /// The target number of streams.
     pub fn target(&self) -> u32 {
         self.count.target()
     }
 
-    /// Asks the kernel by `read` if it is time, and records what it says. Gives the time since the
-    /// last sample with the readings.
+    /// Samples the TCP statistics with `read` when a sample is due, and records them. Returns the
+    /// time since the last sample, with the readings.
     pub fn sample(
         &mut self,
         now: Time,
@@ -51,28 +51,28 @@ impl StreamPool {
         Some((span, readings))
     }
 
-    /// Adapts the number; `busy` if the streams are what the transfer waits for.
+    /// Tunes the number; `busy`: the streams are the bottleneck of the transfer.
     pub fn tune(&mut self, now: Time, readings: &[Reading], busy: bool) {
         self.count.sample(now, readings, busy);
     }
 
-    /// A stream came; now there are so many.
+    /// A stream opened; there are `count` now.
     pub fn came(&mut self, count: u32, first: Option<Reading>) {
         self.record.came(count, first);
     }
 
-    /// A stream is over, with what the kernel said of it last.
+    /// A stream ended, with its last statistics.
     pub fn ended(&mut self, last: Option<Reading>, end: StreamEnd) {
         self.record.ended(last, end);
     }
 
-    /// What the kernel said.
+    /// The recorded statistics.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// What the streams did, and why there were as many; `twice` is what was moved a second time.
-    /// None if there never was a stream.
+    /// The report about the streams and their number; `twice` is the number of bytes moved a second
+    /// time. None if there was no stream.
     pub fn report(&self, twice: ByteCount) -> Option<StreamsReport> {
         let mut report = self.record.report()?;
         report.moved_twice = twice;

@@ -1,5 +1,5 @@
-//! One stream on the wire. From source to sink: offset (u64), length (u32), bytes, and so on,
-//! little-endian. From sink to source: the total of bytes taken so far (u64), whenever it grew.
+//! The wire format of one stream. From source to sink: frames of offset (u64), length (u32) and
+//! bytes, little-endian. From sink to source: the total of bytes received (u64), whenever it grows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use super::{Tasks, TcpStream};
 use crate::assembly::Assembly;
 use crate::transports::intake::Intake;
 
-/// The bytes before those of a frame.
+/// Bytes of the header of a frame.
 pub(in crate::transports) const FRAME_HEAD: usize = 12;
 
-/// Where the bytes of a frame belong, and how many they are.
+/// Position and length of the bytes of a frame.
 pub(in crate::transports) struct FrameHead {
     pub(in crate::transports) at: Offset,
     pub(in crate::transports) len: usize,
@@ -32,7 +32,7 @@ impl FrameHead {
         bytes
     }
 
-    /// None if the frame is longer, or ends farther, than any that is sent.
+    /// None if the frame is longer, or ends beyond the object space, which no sender does.
     pub(in crate::transports) fn read(bytes: &[u8; FRAME_HEAD]) -> Option<Self> {
         let (at, len) = bytes.split_at(8);
         let at = u64::from_le_bytes(at.try_into().unwrap_or_default());
@@ -55,7 +55,7 @@ pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream
                 output.write_all(&head.write()).await?;
                 output.write_all(slice.bytes()).await?;
                 drop(slice);
-                // What TLS holds back would wait for the next piece.
+                // Without the flush, TLS would hold data back until the next piece.
                 output.flush().await?;
             }
             output.shutdown().await
@@ -83,9 +83,9 @@ pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream
     });
 }
 
-/// Starts taking what comes over a connection.
+/// Starts to receive data on a connection.
 ///
-/// `broke` is called when it ended otherwise than by the other end's word.
+/// `broke` is called if the other end did not close the stream.
 pub(in crate::transports) fn receive(
     tasks: &Tasks,
     stream: TcpStream,
@@ -104,8 +104,8 @@ pub(in crate::transports) fn receive(
             broke();
         };
         let (mut input, mut output) = tokio::io::split(stream);
-        // A stream counts from its first byte on: of those that both ends made at once, the
-        // source leaves all but those it wants unused.
+        // A stream counts from its first byte on. If both ends connect, the source leaves the
+        // surplus connections unused.
         let mut header = [0; FRAME_HEAD];
         match input.read(&mut header[..1]).await {
             Ok(0) => return,
@@ -118,7 +118,7 @@ pub(in crate::transports) fn receive(
             let mut total = 0u64;
             loop {
                 input.read_exact(&mut header[1..]).await?;
-                // The peer is broken: nothing is taken by its word.
+                // The peer violated the format: nothing more is read.
                 let Some(FrameHead { at, len: size }) = FrameHead::read(&header) else {
                     return Ok(());
                 };

@@ -1,9 +1,9 @@
-//! What comes late: failures and the end while names are given, and answers in another order.
+//! Late events: failures and the end of the transfer during renames, and answers in another order.
 
 use super::*;
 use crate::limits::MAX_HELD_PATHS;
 
-/// A sink of two files that are getting their names.
+/// A sink of two files that are being renamed.
 fn committing() -> Sink {
     let mut sink = sink_of(&[100, 100]);
     actions(&mut sink);
@@ -21,24 +21,24 @@ fn source_failed(sink: &mut Sink, id: u32) {
     sink.on_message(now(), Message::SourceFailed { entry: EntryId(id), failure }).unwrap();
 }
 
-/// Answers syncs until the sink says something else; tells all it said.
+/// Answers syncs until the sink requests none. Returns all its actions.
 fn answer_syncs(sink: &mut Sink) -> Vec<SinkAction> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     loop {
         let more = actions(sink);
         let sync = more.iter().find_map(|action| match action {
             SinkAction::JournalSync(token) => Some(*token),
             _ => None,
         });
-        said.extend(more);
-        let Some(token) = sync else { return said };
+        output.extend(more);
+        let Some(token) = sync else { return output };
         sink.on_journal_synced(token);
     }
 }
 
-fn finished(said: &[SinkAction]) -> crate::message::Summary {
-    let Some(SinkAction::Send(Message::Finished(summary))) = said.last() else {
-        panic!("it is not over: {said:?}");
+fn finished(output: &[SinkAction]) -> crate::message::Summary {
+    let Some(SinkAction::Send(Message::Finished(summary))) = output.last() else {
+        panic!("it is not over: {output:?}");
     };
     *summary
 }
@@ -62,8 +62,8 @@ fn a_file_that_fails_at_the_source_while_it_waits_for_a_sync_is_whole() {
     actions(&mut sink);
     source_failed(&mut sink, 0);
     source_failed(&mut sink, 1);
-    let said = actions(&mut sink);
-    let Some(SinkAction::Sync(token)) = said.last() else { panic!("no sync: {said:?}") };
+    let output = actions(&mut sink);
+    let Some(SinkAction::Sync(token)) = output.last() else { panic!("no sync: {output:?}") };
     sink.on_synced(*token);
     sink.on_committed(EntryId(0), Ok(()));
     let summary = finished(&answer_syncs(&mut sink));
@@ -93,8 +93,10 @@ fn a_cancel_while_names_are_given_waits_for_them_and_ends() {
         assert_eq!(actions(&mut sink), [], "names and journal first");
         sink.on_committed(EntryId(0), Ok(()));
         sink.on_committed(EntryId(1), Ok(()));
-        let said = answer_syncs(&mut sink);
-        let Some(SinkAction::Finished(outcome)) = said.last() else { panic!("not over: {said:?}") };
+        let output = answer_syncs(&mut sink);
+        let Some(SinkAction::Finished(outcome)) = output.last() else {
+            panic!("not over: {output:?}")
+        };
         assert_eq!(outcome.failure.as_ref().map(|f| f.kind), Some(FailureKind::Cancelled));
         assert_eq!(outcome.summary.files_moved, 2 - u64::from(failed_before));
     }
@@ -122,7 +124,7 @@ fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
     let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
     let last = actions(&mut sink);
-    // The destination itself after the journal and the lock that were in it.
+    // The metadata of the destination is set after the journal and the lock in it are removed.
     let [
         ..,
         SinkAction::Settle(first),

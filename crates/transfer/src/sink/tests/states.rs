@@ -1,28 +1,28 @@
-//! Every message in every state: taken where it is expected, an error elsewhere; and what a source
-//! can make a sink hold is bounded whatever it sends.
+//! Every message in every state is either expected or an error. The state that a source can make a
+//! sink hold is bounded.
 
 use super::*;
 use crate::limits::{MAX_HELD, MAX_RANGES, NEED_CHUNKS};
 use crate::message::samples::every_kind;
 
-/// How far a sink of one file of 100 bytes is.
+/// State of a sink of one file of 100 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Nothing came.
+    /// Nothing was received.
     Start,
-    /// The file was announced, and its bytes are asked for.
+    /// The file was announced and its bytes are requested.
     Moving,
-    /// And nothing else will be announced.
+    /// The manifest is complete too.
     Listed,
-    /// What the source does not have is being deleted.
+    /// Files that the source does not have are being deleted.
     Deleting,
-    /// The last sync.
+    /// The last sync is under way.
     Closing,
-    /// The source was told that all is done.
+    /// `Finished` was sent.
     AwaitBye,
-    /// It ends early, and what is verified is being synced.
+    /// The transfer ends early; verified data is being synced.
     Ending,
-    /// Over.
+    /// The transfer is over.
     Over,
 }
 
@@ -41,7 +41,7 @@ fn segment() -> Vec<u8> {
     encode_segment(EntryId(0), &entries(&[100]))
 }
 
-/// Carries out syncs and names until the action that `stop` names, which is left undone.
+/// Performs syncs and renames up to the action that `stop` matches, which is not performed.
 fn run_until(sink: &mut Sink, stop: impl Fn(&SinkAction) -> bool) {
     while let Some(action) = sink.poll_action() {
         if stop(&action) {
@@ -59,7 +59,7 @@ fn run_until(sink: &mut Sink, stop: impl Fn(&SinkAction) -> bool) {
     }
 }
 
-/// A sink in this state, its actions taken.
+/// A sink in this state; its actions are already taken.
 fn sink_in(state: State) -> Sink {
     let options = Options { delete: true, ..Options::default() };
     let requested = Requested::anything(&options);
@@ -106,10 +106,10 @@ fn sink_in(state: State) -> Sink {
     sink
 }
 
-/// Whether a sink in this state takes this message.
+/// Whether a sink in this state accepts this message.
 fn is_expected(state: State, message: &Message) -> bool {
     match state {
-        // Whatever was under way when it ended is not looked at.
+        // Messages that were under way at the end are ignored.
         State::Ending | State::Over => true,
         State::Start => matches!(
             message,
@@ -208,7 +208,7 @@ fn nothing_is_written_through_a_link_that_the_source_sent() {
     sink().on_message(now(), Message::Manifest(encode_segment(EntryId(0), &good))).unwrap();
 }
 
-/// What the sink holds of what a source sent, in items.
+/// Number of items that the sink holds on behalf of the source.
 fn held(sink: &Sink) -> usize {
     sink.entries.len() + sink.intake.held() + sink.planner.held() + sink.chunks.held()
 }
@@ -231,7 +231,7 @@ proptest! {
         let mut sink = sink_in(STATES[state]);
         for message in messages {
             let _ = sink.on_message(now(), message);
-            // Nothing answers what it asks of its driver: all that can pile up does.
+            // The test answers no action, so that everything accumulates.
             let wanted = actions(&mut sink).len();
             prop_assert!(wanted <= MAX_RANGES, "{} actions of one message", wanted);
             prop_assert!(held(&sink) <= MAX_HELD + 4 * NEED_CHUNKS);

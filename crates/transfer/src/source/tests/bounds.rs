@@ -1,4 +1,4 @@
-//! What a sink may not ask for, and what a walk may not hand over.
+//! Requests that a sink must not make, and entries that a walk must not pass.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Every message in every state: taken where it is expected, an error elsewhere; and what a sink can
-//! make a source hold is bounded whatever it sends.
+//! Every message in every state is either expected or an error. The state that a sink can make a
+//! source hold is bounded.
 
 use super::*;
 use crate::limits::MAX_RANGES;
@@ -7,13 +7,13 @@ use crate::message::samples::every_kind;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// The walk found nothing yet.
+    /// The walk has found nothing yet.
     Start,
     /// A file was announced.
     Walking,
-    /// And the walk is over.
+    /// The walk is over too.
     Walked,
-    /// Over.
+    /// The transfer is over.
     Over,
 }
 
@@ -37,7 +37,7 @@ fn source_in(state: State) -> Source {
 
 fn is_expected(state: State, message: &Message) -> bool {
     match message {
-        // What was under way when it ended is not looked at.
+        // Messages that were under way at the end are ignored.
         _ if state == State::Over => true,
         Message::Need { .. }
         | Message::Verified(_)
@@ -60,9 +60,9 @@ fn every_message_is_expected_or_an_error_in_every_state() {
             assert_eq!(taken.is_ok(), expected, "{name} in {state:?}: {taken:?}");
             if let Err(failure) = taken {
                 assert_eq!(failure.kind, FailureKind::Protocol, "{name} in {state:?}");
-                let told = actions(&mut source);
+                let output = actions(&mut source);
                 let cancel = SourceAction::Send(Message::Cancel(failure));
-                assert!(told.contains(&cancel), "{name} in {state:?}: {told:?}");
+                assert!(output.contains(&cancel), "{name} in {state:?}: {output:?}");
             }
         }
     }

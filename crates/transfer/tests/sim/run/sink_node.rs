@@ -1,4 +1,4 @@
-//! What the sink's node and its disk do.
+//! The sink's driver and its disk.
 
 use super::*;
 
@@ -27,7 +27,7 @@ impl Run<'_> {
             return;
         }
         let part = part.start..end;
-        // A duplicate of what is written already is dropped.
+        // Drops a duplicate of data that is already written.
         for fresh in expected.got.gaps(part.clone()).collect::<Vec<_>>() {
             self.disk.write(&expected.entry, &expected.piece, fresh, content);
         }
@@ -123,7 +123,7 @@ impl Run<'_> {
             match &mut self.disk.place(&entry).target {
                 Some(Node::Directory { entry: meta }) => *meta = Some(entry),
                 Some(Node::File { entry: meta, .. }) => *meta = entry,
-                // Its own time, which this disk does not keep.
+                // The mtime of a symbolic link, which this disk does not store.
                 Some(Node::Symlink(_)) => {}
                 other => panic!("settled what is {other:?}"),
             }
@@ -249,7 +249,7 @@ impl Run<'_> {
         self.sink.on_written(chunk, hashes);
     }
 
-    /// The tree is at the target as it is at the source.
+    /// The target tree must equal the source tree.
     pub fn assert_identical(&self) {
         for (path, source) in &self.tree {
             let place = self.disk.places.get(path.as_bytes());

@@ -1,4 +1,4 @@
-//! What the source's node, its reader and the transports do.
+//! The source's driver, its reader and the transports.
 
 use super::*;
 
@@ -94,7 +94,7 @@ impl Run<'_> {
         self.source.on_chunk_read(self.now, chunk, digests);
     }
 
-    /// The reader finds that what is still to be moved of a piece is a hole.
+    /// The reader finds that the unmoved part of a piece is a hole.
     pub(super) fn hole(&mut self, piece: &Piece) {
         let waiting: Vec<Range<Offset>> = self
             .transports
@@ -138,7 +138,7 @@ impl Run<'_> {
         self.placed.push((id, TransportEvent::Placed(range)));
     }
 
-    /// Data crosses and is written.
+    /// Data arrives at the sink and is written.
     pub(super) fn move_range(&mut self, range: &Range<Offset>) {
         for chunk in ChunkIndex::covering(range) {
             for piece in self.source.layout().pieces(chunk) {

@@ -1,4 +1,4 @@
-//! What was measured and decided, in words.
+//! Texts about measurements and decisions.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use packtrain_units::{DataRate, Duration};
 use super::{Measured, StreamCountTuner};
 
 impl StreamCountTuner {
-    /// Samples, models, the curve and every step, in words.
+    /// All reasons: steps, samples, models and the curve.
     pub fn reasons(&self) -> Vec<String> {
         let mut lines = self.reasons.clone();
         let sample = |(n, rate): (&u32, &DataRate)| format!("{n}: {rate}");
@@ -40,8 +40,8 @@ impl StreamCountTuner {
     }
 }
 
-/// What was measured, for a reason.
-pub(super) fn told(at: Duration, n: u32, m: &Measured) -> String {
+/// The text of a measurement, for a reason.
+pub(super) fn describe(at: Duration, n: u32, m: &Measured) -> String {
     format!(
         "after {:.1} s: {n} streams move {}, {:.3} % sent again, queue {:.0} ms",
         at.as_secs_f64(),
@@ -51,7 +51,7 @@ pub(super) fn told(at: Duration, n: u32, m: &Measured) -> String {
     )
 }
 
-/// Three figures are enough.
+/// Rounded to three significant digits.
 fn rounded(rate: DataRate) -> DataRate {
     let bps = rate.as_bps();
     let digits = bps.checked_ilog10().unwrap_or(0);
