@@ -75,7 +75,9 @@ impl<T: Default> RangeScheduler<T> {
         let half = size(&rest).div_ceil(2).div_ceil(grid.get()) * grid.get();
         let start = if still { rest.start } else { rest.end.min(rest.start + ByteCount(half)) };
         let stolen = (start < rest.end).then_some(start..rest.end)?;
-        victim.cut(now, start);
+        let passed = victim.cut(now, start);
+        // What the victim has passed and was opened again waits: nobody else comes to it.
+        self.waiting.extend(self.open.intersect(passed.unwrap_or(start..start)));
         self.reserved.extend(self.open.intersect(stolen.clone()));
         self.grant(now, thief, stolen.clone());
         Some((id, stolen))

@@ -120,6 +120,19 @@ fn a_thief_takes_half_of_what_would_end_last_and_all_of_what_stands_still() {
     );
 }
 
+#[test]
+fn what_a_victim_has_passed_and_is_open_again_waits() {
+    let mut ranges = RangeScheduler::new(LIMITS);
+    let [one, two] = [(); 2].map(|()| ranges.add_worker(Duration::ZERO, ()));
+    ranges.add(range(0, 5));
+    take(&mut ranges, ms(1), one, 5);
+    assert!(ranges.place(ms(1), one, &range(0, 4)));
+    ranges.add_ahead(range(0, 5));
+    let stolen = ranges.steal(ms(200), two, ByteCount(4), |()| true);
+    assert_eq!(stolen, Some((one, range(4, 5))));
+    assert!(ranges.waiting().contains_range(&range(0, 4)), "{ranges:?}");
+}
+
 /// What a worker moves: granted ranges and the step of each grant.
 type Sending = VecDeque<(Range<Offset>, usize)>;
 

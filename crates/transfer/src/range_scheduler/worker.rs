@@ -203,16 +203,16 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Takes the end of [`Worker::rest`] from it, from `at` on.
-    pub(super) fn cut(&mut self, now: Time, at: Offset) {
-        let Some(last) = self.held.back_mut() else { return };
+    /// Takes the end of [`Worker::rest`] from it, from `at` on. Gives what it does not answer for
+    /// any more because it has moved all before.
+    pub(super) fn cut(&mut self, now: Time, at: Offset) -> Option<Range<Offset>> {
+        let last = self.held.back_mut()?;
         let bytes = size(&(at..last.range.end));
         (last.range.end, last.end) = (at, last.end - bytes);
         self.granted -= bytes;
-        if last.range.start == at || last.end <= self.done {
-            self.held.pop_back();
-        }
-        // Somebody else answers for it: what is left has all the time again.
+        let over = last.range.start == at || last.end <= self.done;
+        // Another worker answers for the tail: what is left has all the time again.
         self.moved = now;
+        if over { self.held.pop_back().map(|held| held.range) } else { None }
     }
 }
