@@ -1,6 +1,6 @@
 //! The journal's file: appended, synced, replaced atomically, with reserved space for a full disk.
 //!
-//! A journal vouches for content, so a journal that fails the checks of [`super::own`] is never
+//! A journal vouches for content, so a journal that fails the checks of `own.rs` is never
 //! read. It is removed when this run writes its own. If it cannot be removed, a random name is
 //! used, which later runs find by listing the directory.
 

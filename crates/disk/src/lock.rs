@@ -1,6 +1,6 @@
 //! One transfer at a time: an advisory lock on a file that contains a description of its holder.
 //!
-//! A lock file that fails the checks of [`super::own`] is neither read nor written, and nothing
+//! A lock file that fails the checks of `own.rs` is neither read nor written, and nothing
 //! waits for it. It is removed; if that fails, the caller gets an error.
 
 use std::fs::File;

@@ -99,8 +99,8 @@ impl SourceFile {
     }
 
     /// The first hole at or after `from` according to the file system; `None` if the rest is data.
-    /// Some file systems have reported wrong holes, so check the range with
-    /// [`SourceFile::verify_zero`].
+    /// Some file systems have reported wrong holes, so check that the
+    /// bytes of the range are zero.
     ///
     /// # Errors
     /// I/O errors; missing support for holes is not an error.

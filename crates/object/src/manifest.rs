@@ -114,7 +114,7 @@ pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
 }
 
 /// The entries of a segment and the id of the first. Memory is bounded by the segment's length
-/// and [`MAX_SEGMENT_PATHS`].
+/// and by 4 MiB of paths.
 pub fn decode_segment(bytes: &[u8]) -> Result<(EntryId, Vec<Entry>), ManifestError> {
     if bytes.len() > MAX_SEGMENT_BYTES {
         return Err(ManifestError::TooLarge);

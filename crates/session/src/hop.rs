@@ -235,7 +235,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The head of a data frame, to be followed by `len` bytes of the stream, at most
-    /// [`FRAME_MAX`].
+    /// 64 KiB.
     pub fn data_head(len: usize) -> [u8; FRAME_HEAD] {
         let len = (len as u32).to_be_bytes();
         [0, len[1], len[2], len[3]]

@@ -84,7 +84,7 @@ pub mod limits {
     pub(crate) const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
     /// Maximum interval between packets to a peer.
     pub const KEEPALIVE: Duration = Duration::from_millis(500);
-    /// A peer is gone when nothing was received from it for this time and [`SILENT_CALLS`]
+    /// A peer is gone when nothing was received from it for this time and 16
     /// datagrams were sent to it meanwhile.
     pub const SILENCE: Duration = Duration::from_secs(10);
     /// See [`SILENCE`].

@@ -24,7 +24,7 @@ pub enum Record {
         format: u16,
         /// The run's transfer id.
         transfer: [u8; 16],
-        /// A description for people: what is copied where. At most [`MAX_NOTE`] bytes are kept.
+        /// A description for people: what is copied where. At most 1,024 bytes are kept.
         note: String,
     },
     /// From here on `id` refers to this file.

@@ -300,7 +300,7 @@ impl Tree {
         self.source
     }
 
-    /// The cost of the path to a host; [`Cost::INFINITE`] if there is none.
+    /// The cost of the path to a host; infinite if there is none.
     pub fn cost(&self, to: HostId) -> Cost {
         Cost(self.tree_cost(to))
     }

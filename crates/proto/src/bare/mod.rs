@@ -247,7 +247,7 @@ impl BareFlow {
     }
 
     /// Closes the flow: returns what is not acknowledged, notifies the peer
-    /// ([`limits::CLOSE_REPEATS`](crate::limits::CLOSE_REPEATS) times; keep polling until
+    /// (three times; keep polling until
     /// `is_closed`), and raises [`Event::Closed`].
     pub fn close(&mut self, now: Time, reason: CloseReason) {
         self.core.close(now, reason);
