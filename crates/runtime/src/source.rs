@@ -226,10 +226,9 @@ impl Runner<'_> {
                     }
                 }
                 // Once only: a repeated message has no new information.
-                Some(ControlMessage::Leftovers(files, bytes)) => {
-                    if !std::mem::replace(&mut self.leftovers_reported, true) {
-                        self.setup.observer.notice(&Leftovers { files, bytes }.notice());
-                    }
+                Some(ControlMessage::Leftovers(files, bytes)) if !self.leftovers_reported => {
+                    self.leftovers_reported = true;
+                    self.setup.observer.notice(&Leftovers { files, bytes }.notice());
                 }
                 Some(message) => {
                     if let Some(failure) = self.setup.transports.on_control(&message) {

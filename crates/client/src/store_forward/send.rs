@@ -293,7 +293,6 @@ impl Sender<'_> {
             let pause = RETRY.after(backoff.failures());
             let pause = error.wait().unwrap_or_default().max(pause).min(MAX_PAUSE);
             if self.has_nothing_to_send() {
-                // A depot closes silent connections, which is not a failure.
                 self.say(format!("{}; connecting again in {pause}", failure.text));
             } else {
                 backoff.next_wait();
@@ -365,7 +364,6 @@ impl Sender<'_> {
                 }
                 hand.close();
             });
-            // Stops both threads in every case.
             let _ends = Ends(&over, &hand);
             self.pump(&mut line, &heard)
         })?;
@@ -511,7 +509,6 @@ impl Sender<'_> {
 /// The failure of a depot as a failure of the sender.
 fn said(error: &DepotError) -> Failure {
     let mut failure = Failure::from(error);
-    // The source is not missing.
     if failure.kind == FailureKind::SourceMissing {
         failure.kind = FailureKind::TargetMissing;
     }

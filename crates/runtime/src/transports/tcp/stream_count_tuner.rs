@@ -20,8 +20,7 @@ mod words;
 
 use words::describe;
 
-/// Initial number of streams on an unknown path. Compared with one stream, four fill the path two
-/// round trips earlier, and browsers open a similar number.
+/// Initial number of streams on an unknown path: four fill it two round trips before one does.
 pub(super) const INITIAL_STREAMS: u32 = 4;
 /// A rate is measured over this number of round trips, within the limits below.
 const SPAN_RTTS: u64 = 4;
@@ -44,8 +43,7 @@ const MIN_FULL_QUEUE: Duration = Duration::from_millis(1);
 const QUEUED: f64 = 0.75;
 /// Streams are added early if at least this fraction of them is missing.
 const MISSING: f64 = 0.25;
-/// Maximum factor of a change. It is two until the path was seen full, or a loss was seen while it
-/// was empty.
+/// Maximum factor of a change; two until the path was full, or lost a segment while empty.
 const MAX_STEP: u32 = 4;
 /// Below this number streams are at least doubled, and the initial ones tripled.
 const DOUBLE_BELOW: u32 = 16;
