@@ -3,7 +3,7 @@
 //! point.
 
 use std::sync::Arc;
-use std::time::{Duration as StdDuration, Instant};
+use std::time::Duration as StdDuration;
 
 use packtrain_disk::SourceFile;
 use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind, Mtime, Piece, RelPath};
@@ -11,7 +11,7 @@ use packtrain_os::clock;
 use packtrain_transfer::message::Message;
 use packtrain_transfer::transport::exercise::Exercise;
 use packtrain_transfer::{ChunkPlan, Failure};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Duration, Offset};
 
 use super::flow::{FlowSink, FlowSource};
 use super::intake::Intake;
@@ -28,7 +28,7 @@ use crate::reader::{PieceSource, Reader};
 use packtrain_service::TransportChoice;
 
 const SIZE: u64 = 16 << 20;
-const LONG: StdDuration = StdDuration::from_secs(60);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The byte of the object at an offset.
 fn byte(at: u64) -> u8 {
@@ -173,10 +173,10 @@ impl Pair {
     /// after this number of events.
     fn play(&mut self, seed: u64, fail_after: Option<usize>) -> Exercise {
         let mut exercise = Exercise::new(seed, ByteCount(SIZE));
-        let begun = Instant::now();
+        let begun = clock::now();
         let mut failed = false;
-        while !exercise.is_complete() && !(failed && exercise.closed() > 0) {
-            assert!(begun.elapsed() < LONG, "seed {seed}, {fail_after:?}: {exercise:?}");
+        while !(exercise.is_complete() || failed && exercise.closed() > 0) {
+            assert!(clock::now().since(begun) < LONG, "seed {seed}, {fail_after:?}: {exercise:?}");
             if !failed && fail_after.is_some_and(|after| exercise.events() >= after) {
                 failed = true;
                 self.fail();

@@ -100,7 +100,7 @@ impl PieceTarget for Memory {
         let fails = match self.share {
             Share::Never => true,
             Share::Always | Share::Unreadable => false,
-            Share::Sometimes => (at / CHUNK.get() + u64::from(id.0)) % 2 == 0,
+            Share::Sometimes => (at / CHUNK.get() + u64::from(id.0)).is_multiple_of(2),
         };
         if fails {
             return false;
