@@ -64,7 +64,7 @@ fn flags(help: &str) -> BTreeSet<String> {
         })
         .filter(|word| word.starts_with("--") && word.len() > 2)
         .filter(|word| word != "--help" && word != "--version")
-        .map(|word| word.trim_end_matches(['.', ':', ';']).to_owned())
+        .map(|word| word.trim_end_matches(['.', ':', ';', ']']).to_owned())
         .collect()
 }
 

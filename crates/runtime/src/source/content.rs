@@ -26,7 +26,7 @@ pub trait Content {
     fn reader(&self) -> Option<Reader>;
 
     /// Prepares a range that is about to be assigned. Returns the parts that the content examines
-    /// first, because they may be holes. It reports each of them later ([`ContentReports::hole`]).
+    /// first, because they may be holes. It reports each of them later.
     fn prepare(
         &mut self,
         source: &Source,

@@ -2,7 +2,7 @@
 //! [`SinkTransport`] receives.
 //!
 //! To the state machine of a source a transport only moves ranges
-//! ([`Transport`](packtrain_transfer::Transport)). To the end that runs it a transport also takes
+//! ([`Transport`]). To the end that runs it a transport also takes
 //! part in the offers that set connections up, reads what the peer tells it, and gives account of
 //! what it saw and moved.
 
