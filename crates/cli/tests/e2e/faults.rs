@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::rig::{Rig, contents, is_root, skipped};
+use crate::server_access::wait_until;
 use crate::tree::{self, MIB, assert_same};
 
 /// A tree whose last files are read well after the copy has started.
@@ -17,6 +18,12 @@ fn slow_tree(rig: &Rig) {
     tree::file(&rig.path("src/z-last"), 6 * MIB, 1);
 }
 
+/// Waits until the copy of [`slow_tree`] has listed the files and moves the first one.
+fn wait_for_begin(rig: &Rig) {
+    wait_until("the copy begins", || rig.path("dst").exists());
+    std::thread::sleep(Duration::from_millis(300));
+}
+
 #[test]
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
@@ -25,7 +32,7 @@ fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
     let mut command = rig.cp();
     command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(800));
+    wait_for_begin(&rig);
     fs::remove_file(rig.path("src/z-last")).expect("removed");
     let ended = running.wait();
     assert_eq!(ended.code, 24, "{}", ended.stderr);
@@ -40,7 +47,7 @@ fn a_file_that_changes_is_23_and_the_rest_is_done() {
     let mut command = rig.cp();
     command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(800));
+    wait_for_begin(&rig);
     tree::file(&rig.path("src/z-last"), 7 * MIB, 2);
     let ended = running.wait();
     assert_eq!(ended.code, 23, "{}", ended.stderr);
@@ -58,7 +65,7 @@ fn a_file_cut_short_while_it_is_read_is_23() {
     let mut command = rig.cp();
     command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
     let running = rig.start(&mut command);
-    std::thread::sleep(Duration::from_millis(800));
+    wait_for_begin(&rig);
     let big = fs::OpenOptions::new().write(true).open(rig.path("src/a-big")).expect("the file");
     big.set_len(MIB).expect("cut");
     let ended = running.wait();
