@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use packtrain_object::{ChunkIndex, Entry, Piece, digest};
+use packtrain_object::{BLOCK, ChunkIndex, Entry, Piece, digest};
 
 use super::block::Block;
 use super::writers::Job;
@@ -89,7 +89,13 @@ impl Assembly {
                     return Ok(true);
                 }
             }
-            target.write(piece.entry, entry, at, bytes).map(|()| false)
+            // Block by block: on ext4 one write of a whole piece takes two to four times as long to
+            // reach the disk.
+            let step = BLOCK.get() as usize;
+            for (block, at) in bytes.chunks(step).zip((at..).step_by(step)) {
+                target.write(piece.entry, entry, at, block)?;
+            }
+            Ok(false)
         });
         let written = moved.map(|is_shared| {
             let there = if is_shared { &scratch[..] } else { bytes };
