@@ -4,7 +4,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::row::{Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes};
+use crate::row::{COLUMNS, Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes};
 use crate::value::Value;
 
 /// One column.
@@ -19,7 +19,7 @@ pub(crate) struct Column {
 }
 
 /// A type that can be stored in a column.
-trait Field {
+pub(crate) trait Field {
     const SQL: &'static str;
     fn value(&self) -> Value;
     fn of(value: &Value) -> Self;
@@ -109,71 +109,31 @@ fn read_json<T: DeserializeOwned>(text: &str) -> Vec<T> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-fn sql_of<T: Field>(_: fn(&Row) -> &T) -> &'static str {
+pub(crate) fn sql_of<T: Field>(_: fn(&Row) -> &T) -> &'static str {
     T::SQL
 }
 
+/// Defines the row and its columns from one list.
 macro_rules! columns {
-    ($($field:ident = $name:literal,)*) => {
-        &[$(Column {
+    (
+        $(#[$doc:meta])* $row:ident
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $name:literal,)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $row { $($(#[$field_doc])* pub $field: $type,)* }
+
+        /// Every column, in the order of exports.
+        pub(crate) const COLUMNS: &[Column] = &[$(Column {
             name: $name,
             sql: || sql_of(|row| &row.$field),
-            get: |row| row.$field.value(),
-            set: |row, value| row.$field = Field::of(value),
-        },)*]
+            get: |row| crate::column::Field::value(&row.$field),
+            set: |row, value| row.$field = crate::column::Field::of(value),
+        },)*];
     };
 }
-
-/// Every column, in the order of exports.
-pub(crate) const COLUMNS: &[Column] = columns! {
-    id = "id",
-    began = "began_us",
-    kind = "kind",
-    side = "side",
-    role = "role",
-    ended = "ended",
-    host = "host",
-    login = "login",
-    pid = "pid",
-    version = "version",
-    from_host = "from_host",
-    to_host = "to_host",
-    source = "source",
-    target = "target",
-    peer = "peer",
-    transport = "transport",
-    transports = "transports",
-    controller = "controller",
-    streams = "streams",
-    bytes = "bytes",
-    bytes_moved = "bytes_moved",
-    files = "files",
-    failed_files = "failed_files",
-    elapsed = "elapsed_us",
-    throughput = "throughput_bps",
-    series = "series",
-    retransmitted = "retransmitted_bytes",
-    rtt = "rtt_us",
-    srtt = "srtt_us",
-    packets_sent = "packets_sent",
-    packets_lost = "packets_lost",
-    host_drops = "host_drops",
-    loss_cause = "loss_cause",
-    p_cpu = "p_cpu",
-    verdict = "verdict",
-    tcp_cc = "tcp_cc",
-    tcp_info = "tcp_info",
-    stream_samples = "stream_samples",
-    held_by = "held_by",
-    load = "load_1m",
-    source_busy = "source_busy",
-    target_busy = "target_busy",
-    exit_code = "exit_code",
-    error_kind = "error_kind",
-    error = "error",
-    key = "key",
-    evidence = "evidence",
-};
+pub(crate) use columns;
 
 /// The columns of an export: all except those that only `diagnose` reads.
 fn exported() -> impl Iterator<Item = &'static Column> {

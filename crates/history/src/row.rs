@@ -3,105 +3,109 @@
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// One transfer as seen by one of its ends. All fields except the names may be missing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Row {
-    /// Unique, also in a database that several machines share.
-    pub key: String,
+use crate::column::{Column, columns, sql_of};
+
+columns! {
+    /// One transfer as seen by one of its ends. All fields except the names may be missing.
+    ///
+    /// The list defines the fields and the columns of the database and of exports, in this order.
+    /// A new column also needs a migration in `schema.rs`.
+    Row
     /// The short id for users: eight hexadecimal digits.
-    pub id: String,
+    id: String = "id",
     /// Start of the transfer, since 1970.
-    pub began: Duration,
+    began: Duration = "began_us",
     /// The kind of transfer.
-    pub kind: Kind,
+    kind: Kind = "kind",
     /// The end that wrote the row.
-    pub side: Side,
+    side: Side = "side",
     /// The role of that end.
-    pub role: Role,
+    role: Role = "role",
     /// How it ended.
-    pub ended: Ended,
+    ended: Ended = "ended",
     /// The machine that wrote the row.
-    pub host: String,
+    host: String = "host",
     /// The user of the process.
-    pub login: String,
+    login: String = "login",
     /// The process id.
-    pub pid: u32,
+    pid: u32 = "pid",
     /// The version of the program.
-    pub version: String,
+    version: String = "version",
     /// The sending machine, as the user named it; this machine has its own name.
-    pub from_host: String,
+    from_host: String = "from_host",
     /// The receiving machine.
-    pub to_host: String,
+    to_host: String = "to_host",
     /// The source, as the user wrote it.
-    pub source: String,
+    source: String = "source",
     /// The target, as the user wrote it.
-    pub target: String,
+    target: String = "target",
     /// Address and key of the other end, if it was the caller.
-    pub peer: String,
+    peer: String = "peer",
     /// The transport that moved most, or `none`.
-    pub transport: String,
+    transport: String = "transport",
     /// The bytes of each transport.
-    pub transports: Vec<TransportBytes>,
+    transports: Vec<TransportBytes> = "transports",
     /// The requested or active congestion controller.
-    pub controller: String,
+    controller: String = "controller",
     /// Number of parallel streams or flows, if known.
-    pub streams: Option<u32>,
+    streams: Option<u32> = "streams",
     /// Bytes of the whole object.
-    pub bytes: ByteCount,
+    bytes: ByteCount = "bytes",
     /// Moved bytes of it.
-    pub bytes_moved: ByteCount,
+    bytes_moved: ByteCount = "bytes_moved",
     /// Files that moved.
-    pub files: u64,
+    files: u64 = "files",
     /// Files that failed.
-    pub failed_files: u64,
+    failed_files: u64 = "failed_files",
     /// Time from the start of the command until all data is durable.
-    pub elapsed: Duration,
+    elapsed: Duration = "elapsed_us",
     /// Useful bytes over the whole time.
-    pub throughput: DataRate,
+    throughput: DataRate = "throughput_bps",
     /// Throughput over time.
-    pub series: Vec<Point>,
+    series: Vec<Point> = "series",
     /// Retransmitted payload.
-    pub retransmitted: ByteCount,
+    retransmitted: ByteCount = "retransmitted_bytes",
     /// Minimum round-trip time.
-    pub rtt: Option<Duration>,
+    rtt: Option<Duration> = "rtt_us",
     /// Final smoothed round-trip time.
-    pub srtt: Option<Duration>,
+    srtt: Option<Duration> = "srtt_us",
     /// Datagrams with payload sent.
-    pub packets_sent: Option<u64>,
+    packets_sent: Option<u64> = "packets_sent",
     /// Lost datagrams of these.
-    pub packets_lost: Option<u64>,
+    packets_lost: Option<u64> = "packets_lost",
     /// Datagrams of these that the receiving host dropped.
-    pub host_drops: Option<u64>,
+    host_drops: Option<u64> = "host_drops",
     /// The cause of the losses.
-    pub loss_cause: Option<String>,
+    loss_cause: Option<String> = "loss_cause",
     /// Probability that the receiving host caused the losses, 0 to 1.
-    pub p_cpu: Option<f64>,
+    p_cpu: Option<f64> = "p_cpu",
     /// What limited the transfer, as one sentence.
-    pub verdict: Option<String>,
+    verdict: Option<String> = "verdict",
     /// The kernel's congestion control of TCP streams.
-    pub tcp_cc: Option<String>,
+    tcp_cc: Option<String> = "tcp_cc",
     /// `TCP_INFO` of the streams together, as JSON.
-    pub tcp_info: Option<String>,
+    tcp_info: Option<String> = "tcp_info",
     /// Measured throughputs by number of streams.
-    pub stream_samples: Vec<StreamSample>,
+    stream_samples: Vec<StreamSample> = "stream_samples",
     /// What limited the rate below that of the path: `rate` (`--rate`), `policy`, or `peer-policy`.
     /// Such a row is not used as a measurement of its path.
-    pub held_by: Option<String>,
+    held_by: Option<String> = "held_by",
     /// Load average of the last minute before the end.
-    pub load: Option<f64>,
+    load: Option<f64> = "load_1m",
     /// Share of the sending machine's processors that was busy, 0 to 1.
-    pub source_busy: Option<f64>,
+    source_busy: Option<f64> = "source_busy",
     /// Share of the receiving machine's processors that was busy, 0 to 1.
-    pub target_busy: Option<f64>,
+    target_busy: Option<f64> = "target_busy",
     /// The exit code of the command.
-    pub exit_code: Option<u32>,
+    exit_code: Option<u32> = "exit_code",
     /// The kind of failure that ended it.
-    pub error_kind: Option<String>,
+    error_kind: Option<String> = "error_kind",
     /// The message of the failure.
-    pub error: Option<String>,
+    error: Option<String> = "error",
+    /// Unique, also in a database that several machines share.
+    key: String = "key",
     /// The measurements of both ends for `diagnose`, as JSON. Only the newest rows have it.
-    pub evidence: Option<String>,
+    evidence: Option<String> = "evidence",
 }
 
 /// An interval and its rate.

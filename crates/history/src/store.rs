@@ -3,10 +3,10 @@
 use packtrain_units::Duration;
 
 use crate::access::Purpose;
-use crate::column::COLUMNS;
 use crate::db::Db;
 use crate::error::HistoryError;
 use crate::place::Place;
+use crate::row::COLUMNS;
 use crate::row::{Ended, Row, StreamSample};
 use crate::schema;
 use crate::value::Value;

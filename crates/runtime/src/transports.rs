@@ -15,6 +15,7 @@ mod intake;
 mod local;
 mod mover;
 pub mod offer;
+mod ordered;
 mod path_samples;
 mod payload;
 pub mod perf_parts;

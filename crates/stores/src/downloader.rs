@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_os::clock;
 use packtrain_transfer::message::PieceDigest;
-use packtrain_transfer::{Failure, FailureKind, Transport, TransportEvent};
-use packtrain_units::{Backoff, ByteCount, Duration, Offset, RangeSet, Time};
+use packtrain_transfer::{Custody, Failure, FailureKind, Transport, TransportEvent};
+use packtrain_units::{Backoff, ByteCount, Duration, Offset, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -95,7 +95,7 @@ pub(super) struct Downloader {
     name: &'static str,
     over: bool,
     /// Blocks are fetched whole; what was assigned of them is reported.
-    owned: RangeSet,
+    custody: Custody,
     ready: VecDeque<TransportEvent>,
     events: Inbox<TransportEvent>,
     shared: Arc<Shared>,
@@ -127,7 +127,7 @@ impl Downloader {
         Self {
             name,
             over: false,
-            owned: RangeSet::new(),
+            custody: Custody::default(),
             ready: VecDeque::new(),
             events: Inbox::default(),
             shared: Arc::new(shared),
@@ -225,7 +225,8 @@ impl Transport for Downloader {
     }
 
     fn assign(&mut self, range: Range<Offset>) {
-        self.owned.insert(range.clone());
+        // The driver assigns only what this transport does not own.
+        let _ = self.custody.on_assign(&range);
         let prepared = std::mem::take(&mut *self.shared.prepared.lock());
         match prepared {
             Prepared::Stream(entry, start) => self.stream(entry, start, &range),
@@ -255,23 +256,8 @@ impl Transport for Downloader {
                 self.look_after(now);
                 return None;
             };
-            match event {
-                TransportEvent::Placed(range) => {
-                    let owned = self.owned.intersect(range.clone());
-                    self.ready.extend(owned.map(TransportEvent::Placed));
-                    self.owned.remove(range);
-                }
-                TransportEvent::Returned(range) => {
-                    let owned = self.owned.intersect(range.clone());
-                    self.ready.extend(owned.map(TransportEvent::Returned));
-                    self.owned.remove(range);
-                }
-                TransportEvent::Closed(_) => {
-                    self.over = true;
-                    return Some(event);
-                }
-                TransportEvent::Up { .. } => return Some(event),
-            }
+            self.over |= matches!(event, TransportEvent::Closed(_));
+            self.ready.extend(self.custody.admit(event));
         }
     }
 

@@ -132,6 +132,20 @@ impl Custody {
         Ok(())
     }
 
+    /// The parts of an event that concern what the transport owns; the rest is dropped.
+    pub fn admit(&mut self, event: TransportEvent) -> Vec<TransportEvent> {
+        let parts: Vec<_> = match &event {
+            TransportEvent::Placed(range) => {
+                self.owned.intersect(range.clone()).map(TransportEvent::Placed).collect()
+            }
+            TransportEvent::Returned(range) => {
+                self.owned.intersect(range.clone()).map(TransportEvent::Returned).collect()
+            }
+            TransportEvent::Up { .. } | TransportEvent::Closed(_) => vec![event],
+        };
+        parts.into_iter().filter(|part| self.on_event(part).is_ok()).collect()
+    }
+
     /// Whether the transport takes ranges.
     pub fn is_up(&self) -> bool {
         self.up

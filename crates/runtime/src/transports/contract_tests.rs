@@ -15,9 +15,9 @@ use packtrain_units::{ByteCount, Duration, Offset};
 
 use super::flow::{FlowSink, FlowSource};
 use super::intake::Intake;
-use super::local::{LocalLink, LocalSink, LocalSource};
+use super::local::{self, LocalLink, LocalSink};
 use super::offer::Offer;
-use super::pipe::PipeSource;
+use super::pipe;
 use super::tcp::sink::TcpSink;
 use super::tcp::source::TcpSource;
 use super::transport::{SinkContext, SinkTransport, SourceContext, SourceTransport, Wake};
@@ -125,10 +125,10 @@ impl Pair {
             match choice {
                 None => {
                     let link = LocalLink::default();
-                    let source = LocalSource::new(link.clone(), None);
+                    let source = local::source(link.clone(), None);
                     (Box::new(source), Some(Box::new(LocalSink(link))))
                 }
-                Some(TransportChoice::Pipe) => (Box::new(PipeSource::new(None)), None),
+                Some(TransportChoice::Pipe) => (Box::new(pipe::source(None)), None),
                 Some(TransportChoice::Tcp) => (
                     Box::new(TcpSource::new(config.clone(), None)),
                     Some(Box::new(TcpSink::new(config.clone(), intake))),
@@ -154,7 +154,7 @@ impl Pair {
             sink.start(&SinkContext { control, assembly }, &mut answer);
             sink.on_offer(&offer);
         }
-        self.source.on_offer(clock::now(), &answer);
+        self.source.on_offer(&answer);
         self.source.on_alone(clock::now());
     }
 

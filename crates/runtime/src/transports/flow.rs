@@ -71,10 +71,7 @@ pub(super) struct FlowSource {
 /// What is known of the flow's course.
 #[derive(Default)]
 struct Seen {
-    /// When the race of transports began, and how long the flow needed.
-    race_began: Option<Time>,
     tried: bool,
-    up_after: Option<Duration>,
     /// From when to when its network thread was in use.
     used: Option<(Time, Time)>,
     first_mtu: ByteCount,
@@ -143,8 +140,6 @@ impl FlowSource {
         if !ready || std::mem::replace(&mut self.up, true) {
             return None;
         }
-        let after = self.seen.race_began.map(|began| clock::now().since(began));
-        self.seen.up_after = self.seen.up_after.or(after);
         Some(TransportEvent::Up { rank: RANK })
     }
 
@@ -268,8 +263,7 @@ impl SourceTransport for FlowSource {
         self.state = State::Bound(sockets, flow);
     }
 
-    fn on_offer(&mut self, now: Time, offer: &Offer) {
-        self.seen.race_began = Some(now);
+    fn on_offer(&mut self, offer: &Offer) {
         self.state = match std::mem::replace(&mut self.state, State::Off) {
             State::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 self.run(sockets, &flow, offer).map_or(State::Off, State::Running)
@@ -318,9 +312,9 @@ impl SourceTransport for FlowSource {
         self.last = Some(snapshot);
     }
 
-    fn report_evidence(&self, part: &mut PathPart) -> Option<Net> {
+    fn report_evidence(&self, part: &mut PathPart, up_after: Option<Duration>) -> Option<Net> {
         let seen = &self.seen;
-        (part.race.udp_tried, part.race.udp_up) = (seen.tried, seen.up_after);
+        (part.race.udp_tried, part.race.udp_up) = (seen.tried, up_after);
         (part.mtu_begun, part.mtu_falls, part.braked) =
             (seen.first_mtu, seen.mtu_falls, seen.braked);
         let FlowSnapshot { flow, io, cpu, .. } = self.last.as_ref()?;

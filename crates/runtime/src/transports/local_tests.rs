@@ -164,7 +164,7 @@ fn copy(folder: &Path, sizes: &[u64], share: Share, step: ByteCount, rng: &mut R
     let context = SinkContext { control: far.tx.clone(), assembly: assembly.clone() };
     LocalSink(link.clone()).start(&context, &mut offer);
     let reader = Reader::new(Files(Root::open(folder).unwrap()), Arc::default(), |_| {});
-    let mut source = LocalSource::in_steps(link, None, step);
+    let mut source = OrderedSource::new(link, None, step);
     let (control, wake) = (near.tx.clone(), Wake::unused());
     let context = SourceContext { control, reader: Some(reader.clone()), wake };
     source.start(&context, &mut offer);

@@ -9,10 +9,10 @@ use packtrain_transfer::{Custody, Failure, TransportEvent, TransportId};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use super::flow::FlowSource;
-use super::local::{LocalLink, LocalSource};
+use super::local::{self, LocalLink};
 use super::offer::{ControlMessage, Offer};
 use super::path_samples::PathSamples;
-use super::pipe::PipeSource;
+use super::pipe;
 use super::tcp::source::TcpSource;
 use super::transport::{SourceContext, SourceTransport, Wake, temporary};
 use super::{Moved, TransportConfig};
@@ -40,6 +40,8 @@ pub(crate) enum TransportNews {
 struct Slot {
     transport: Box<dyn SourceTransport>,
     rank: u8,
+    /// From the peer's offer until it came up first.
+    up_after: Option<Duration>,
     custody: Custody,
 }
 
@@ -48,24 +50,10 @@ impl Slot {
         self.custody.is_up()
     }
 
-    /// The parts of an event that concern what the transport owns.
-    fn admit(&mut self, event: TransportEvent) -> Vec<TransportEvent> {
-        let parts = match &event {
-            TransportEvent::Up { rank } => {
-                self.rank = *rank;
-                vec![event]
-            }
-            TransportEvent::Placed(range) => {
-                let owned = self.custody.owned().intersect(range.clone());
-                owned.map(TransportEvent::Placed).collect()
-            }
-            TransportEvent::Returned(range) => {
-                let owned = self.custody.owned().intersect(range.clone());
-                owned.map(TransportEvent::Returned).collect()
-            }
-            TransportEvent::Closed(_) => vec![event],
-        };
-        parts.into_iter().filter(|part| self.custody.on_event(part).is_ok()).collect()
+    /// It came up, `since_offer` after the peer's offer.
+    fn on_up(&mut self, rank: u8, since_offer: Duration) {
+        self.rank = rank;
+        self.up_after.get_or_insert(since_offer);
     }
 }
 
@@ -78,8 +66,8 @@ pub struct SourceTransports {
     alone_since: Time,
     /// Whether a last resort was asked to come up.
     resorted: bool,
-    /// The peer made its offer; another is not listened to.
-    offered: bool,
+    /// When the peer made its offer; another is not listened to.
+    offered: Option<Time>,
     slots: Vec<Slot>,
     wake: Option<Wake>,
     /// Why the last transport closed that did.
@@ -99,7 +87,7 @@ impl SourceTransports {
             transports.push(Box::new(TcpSource::new(plan.clone(), limiter.clone())));
         }
         if plan.pipe() {
-            transports.push(Box::new(PipeSource::new(limiter.clone())));
+            transports.push(Box::new(pipe::source(limiter.clone())));
         }
         Self { limiter, ..Self::of(plan, transports) }
     }
@@ -107,21 +95,24 @@ impl SourceTransports {
     /// The transport to a sink in this process, which has the same link.
     pub fn local(plan: TransportConfig, link: LocalLink) -> Self {
         let limiter = plan.send_limiter();
-        let local = LocalSource::new(link, limiter.clone());
+        let local = local::source(link, limiter.clone());
         Self { limiter, ..Self::of(plan, vec![Box::new(local)]) }
     }
 
     /// These transports and no others. They keep to the rate limit by themselves.
     pub fn of(plan: TransportConfig, transports: Vec<Box<dyn SourceTransport>>) -> Self {
         let now = clock::now();
-        let slot = |transport| Slot { transport, rank: u8::MAX, custody: Custody::default() };
+        let slot = |transport| {
+            let custody = Custody::default();
+            Slot { transport, rank: u8::MAX, up_after: None, custody }
+        };
         Self {
             limiter: None,
             plan,
             started: now,
             alone_since: now,
             resorted: false,
-            offered: false,
+            offered: None,
             slots: transports.into_iter().map(slot).collect(),
             wake: None,
             closed: None,
@@ -148,14 +139,15 @@ impl SourceTransports {
             self.slots.iter_mut().for_each(|slot| slot.transport.on_control(now, message));
             return None;
         };
-        if std::mem::replace(&mut self.offered, true) {
+        if self.offered.is_some() {
             return None;
         }
+        self.offered = Some(now);
         if let Err(failure) = offer.check(&self.plan) {
             return Some(failure);
         }
         self.samples.begin(now);
-        self.slots.iter_mut().for_each(|slot| slot.transport.on_offer(now, offer));
+        self.slots.iter_mut().for_each(|slot| slot.transport.on_offer(offer));
         None
     }
 
@@ -218,6 +210,9 @@ impl SourceTransports {
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let id = TransportId(id as u32);
             while let Some(event) = slot.transport.poll_event(now) {
+                if let TransportEvent::Up { rank } = &event {
+                    slot.on_up(*rank, self.offered.map_or(Duration::ZERO, |then| now.since(then)));
+                }
                 if let TransportEvent::Closed(failure) = &event {
                     if slot.is_up() && others {
                         let text = format!("{}; going on without it", failure.text);
@@ -225,7 +220,7 @@ impl SourceTransports {
                     }
                     self.closed = Some(failure.clone());
                 }
-                let events = slot.admit(event).into_iter();
+                let events = slot.custody.admit(event).into_iter();
                 news.extend(events.map(|event| TransportNews::Event(id, event)));
             }
             while let Some(notice) = slot.transport.poll_notice() {
@@ -325,7 +320,7 @@ impl SourceTransports {
         let mut part = self.samples.part();
         let mut net = None;
         for slot in &self.slots {
-            net = net.or(slot.transport.report_evidence(&mut part));
+            net = net.or(slot.transport.report_evidence(&mut part, slot.up_after));
         }
         part.asked_rate = self.plan.rate_bps.map(DataRate::from_bps);
         let name = moved.shares.first().map(|share| share.0.as_str()).or(self.current());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_transfer::{Failure, Transport};
-use packtrain_units::{ByteCount, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use super::Moved;
 use super::offer::{ControlMessage, Offer};
@@ -118,7 +118,7 @@ pub trait SourceTransport: Transport {
     fn start(&mut self, context: &SourceContext, offer: &mut Offer);
 
     /// The peer's offer came.
-    fn on_offer(&mut self, _now: Time, _offer: &Offer) {}
+    fn on_offer(&mut self, _offer: &Offer) {}
 
     /// The peer sent this about transports.
     fn on_control(&mut self, _now: Time, _message: &ControlMessage) {}
@@ -150,7 +150,8 @@ pub trait SourceTransport: Transport {
     fn sample(&mut self, _now: Time, _samples: &mut PathSamples) {}
 
     /// Adds to the evidence what it knows of the path, and gives what its network thread used.
-    fn report_evidence(&self, _part: &mut PathPart) -> Option<Net> {
+    /// `up_after` is the time from the peer's offer until it came up first, if it did.
+    fn report_evidence(&self, _part: &mut PathPart, _up_after: Option<Duration>) -> Option<Net> {
         None
     }
 

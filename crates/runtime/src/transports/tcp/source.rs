@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use packtrain_net::limit::RateLimiter;
-use packtrain_os::clock;
 use packtrain_plan::route::PathId;
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
@@ -45,10 +44,8 @@ pub(in crate::transports) struct TcpSource {
     later: VecDeque<StreamNews>,
     /// The listener and the streams; none if this end cannot listen.
     running: Option<(TcpEnd, Streams)>,
-    /// Start of the race of transports, whether TCP took part, and how long it took.
-    race_began: Option<Time>,
+    /// Whether the peer listens.
     tried: bool,
-    up_after: Option<Duration>,
     sampled: Option<(TcpPart, Option<Duration>)>,
 }
 
@@ -64,9 +61,7 @@ impl TcpSource {
             events: VecDeque::new(),
             later: VecDeque::new(),
             running: None,
-            race_began: None,
             tried: false,
-            up_after: None,
             sampled: None,
         }
     }
@@ -80,10 +75,6 @@ impl TcpSource {
     }
 
     fn on_news(&mut self, news: StreamNews) -> Option<TransportEvent> {
-        if matches!(news, StreamNews::Up(..)) {
-            let after = self.race_began.map(|began| clock::now().since(began));
-            self.up_after = self.up_after.or(after);
-        }
         let streams = self.streams_mut()?;
         match news {
             StreamNews::Event(event) => Some(event),
@@ -206,8 +197,7 @@ impl SourceTransport for TcpSource {
         self.running = Some((end, streams));
     }
 
-    fn on_offer(&mut self, now: Time, offer: &Offer) {
-        self.race_began = Some(now);
+    fn on_offer(&mut self, offer: &Offer) {
         let Some((end, streams)) = &mut self.running else { return };
         self.tried = offer.tcp != 0;
         streams.begin(end.connector(&self.config, offer));
@@ -249,8 +239,8 @@ impl SourceTransport for TcpSource {
         self.sampled = Some((seen.part, seen.min_rtt));
     }
 
-    fn report_evidence(&self, part: &mut PathPart) -> Option<Net> {
-        (part.race.tcp_tried, part.race.tcp_up) = (self.tried, self.up_after);
+    fn report_evidence(&self, part: &mut PathPart, up_after: Option<Duration>) -> Option<Net> {
+        (part.race.tcp_tried, part.race.tcp_up) = (self.tried, up_after);
         if let Some((tcp, min_rtt)) = &self.sampled {
             part.tcp = Some(tcp.clone());
             part.min_rtt = part.min_rtt.or(*min_rtt);
