@@ -1,8 +1,11 @@
-//! How the tests of all crates report that they were skipped.
+//! What the tests of all crates share: how they report that they were skipped, and how they read
+//! the documents.
 //!
 //! A test that needs something this machine lacks calls [`skip`] and returns. [`skip`] writes a
 //! line to stderr, and a line to the file that `PACKTRAIN_TEST_SKIPS` names, which `cargo xtask
 //! test` lists at its end. It fails if skips are not allowed ([`strict`]).
+
+pub mod documents;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -1,7 +1,8 @@
 //! Every command that the README and the guide show is one that this program understands.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use packtrain_testkit::documents::{guide, shell_blocks};
 
 use super::bare;
 
@@ -12,30 +13,26 @@ struct Shown {
 }
 
 /// All `packtrain` commands in blocks of shell of a page.
-fn commands(path: &Path) -> Vec<Shown> {
-    let text = fs::read_to_string(path).expect("a page");
-    let (mut all, mut in_block, mut whole) = (Vec::new(), false, String::new());
-    for (number, line) in text.lines().enumerate() {
-        if let Some(language) = line.trim_start().strip_prefix("```") {
-            in_block = !in_block && language == "sh";
-            continue;
-        }
-        if !in_block {
-            continue;
-        }
-        match line.strip_suffix('\\') {
-            Some(part) => {
-                whole.push_str(part);
-                continue;
+fn commands(page: &Path) -> Vec<Shown> {
+    let mut all = Vec::new();
+    for block in shell_blocks(page) {
+        let mut whole = String::new();
+        for (number, line) in block.text.lines().enumerate() {
+            match line.strip_suffix('\\') {
+                Some(part) => {
+                    whole.push_str(part);
+                    continue;
+                }
+                None => whole.push_str(line),
             }
-            None => whole.push_str(line),
-        }
-        for words in split(&std::mem::take(&mut whole)) {
-            let place = format!("{}:{}", path.display(), number + 1);
-            let begin = words.iter().position(|word| !word.contains('=') || word.starts_with('-'));
-            let words = words.into_iter().skip(begin.unwrap_or(0)).collect::<Vec<_>>();
-            if words.first().is_some_and(|word| word == "packtrain") {
-                all.push(Shown { place, words });
+            for words in split(&std::mem::take(&mut whole)) {
+                let place = format!("{}:{}", page.display(), block.line + number);
+                let begin =
+                    words.iter().position(|word| !word.contains('=') || word.starts_with('-'));
+                let words = words.into_iter().skip(begin.unwrap_or(0)).collect::<Vec<_>>();
+                if words.first().is_some_and(|word| word == "packtrain") {
+                    all.push(Shown { place, words });
+                }
             }
         }
     }
@@ -68,25 +65,10 @@ fn split(line: &str) -> Vec<Vec<String>> {
     all
 }
 
-fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages = vec![root.join("README.md")];
-    let mut folders = vec![root.join("docs/guide")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("the guide").flatten() {
-            let path = entry.path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => pages.push(path),
-            }
-        }
-    }
-    pages
-}
-
 #[test]
 fn every_command_in_the_documents_is_understood() {
-    let shown: Vec<Shown> = pages().iter().flat_map(|page| commands(page)).collect();
+    let readme = std::iter::once(PathBuf::from("README.md"));
+    let shown: Vec<Shown> = readme.chain(guide()).flat_map(|page| commands(&page)).collect();
     assert!(shown.len() > 80, "only {} commands were found", shown.len());
     let mut wrong = Vec::new();
     for Shown { place, words } in shown {

@@ -1,15 +1,16 @@
 //! The written pages of the guide name every command and every option of `--help`.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+
+use packtrain_testkit::documents::{self, guide};
 
 use crate::rig::Rig;
 
 #[test]
 fn the_guide_names_every_flag() {
     let rig = Rig::local();
-    let text = written_pages(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide"));
+    let written = guide().into_iter().filter(|page| !page.ends_with("reference/commands.md"));
+    let text: String = written.map(|page| documents::text(&page)).collect();
     let mut missing = BTreeSet::new();
     let mut open: Vec<Vec<String>> = vec![Vec::new()];
     while let Some(path) = open.pop() {
@@ -35,23 +36,6 @@ fn the_guide_names_every_flag() {
     }
     let missing: Vec<String> = missing.into_iter().collect();
     assert!(missing.is_empty(), "docs/guide does not name:\n{}", missing.join("\n"));
-}
-
-/// The text of all pages below `guide`, except the page that is generated from `--help`.
-fn written_pages(guide: PathBuf) -> String {
-    let mut text = String::new();
-    let mut folders = vec![guide];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("the guide").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if !path.ends_with("reference/commands.md") {
-                text.push_str(&fs::read_to_string(path).unwrap_or_default());
-            }
-        }
-    }
-    text
 }
 
 /// The long options in the output of `--help`.

@@ -16,6 +16,7 @@ mod copy;
 mod demo;
 mod depots;
 mod diagnose;
+mod documents;
 mod emulate;
 mod faults;
 mod filled;

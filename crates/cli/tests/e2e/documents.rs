@@ -1,0 +1,301 @@
+//! The commands of the README and of the guide, run as they are printed.
+//!
+//! Each page is one script in mount and network namespaces, in an empty home directory. Every host
+//! of the page is an address of this machine. A command in place of `ssh` starts a login shell in
+//! the host's home directory, where packtrain is not installed. Servers run in the background;
+//! `/data` and `/var/spool` are folders of the test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use packtrain_testkit::documents::{guide, shell_blocks};
+
+use crate::rig::{Rig, is_root, skipped};
+
+/// A page, what it takes for granted, what is so afterwards, and the commands that are not run.
+struct Page {
+    path: &'static str,
+    /// Shell, run before the page.
+    given: &'static str,
+    /// Shell, run after the page.
+    then: &'static str,
+    /// The beginning of a command, and why it is not run.
+    not_run: &'static [(&'static str, &'static str)],
+}
+
+const INSTALL: (&str, &str) =
+    ("cargo install", "it builds the program, which this test was built with");
+const FORM: &str = "a form, not a command";
+const S3: &str = "e2e s3 has the store";
+
+const PAGES: &[Page] = &[
+    Page {
+        path: "README.md",
+        given: "mkdir -p src $HOSTS/host/data $HOSTS/a/data && echo one >src/one && \
+                echo two >$HOSTS/host/data/two && echo three >$HOSTS/a/data/three",
+        then: "test -s $HOSTS/host/results/now.txt && cmp src/one $HOSTS/host/dst/one && test -s two && cmp $HOSTS/a/data/three $HOSTS/b/data/three",
+        not_run: &[
+            ("cargo demo", "CI runs `demo --wan` of the tests' build: e2e demo"),
+            ("cargo xtask test", "CI runs it"),
+            INSTALL,
+            ("packtrain cp -r results s3:", S3),
+            ("packtrain emulate", "e2e emulate"),
+        ],
+    },
+    Page {
+        path: "docs/guide/tutorials/emulated-ocean.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            ("packtrain demo", "e2e demo"),
+            (
+                "packtrain emulate --rate 1gbit --rtt 100ms --loss 1e-4 --queue 1bdp --far 'iperf3",
+                "it takes 30 s",
+            ),
+        ],
+    },
+    Page {
+        path: "docs/guide/tasks/diagnose.md",
+        given: "mkdir -p $HOSTS/host/data && head -c 3M /dev/urandom >f && packtrain cp f g",
+        then: ":",
+        not_run: &[
+            ("packtrain diagnose 4f21c09a", "the id of another transfer"),
+            ("packtrain diagnose 31268", "the id of another process"),
+        ],
+    },
+    Page {
+        path: "docs/guide/tutorials/first-copy.md",
+        given: ":",
+        then: "cmp results/run3.dat $HOSTS/host/data/results/run3.dat",
+        not_run: &[INSTALL],
+    },
+    Page {
+        path: "docs/guide/tasks/resume.md",
+        given: "mkdir results /data/in && echo one >results/one && mkdir -p $HOSTS/host/data",
+        then: "cmp results/one $HOSTS/host/data/results/one",
+        not_run: &[],
+    },
+    Page {
+        path: "docs/guide/tasks/nightly-mirror.md",
+        given: "mkdir src && echo one >src/one && mkdir -p $HOSTS/host/dst && echo >$HOSTS/host/dst/x",
+        then: "cmp src/one $HOSTS/host/dst/one && test ! -e $HOSTS/host/dst/x",
+        not_run: &[],
+    },
+    Page {
+        path: "docs/guide/tasks/server.md",
+        given: "results",
+        then: "cmp results/one /data/results/one",
+        not_run: &[("packtrain cp -r pt://a.", "two servers on one port: e2e hops has the copy")],
+    },
+    Page {
+        path: "docs/guide/tasks/share.md",
+        given: "mkdir -p /data/project/results && echo one >/data/project/results/one",
+        then: "cmp results/one /data/project/results/one",
+        not_run: &[],
+    },
+    Page {
+        path: "docs/guide/tasks/depots.md",
+        given: "{ results; printf '[cp]\\naccept-new-host = true\\n' >$XDG_CONFIG_HOME/packtrain/config.toml; }",
+        then: "cmp big /data/x && cmp results/one /data/results/one",
+        not_run: &[(
+            "packtrain cp --via d1.example.org:7879,d2.",
+            "there is one depot, and it may not connect to another: e2e hops has chains",
+        )],
+    },
+    Page {
+        path: "docs/guide/tasks/leave-data.md",
+        given: "results",
+        then: ":",
+        not_run: &[
+            ("packtrain send", "two depots of one port: e2e spool has them"),
+            ("packtrain claim", "the same"),
+        ],
+    },
+    Page { path: "docs/guide/tasks/measure.md", given: ":", then: ":", not_run: &[] },
+    Page {
+        path: "docs/guide/tasks/tcp-streams.md",
+        given: "packtrain perf server --listen 0.0.0.0:7876 --ticket-file t && \
+                printf 'streams,throughput_mbps\\n1,90\\n2,170\\n4,300\\n8,420\\n' >samples.csv",
+        then: ":",
+        not_run: &[
+            ("packtrain cp --transport tcp", FORM),
+            ("modprobe", "a module of the machine's kernel"),
+            ("sysctl", "a setting of the machine's kernel"),
+        ],
+    },
+    Page {
+        path: "docs/guide/tasks/udt4.md",
+        given: "head -c 3M /dev/urandom >/data/run7.dat",
+        then: "cmp run7.dat /data/run7.dat",
+        not_run: &[],
+    },
+    Page {
+        path: "docs/guide/tasks/https-and-s3.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            ("packtrain cp https:", FORM),
+            ("packtrain cp s3:", FORM),
+            ("packtrain cp -r s3:", FORM),
+            ("packtrain cp [-r]", FORM),
+            ("packtrain cp report.pdf s3:", S3),
+            ("packtrain cp -r results s3:", S3),
+        ],
+    },
+];
+
+/// The hosts that the pages name, and their addresses.
+const HOSTS: &str = "127.0.0.1 localhost host a b server depot your-host.example.org \
+                     host.example.org depot.example.org d1.example.org near.example.org\n\
+                     198.51.100.7 d2.example.org\n\
+                     198.51.100.9 far.example.org\n";
+
+/// The login shell of a host in place of `ssh`: `ssh [OPTION...] -- [USER@]HOST COMMAND`.
+const SSH: &str = r#"#!/bin/sh
+case " $* " in *' -G '*) exit 1;; esac
+while [ "$1" != -- ]; do shift; done
+host=${2#*@}
+mkdir -p "$HOSTS/$host" && cd "$HOSTS/$host" || exit 1
+unset XDG_STATE_HOME XDG_CONFIG_HOME PACKTRAIN_SSH
+HOME=$PWD PATH=/usr/bin:/bin SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22' exec sh -c "$3"
+"#;
+
+/// Runs before each page. Measurements take one second. `packtrain` starts servers in the background and waits until they listen;
+/// a server takes the place of an earlier one on the same port.
+const PRELUDE: &str = r#"set -e
+ip link set lo up
+ip address add 198.51.100.7/32 dev lo && ip address add 198.51.100.9/32 dev lo
+mount --bind hosts /etc/hosts || exit 99
+mkdir -p data spool home servers && cd home
+# What the pages copy in gibibytes is copied in mebibytes.
+head() { command head "${@/%G/M}"; }
+packtrain() {
+    case "$1 $2" in
+    serve*|depot*|'perf server') ;;
+    'perf client') set -- $(printf '%s ' "$@" | sed 's/--seconds [0-9]*//') --seconds 1
+        command packtrain "$@"; return;;
+    *) command packtrain "$@"; return;;
+    esac
+    port=$(printf '%s\n' "$@" | sed -n 's/.*[0-9]:\([0-9]*\)$/\1/p' | head -n 1)
+    if [ -e "$TOP/servers/$port" ]; then
+        read -r old <"$TOP/servers/$port" && kill "$old" && wait "$old" || true
+    fi
+    command packtrain "$@" </dev/null &
+    echo $! >"$TOP/servers/$port"
+    ticket=$(printf '%s\n' "$@" | sed -n '/^--ticket-file$/{n;p}')
+    for _ in $(seq 200); do
+        if [ -n "$(ss -Hltun "sport = :$port")" ] && [ -s "${ticket:-/etc/hosts}" ]; then return; fi
+        sleep 0.05
+    done
+    echo "packtrain $*: nothing listens at port $port" >&2
+    return 1
+}
+# Something to copy, and this user's key at every server and depot.
+results() {
+    mkdir results && echo one >results/one && head -c 3M /dev/urandom >big
+    mkdir -p "$XDG_CONFIG_HOME/packtrain"
+    packtrain key show >"$XDG_CONFIG_HOME/packtrain/authorized_keys"
+}
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+"#;
+
+/// The script of a page.
+fn script(page: &Page, data: &Path, spool: &Path) -> String {
+    let mut script = format!("{PRELUDE}{}\n", page.given);
+    let mut unused: Vec<&str> = page.not_run.iter().map(|(begin, _)| *begin).collect();
+    for block in shell_blocks(Path::new(page.path)) {
+        script.push_str(&format!("echo '== {}:{}' >&2\n", page.path, block.line));
+        let mut left_out = false;
+        for line in block.text.lines() {
+            let skipped = page.not_run.iter().find(|(begin, _)| line.starts_with(begin));
+            unused.retain(|begin| skipped.is_none_or(|(skipped, _)| skipped != begin));
+            // A command that is left out ends with its last line.
+            if !std::mem::replace(&mut left_out, false) && skipped.is_none() {
+                script.push_str(line);
+                script.push('\n');
+            } else {
+                left_out = line.ends_with('\\');
+            }
+        }
+    }
+    assert!(unused.is_empty(), "{} has no command that begins with {unused:?}", page.path);
+    script.push_str(&format!("echo '== {}: afterwards' >&2\n{}\n", page.path, page.then));
+    script
+        .replace(" /data", &format!(" {}", data.display()))
+        .replace(">/data", &format!(">{}", data.display()))
+        .replace("/var/spool/packtrain", &spool.display().to_string())
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("mode");
+}
+
+fn run(page: &Page) {
+    let rig = Rig::local();
+    let (top, bin) = (rig.path(""), rig.path("bin"));
+    fs::create_dir(&bin).expect("a folder");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_packtrain"), bin.join("packtrain"))
+        .expect("a link");
+    executable(&bin.join("ssh"), SSH);
+    fs::write(rig.path("hosts"), HOSTS).expect("a file");
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "bash", "-c"]);
+    command.arg(script(page, &rig.path("data"), &rig.path("spool")));
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    command.env("HOME", rig.path("home")).env("HOSTS", rig.path("far")).env("TOP", &top);
+    command.env("XDG_STATE_HOME", rig.path("state")).env("XDG_CONFIG_HOME", rig.path("config"));
+    let ended = rig.run(command.current_dir(&top).stdin(std::process::Stdio::null()));
+    if ended.code == 99 || ended.stderr.contains("unshare:") {
+        return skipped(&format!("no namespaces: {}", ended.stderr));
+    }
+    let out = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert_eq!(ended.code, 0, "{}:\n{out}{}", page.path, ended.stderr);
+}
+
+/// Runs one page as one test.
+macro_rules! pages {
+    ($($name:ident: $path:literal;)*) => {$(
+        #[test]
+        #[ignore = "needs namespaces; `cargo xtask test` runs it"]
+        fn $name() {
+            run(PAGES.iter().find(|page| page.path == $path).expect("a page of the table"));
+        }
+    )*};
+}
+
+#[test]
+fn every_tutorial_and_task_is_in_the_table() {
+    // It needs a controller that the reader writes.
+    let left_out = Path::new("docs/guide/tutorials/your-own-controller.md");
+    let pages = guide().into_iter().filter(|page| page != left_out);
+    let kinds = ["docs/guide/tutorials", "docs/guide/tasks"];
+    let missing: Vec<_> = pages
+        .filter(|page| kinds.iter().any(|kind| page.starts_with(kind)))
+        .filter(|page| !PAGES.iter().any(|known| Path::new(known.path) == page))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+pages! {
+    emulated_ocean: "docs/guide/tutorials/emulated-ocean.md";
+    diagnose: "docs/guide/tasks/diagnose.md";
+    readme: "README.md";
+    first_copy: "docs/guide/tutorials/first-copy.md";
+    resume: "docs/guide/tasks/resume.md";
+    nightly_mirror: "docs/guide/tasks/nightly-mirror.md";
+    server: "docs/guide/tasks/server.md";
+    share: "docs/guide/tasks/share.md";
+    depots: "docs/guide/tasks/depots.md";
+    leave_data: "docs/guide/tasks/leave-data.md";
+    measure: "docs/guide/tasks/measure.md";
+    tcp_streams: "docs/guide/tasks/tcp-streams.md";
+    udt4: "docs/guide/tasks/udt4.md";
+    https_and_s3: "docs/guide/tasks/https-and-s3.md";
+}
