@@ -182,9 +182,10 @@ fn check(message: Message) -> Result<(), Failure> {
 /// The initiator's handshake. Returns the limits of the responder.
 pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
     let until = clock::now() + HANDSHAKE_TIMEOUT;
+    // At once: an answer to the greeting would cost a round trip.
     control.tx.send(&hello());
-    check(next(control, stop, until)?)?;
     control.tx.send(&Message::Open(open));
+    check(next(control, stop, until)?)?;
     match next(control, stop, until)? {
         Message::Opened(opened) => Ceilings::decode(&opened.channel),
         Message::Refused(failure) | Message::Cancel(failure) => Err(failure),

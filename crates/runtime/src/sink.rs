@@ -72,6 +72,7 @@ pub struct SinkSetup<'a> {
 /// Runs a sink to its end.
 pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
+    setup.transports.bind();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {

@@ -20,7 +20,7 @@ use super::offer::Offer;
 use super::pipe;
 use super::tcp::sink::TcpSink;
 use super::tcp::source::TcpSource;
-use super::transport::{SinkContext, SinkTransport, SourceContext, SourceTransport, Wake};
+use super::transport::{SinkTransport, SourceContext, SourceTransport, Wake};
 use super::{Hints, MAX_STREAMS, TcpSettings, TransportConfig};
 use crate::assembly::{Assembly, PieceTarget};
 use crate::control::{self, Control, Incoming};
@@ -150,8 +150,8 @@ impl Pair {
         let context = SourceContext { control, reader, wake: Wake::new(|| {}) };
         self.source.start(&context, &mut offer);
         if let Some(sink) = &mut self.sink {
-            let (control, assembly) = (far.tx.clone(), self.assembly.clone());
-            sink.start(&SinkContext { control, assembly }, &mut answer);
+            sink.bind(&far.tx, &mut answer);
+            sink.start(&self.assembly);
             sink.on_offer(&offer);
         }
         self.source.on_offer(&answer);

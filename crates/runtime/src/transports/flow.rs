@@ -16,11 +16,10 @@ use super::intake::Intake;
 use super::offer::{FlowOffer, Offer};
 use super::path_samples::{Counters, PathSamples};
 use super::payload::ReaderPayload;
-use super::transport::{
-    Inbox, Outbox, SinkContext, SinkTransport, SourceContext, SourceTransport, temporary,
-};
+use super::transport::{Inbox, Outbox, SinkTransport, SourceContext, SourceTransport, temporary};
 use super::{Moved, TransportConfig, udp};
 use crate::assembly::Assembly;
+use crate::control::ControlSender;
 use crate::reader::Reader;
 use packtrain_service::evidence::{Buffers, LossVerdict, Net, PathPart};
 use packtrain_service::{LossCause, Notice, NoticeLevel};
@@ -379,8 +378,7 @@ impl FlowSink {
 }
 
 impl SinkTransport for FlowSink {
-    fn start(&mut self, context: &SinkContext, offer: &mut Offer) {
-        self.assembly = Some(context.assembly.clone());
+    fn bind(&mut self, _control: &ControlSender, offer: &mut Offer) {
         let Ok(sockets) = udp::bind(&self.config) else { return };
         if self.config.beside() {
             self.channels = Channels::listen(&self.config, Role::Sink).ok();
@@ -390,6 +388,10 @@ impl SinkTransport for FlowSink {
         }
         offer.udp = udp::ports(&sockets);
         self.sockets = Some(sockets);
+    }
+
+    fn start(&mut self, assembly: &Assembly) {
+        self.assembly = Some(assembly.clone());
     }
 
     fn on_offer(&mut self, offer: &Offer) {

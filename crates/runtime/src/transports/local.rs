@@ -8,9 +8,8 @@ use packtrain_object::CHUNK;
 use packtrain_units::Offset;
 
 use super::mover::Sent;
-use super::offer::Offer;
 use super::ordered::{Medium, OrderedSource};
-use super::transport::{SinkContext, SinkTransport};
+use super::transport::SinkTransport;
 use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::reader::Slice;
@@ -45,8 +44,8 @@ pub(super) fn source(link: LocalLink, limiter: Option<RateLimiter>) -> OrderedSo
 pub(super) struct LocalSink(pub(super) LocalLink);
 
 impl SinkTransport for LocalSink {
-    fn start(&mut self, context: &SinkContext, _offer: &mut Offer) {
-        let _ = self.0.0.set(context.assembly.clone());
+    fn start(&mut self, assembly: &Assembly) {
+        let _ = self.0.0.set(assembly.clone());
     }
 
     fn close(&mut self) {}

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -10,15 +11,17 @@ use packtrain_disk::{Root, SourceFile};
 use packtrain_object::{
     ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout, Mtime, Piece, RelPath, digest,
 };
-use packtrain_transfer::{ChunkPlan, Failure};
-use packtrain_units::Rng;
+use packtrain_transfer::{ChunkPlan, Failure, Transport, TransportEvent};
+use packtrain_units::{ByteCount, Rng, Time};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::assembly::{PieceTarget, WriteEvent};
 use crate::control;
 use crate::reader::{PieceSource, Reader, Slice};
-use crate::transports::transport::Wake;
+use crate::transports::Moved;
+use crate::transports::offer::Offer;
+use crate::transports::transport::{SourceContext, SourceTransport, Wake};
 
 const LONG: std::time::Duration = std::time::Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
@@ -159,16 +162,15 @@ fn copy(folder: &Path, sizes: &[u64], share: Share, step: ByteCount, rng: &mut R
     let assembly = Assembly::new(target, Arc::default(), move |event| {
         let _ = tell.send(event);
     });
-    let (link, (near, far)) = (LocalLink::default(), control::pair().unwrap());
+    let (link, (near, _far)) = (LocalLink::default(), control::pair().unwrap());
     let mut offer = Offer::default();
-    let context = SinkContext { control: far.tx.clone(), assembly: assembly.clone() };
-    LocalSink(link.clone()).start(&context, &mut offer);
+    LocalSink(link.clone()).start(&assembly);
     let reader = Reader::new(Files(Root::open(folder).unwrap()), Arc::default(), |_| {});
     let mut source = OrderedSource::new(link, None, step);
     let (control, wake) = (near.tx.clone(), Wake::unused());
     let context = SourceContext { control, reader: Some(reader.clone()), wake };
     source.start(&context, &mut offer);
-    assert_eq!(source.poll_event(Time::ZERO), Some(TransportEvent::Up { rank: RANK }));
+    assert_eq!(source.poll_event(Time::ZERO), Some(TransportEvent::Up { rank: LocalLink::RANK }));
     let (mut pieces, mut assigned, mut wanted) = (0, ByteCount::ZERO, HashMap::new());
     for chunk in ChunkIndex::covering(&(Offset(0)..layout.end())) {
         let here = layout.pieces(chunk);

@@ -11,7 +11,7 @@ use super::intake::Intake;
 use super::local::{LocalLink, LocalSink};
 use super::offer::{ControlMessage, Offer};
 use super::tcp::sink::TcpSink;
-use super::transport::{SinkContext, SinkTransport};
+use super::transport::SinkTransport;
 use super::{Moved, TransportConfig};
 use crate::assembly::Assembly;
 use crate::control::{ControlSender, PayloadSink};
@@ -75,15 +75,22 @@ impl SinkTransports {
         }
     }
 
-    /// From now on data has a place: binds, listens and makes the peer an offer.
-    pub(crate) fn start(&mut self, assembly: &Assembly) {
-        self.started = true;
-        let context = SinkContext { control: self.control.clone(), assembly: assembly.clone() };
+    /// Binds, listens and makes the peer an offer. That needs no place for data, and the sooner the
+    /// source has the offer, the sooner it can probe the path.
+    pub(crate) fn bind(&mut self) {
         let mut offer = Offer::new(&self.plan);
         for transport in &mut self.transports {
-            transport.start(&context, &mut offer);
+            transport.bind(&self.control, &mut offer);
         }
         self.control.send(&Message::Channel(offer.encode()));
+    }
+
+    /// From now on data has a place.
+    pub(crate) fn start(&mut self, assembly: &Assembly) {
+        self.started = true;
+        for transport in &mut self.transports {
+            transport.start(assembly);
+        }
         self.tell_ways();
         if let Some(offer) = self.early.take() {
             self.connect(&offer);

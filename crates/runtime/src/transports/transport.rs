@@ -16,7 +16,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 use super::Moved;
 use super::offer::{ControlMessage, Offer};
 use super::path_samples::PathSamples;
-use crate::assembly::Assembly;
+pub use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::reader::Reader;
 use packtrain_service::Notice;
@@ -159,21 +159,17 @@ pub trait SourceTransport: Transport {
     fn account(&mut self, moved: &mut Moved);
 }
 
-/// What a transport of a sink works with.
-#[derive(Clone)]
-pub struct SinkContext {
-    /// The connection to the source.
-    pub control: ControlSender,
-    /// Takes the bytes of the object, waits for room, and writes them.
-    pub assembly: Assembly,
-}
-
 /// A transport at its receiving end: what arrives goes to the assembly.
 pub trait SinkTransport: Send {
-    /// From now on data has a place: bind, listen, and write into the offer where.
-    fn start(&mut self, context: &SinkContext, offer: &mut Offer);
+    /// The session is agreed: bind, listen, and write into the offer where. `control` is the
+    /// connection to the source.
+    fn bind(&mut self, _control: &ControlSender, _offer: &mut Offer) {}
 
-    /// The peer's offer came.
+    /// From now on data has a place: the assembly takes the bytes of the object, waits for room,
+    /// and writes them.
+    fn start(&mut self, assembly: &Assembly);
+
+    /// The peer's offer came, and data has a place.
     fn on_offer(&mut self, _offer: &Offer) {}
 
     /// The peer sent this about transports.

@@ -13,7 +13,7 @@ use packtrain_runtime::reader::Reader;
 use packtrain_runtime::transports::Moved;
 use packtrain_runtime::transports::offer::Offer;
 use packtrain_runtime::transports::transport::{
-    SinkContext, SinkTransport, SourceContext, SourceTransport,
+    Assembly, SinkTransport, SourceContext, SourceTransport,
 };
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, Offset, RangeSet, Time};
@@ -127,8 +127,8 @@ impl DirectorySink {
 }
 
 impl SinkTransport for DirectorySink {
-    fn start(&mut self, context: &SinkContext, _offer: &mut Offer) {
-        let (dir, over, assembly) = (self.dir.clone(), self.over.clone(), context.assembly.clone());
+    fn start(&mut self, assembly: &Assembly) {
+        let (dir, over, assembly) = (self.dir.clone(), self.over.clone(), assembly.clone());
         self.thread = Some(std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 for file in std::fs::read_dir(&dir).expect("the directory is there").flatten() {

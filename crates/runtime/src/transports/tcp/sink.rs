@@ -8,11 +8,12 @@ use packtrain_transfer::message::Message;
 use packtrain_units::{Backoff, ByteCount, Duration};
 
 use super::{Connector, Tasks, TcpEnd, wire};
+use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::transports::TransportConfig;
 use crate::transports::intake::Intake;
 use crate::transports::offer::{ControlMessage, Offer};
-use crate::transports::transport::{SinkContext, SinkTransport};
+use crate::transports::transport::SinkTransport;
 
 /// The source connects first; the sink connects to the source after this delay.
 const HEAD_START: Duration = Duration::from_millis(300);
@@ -51,6 +52,7 @@ pub(in crate::transports) struct TcpSink {
     config: TransportConfig,
     intake: Intake,
     control: Option<ControlSender>,
+    assembly: Arc<OnceLock<Assembly>>,
     end: Option<TcpEnd>,
     connector: Option<Connector>,
     redial: Redial,
@@ -67,6 +69,7 @@ impl TcpSink {
             config,
             intake,
             control: None,
+            assembly: Arc::default(),
             end: None,
             connector: None,
             redial: Redial::default(),
@@ -111,9 +114,9 @@ impl TcpSink {
 }
 
 impl SinkTransport for TcpSink {
-    fn start(&mut self, context: &SinkContext, offer: &mut Offer) {
-        self.control = Some(context.control.clone());
-        let assembly = context.assembly.clone();
+    fn bind(&mut self, control: &ControlSender, offer: &mut Offer) {
+        self.control = Some(control.clone());
+        let assembly = Arc::clone(&self.assembly);
         let tasks = Tasks::default();
         let running = tasks.clone();
         let (redial, intake) = (self.redial.clone(), self.intake.clone());
@@ -121,7 +124,9 @@ impl SinkTransport for TcpSink {
         let up = move |stream| {
             let redial = redial.clone();
             let broke = move || redial.retry();
-            let (assembly, received) = (assembly.clone(), Arc::clone(&received));
+            // A stream is authenticated by the key of the peer's offer, which comes after `start`.
+            let Some(assembly) = assembly.get().cloned() else { return };
+            let received = Arc::clone(&received);
             wire::receive(&running, stream, &intake, assembly, received, broke);
         };
         let Ok(end) = TcpEnd::listen(&self.config, &tasks, up) else { return };
@@ -129,6 +134,10 @@ impl SinkTransport for TcpSink {
         offer.tcp = if self.config.via.is_some() { 0 } else { end.port() };
         offer.tcp_key = end.key();
         self.end = Some(end);
+    }
+
+    fn start(&mut self, assembly: &Assembly) {
+        let _ = self.assembly.set(assembly.clone());
     }
 
     fn on_offer(&mut self, offer: &Offer) {
