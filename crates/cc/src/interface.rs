@@ -15,6 +15,11 @@ pub trait CongestionController: Debug + Send {
         Signals::default()
     }
 
+    /// The path answered for the first time, before any data is sent; `rtt` is that round trip.
+    fn on_path(&mut self, rtt: Duration) {
+        let _ = rtt;
+    }
+
     /// Packets were sent; called once per train.
     fn on_sent(&mut self, sent: &Sent);
 

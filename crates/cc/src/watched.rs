@@ -56,6 +56,10 @@ impl CongestionController for Watched {
         self.controller.needs()
     }
 
+    fn on_path(&mut self, rtt: Duration) {
+        self.controller.on_path(rtt);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.fit(sent);
         self.collector.on_sent(sent);

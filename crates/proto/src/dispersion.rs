@@ -9,7 +9,7 @@
 use packtrain_units::Duration;
 
 /// Minimum measured span: twice the usual delay of ticks and threads.
-const MIN_SPAN: Duration = Duration::from_micros(500);
+pub(crate) const MIN_SPAN: Duration = Duration::from_micros(500);
 /// Minimum packets within the measured span.
 const MIN_PACKETS: u64 = 4;
 /// Lower limit of the span reported in [`Spread::AtMost`], because a tick can hide more of it. Such

@@ -5,10 +5,16 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 /// How far a late sender may catch up: threads at times wake this much too late.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
+/// Longest wait for one batch.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
 /// Determines when the next batch may be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     next: Time,
+    /// The last batch, and the rate that `next` was computed with.
+    last: ByteCount,
+    rate: Option<DataRate>,
 }
 
 impl Pacer {
@@ -17,20 +23,47 @@ impl Pacer {
         self.next
     }
 
+    /// The rate became `rate`. At a higher one the wait for the last batch is shorter.
+    pub(crate) fn set_rate(&mut self, now: Time, rate: Option<DataRate>) {
+        let Some(before) = self.rate else { return };
+        if now < self.next && rate.is_none_or(|rate| rate > before) {
+            let sent_at = self.next - wait(self.last, Some(before));
+            self.next = sent_at + wait(self.last, rate);
+            self.rate = rate;
+        }
+    }
+
     /// Records that `bytes` were sent at `now`. `rate` is the pacing rate; `None` means unlimited.
     pub(crate) fn sent(&mut self, now: Time, bytes: ByteCount, rate: Option<DataRate>) {
-        let Some(rate) = rate else {
-            self.next = now;
-            return;
+        self.next = match rate {
+            Some(_) => self.next.max(now - CATCH_UP) + wait(bytes, rate),
+            None => now,
         };
-        self.next =
-            self.next.max(now - CATCH_UP) + rate.time_for(bytes).min(Duration::from_secs(1));
+        (self.last, self.rate) = (bytes, rate);
     }
+}
+
+fn wait(bytes: ByteCount, rate: Option<DataRate>) -> Duration {
+    rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes).min(MAX_WAIT))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_higher_rate_ends_the_wait_of_the_lower_one() {
+        let (mut pacer, now) = (Pacer::default(), Time::ZERO + CATCH_UP);
+        let (slow, fast) = (DataRate::from_mbps(8), DataRate::from_mbps(80));
+        pacer.sent(now, ByteCount(20_000), Some(slow));
+        let waits = pacer.next();
+        pacer.set_rate(now, Some(DataRate::from_mbps(4)));
+        assert_eq!(pacer.next(), waits, "a lower rate holds for the next batch");
+        pacer.set_rate(now, Some(fast));
+        assert_eq!(waits.since(pacer.next()), slow.time_for(ByteCount(20_000)) * 9 / 10);
+        pacer.set_rate(now, None);
+        assert!(pacer.next() <= now);
+    }
 
     #[test]
     fn keeps_the_rate_through_late_wakeups() {

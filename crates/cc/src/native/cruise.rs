@@ -16,6 +16,9 @@ const MAX_CAPACITY_OVER_RATE: f64 = 64.0;
 /// Growth of a window that has had no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
 const CALM_ROUNDS: u32 = 5;
+/// The shares of the measured capacity between which the own rate counts as having reached it.
+/// Above, the measurement is wrong.
+const NEAR_CAPACITY: (f64, f64) = (0.85, 1.1);
 /// Growth while the queue has only just emptied.
 const CREEP: f64 = 0.03;
 /// Smallest cut at congestion.
@@ -55,9 +58,9 @@ impl Cruise {
         }
     }
 
-    /// Starts at `rate` bytes per second.
-    pub(super) fn enter(&mut self, rate: f64, round: &Round) {
-        self.window = rate * round.span();
+    /// Starts at `rate` bytes per second; `span` is the time base of the window ([`Round::span`]).
+    pub(super) fn enter(&mut self, rate: f64, span: f64) {
+        self.window = rate * span;
         self.recent = [rate; 3];
         // Losses of the launch's overshoot are still being reported.
         self.cut_last_round = true;
@@ -137,7 +140,9 @@ impl Cruise {
         if !self.changed {
             return;
         }
-        if self.calm >= CALM_ROUNDS {
+        // Near the measured capacity a leap would only fill the queue.
+        let near = |c: f64| fastest > NEAR_CAPACITY.0 * c && fastest < NEAR_CAPACITY.1 * c;
+        if self.calm >= CALM_ROUNDS && !round.capacity.is_some_and(near) {
             self.window *= RISE;
         } else if calm {
             self.window += (a / 2.0).max(CREEP * self.window);

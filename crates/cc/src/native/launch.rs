@@ -1,32 +1,97 @@
 //! The launch: measures the capacity in a few round trips instead of doubling from ten packets.
+//!
+//! It goes in steps. A step sends at one rate and is judged by its own packets: from the first
+//! acknowledgement of one of them, for a quarter or half of a round trip. What is still reported of
+//! the step before is not mixed in, so the next rate can follow after one round trip and a quarter.
 
-use crate::native::signals::Round;
-use crate::native::verdict::Cause;
+use packtrain_units::Time;
+
+use crate::interface::{Feedback, Sent};
+use crate::native::signals::{QUEUE_NOISE, seconds};
 
 /// Packets of the first round trip: four trains of sixteen.
 const FIRST_PACKETS: f64 = 64.0;
 /// Minimum round trip used, in seconds.
 const MIN_RTT: f64 = 2e-3;
-/// Loss above this ends the launch at once.
+/// Minimum time over which a step is judged, in seconds, and minimum number of reports in it.
+const MIN_SPAN: f64 = 4e-3;
+const MIN_REPORTS: u32 = 3;
+/// Loss above this beside a queue, and loss above this without one, end the launch.
 const RETREAT_LOSS: f64 = 0.05;
+const RETREAT_LOSS_ALONE: f64 = 0.2;
+/// Consecutive reports of a queue that is too long, or of loss above `ALARM_LOSS` beside a queue,
+/// that end a step at once.
+const ALARM_REPORTS: u32 = 3;
+const ALARM_LOSS: f64 = 0.1;
 /// The delivery rate has reached its limit when it grows by less than this factor.
 const GROWTH: f64 = 1.25;
-/// Maximum growth of the rate in one round when the capacity was measured.
-const MAX_LEAP: f64 = 32.0;
-/// Rounds without growth and without a queue, after which an end host counts as the limit.
-const FLAT_ROUNDS_LIMIT: u32 = 3;
+/// A step is delivered as fast as it was sent if it takes at most 1/0.7 of the time: reports and
+/// trains make the measurement coarse.
+const KEPT_UP: f64 = 0.7;
+/// A delivery rate may exceed the measured capacity by this factor: both are measured coarsely.
+const CAPACITY_NOISE: f64 = 1.25;
+/// Growth of the rate in one step, without and with a measured capacity.
+const BLIND_GROWTH: f64 = 3.0;
+const MAX_LEAP: f64 = 128.0;
+/// Steps without growth and without a queue, after which an end host counts as the limit.
+const MAX_FLAT_STEPS: u32 = 3;
+/// Steps limited by the application, after which the launch ends at what it sends.
+const MAX_LIMITED_STEPS: u32 = 12;
+/// Share of the losses that the receiving host must have counted to be their cause.
+const HOST_SHARE: f64 = 0.8;
 
 /// The launch of one flow.
 #[derive(Debug)]
 pub(super) struct Launch {
     rate: f64,
-    rounds: u32,
+    /// Highest delivery rate so far.
     delivered: f64,
-    /// Bytes sent in the previous round: those delivered now were sent then.
-    sent_before: f64,
+    /// Whether a measured capacity has set the rate.
+    leapt: bool,
     flat: u32,
     queued: u32,
+    limited: u32,
+    alarms: u32,
     retreating: bool,
+    step: Step,
+}
+
+/// A time at one rate.
+#[derive(Debug, Default)]
+struct Step {
+    /// Send index of its first packet, and when that was sent.
+    first: Option<(u64, Time)>,
+    sent: f64,
+    measured: Option<Measured>,
+}
+
+/// What was reported since the first packet of a step was acknowledged.
+#[derive(Debug)]
+struct Measured {
+    /// When that was, and when the newest packet acknowledged by then was sent.
+    since: Time,
+    sent_at: Option<Time>,
+    newest_sent_at: Option<Time>,
+    reports: u32,
+    limited: u32,
+    acked: f64,
+    arrived: f64,
+    lost: f64,
+    host: f64,
+    refused: f64,
+    /// Minimum queue, in seconds.
+    queue: Option<f64>,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    /// Another step follows.
+    Next,
+    /// The path is full: half of the delivered rate for a round trip, so that the queue drains.
+    Retreat,
+    /// The rate is the cruising rate.
+    Over,
 }
 
 impl Launch {
@@ -34,12 +99,14 @@ impl Launch {
     pub(super) fn new(mtu: f64, rtt: f64) -> Self {
         Self {
             rate: FIRST_PACKETS * mtu / rtt.max(MIN_RTT),
-            rounds: 0,
             delivered: 0.0,
-            sent_before: 0.0,
+            leapt: false,
             flat: 0,
             queued: 0,
+            limited: 0,
+            alarms: 0,
             retreating: false,
+            step: Step::default(),
         }
     }
 
@@ -48,72 +115,195 @@ impl Launch {
         self.rate
     }
 
-    /// The queue, in seconds, that ends a round at once.
-    pub(super) fn alarm(&self, base: f64) -> Option<f64> {
-        (!self.retreating).then(|| overfull(base))
+    pub(super) fn on_sent(&mut self, sent: &Sent) {
+        self.step.first.get_or_insert((sent.first, sent.now));
+        self.step.sent += sent.bytes.get() as f64;
     }
 
-    /// Takes a round; returns true when the launch is over and `rate` is the cruising rate.
-    pub(super) fn on_round(&mut self, round: &Round, cause: Cause) -> bool {
-        self.rounds += 1;
+    /// Takes feedback; returns true when the launch is over and `rate` is the cruising rate. `base`
+    /// is the minimum round trip in seconds.
+    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, base: f64) -> bool {
+        let capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
+        let now = feedback.now;
+        self.watch_queue(feedback, base);
+        self.step.on_feedback(feedback);
+        let lossy = self.step.measured.as_ref().is_some_and(|m| m.loss() >= RETREAT_LOSS);
+        if !self.leapt
+            && !self.retreating
+            && self.alarms == 0
+            && !lossy
+            && let Some(capacity) = capacity.filter(|c| 0.5 * c > self.rate)
+        {
+            // There is nothing to wait for: trains have shown what the path takes.
+            self.leap(capacity);
+            return self.go_on(Judgement::Next);
+        }
+        let Some(measured) = &self.step.measured else { return false };
         if self.retreating {
             let near = |c: &f64| *c > self.delivered && *c < 2.0 * self.delivered;
-            self.rate = 0.95 * round.capacity.filter(near).unwrap_or(self.delivered);
+            self.rate = 0.95 * capacity.filter(near).unwrap_or(self.delivered);
             return true;
         }
-        let before = self.delivered;
-        let sent_before = std::mem::replace(&mut self.sent_before, round.sent);
-        self.delivered = before.max(round.delivered);
-        let overfull = round.queue > overfull(round.base);
-        let lossy = round.loss() > RETREAT_LOSS && cause != Cause::Random;
-        if overfull || lossy || cause == Cause::Backstop {
-            // The queue of the overshoot drains while half the rate is sent.
-            self.retreating = true;
-            self.rate = self.delivered / 2.0;
+        let span = seconds(now) - seconds(measured.since);
+        if self.alarms >= ALARM_REPORTS && span >= MIN_SPAN {
+            self.delivered = self.delivered.max(measured.acked / span);
+            return self.go_on(Judgement::Retreat);
+        }
+        let share = if self.leapt { 4.0 } else { 2.0 };
+        if span < (base / share).max(MIN_SPAN) || measured.reports < MIN_REPORTS {
             return false;
         }
-        if cause == Cause::Host {
-            self.rate = self.delivered;
-            return true;
-        }
-        if round.app_limited {
-            // The application, or this host's processor, sends less than allowed.
-            self.flat += u32::from(round.sent < 0.7 * round.rate);
-            self.rate = self.rate.min(round.sent * 4.0).max(self.rate / 2.0);
-            return self.flat > 4 * FLAT_ROUNDS_LIMIT;
-        }
-        self.judge_growth(round, before, sent_before)
+        let judgement = self.judge(now, capacity, base);
+        self.go_on(judgement)
     }
 
-    fn judge_growth(&mut self, round: &Round, before: f64, sent_before: f64) -> bool {
-        let flat = round.delivered < before * GROWTH;
-        let queued = round.queue > (round.base / 16.0).max(2e-3);
+    /// Counts reports in a row that show an overshoot: by the end of the step it would have grown.
+    fn watch_queue(&mut self, feedback: &Feedback<'_>, base: f64) {
+        let Some(queue) = feedback.queueing_delay else { return };
+        let queue = queue.as_secs_f64();
+        let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
+        let seen = queue > 2e-3 + base / 50.0;
+        let lossy = seen && lost as f64 > ALARM_LOSS * feedback.acked_packets as f64;
+        let alarming = queue > overfull(base) || lossy;
+        self.alarms = if alarming { self.alarms + 1 } else { 0 };
+    }
+
+    fn judge(&mut self, now: Time, capacity: Option<f64>, base: f64) -> Judgement {
+        let Some(measured) = &self.step.measured else { return Judgement::Next };
+        let span = seconds(now) - seconds(measured.since);
+        let delivered = measured.acked / span;
+        let sent = self.step.sent_rate(now);
+        let before = self.delivered;
+        self.delivered = before.max(delivered);
+        let queue = measured.queue.unwrap_or(0.0);
+        if measured.is_host() {
+            self.rate = self.delivered;
+            return Judgement::Over;
+        }
+        let loss = measured.loss();
+        let seen = queue > 2e-3 + base / 50.0;
+        let queued = queue > base / 8.0 + 2e-3;
+        if queued || loss > RETREAT_LOSS_ALONE || (seen && loss > RETREAT_LOSS) {
+            return Judgement::Retreat;
+        }
+        if measured.limited * 2 > measured.reports || sent < 0.7 * self.rate {
+            // The application, or this host's processor, sends less than allowed.
+            self.rate = self.rate.min(sent * 4.0).max(self.rate / 2.0);
+            self.limited += 1;
+            return if self.limited > MAX_LIMITED_STEPS {
+                Judgement::Over
+            } else {
+                Judgement::Next
+            };
+        }
+        let flat = delivered < before * GROWTH;
         self.flat = if flat { self.flat + 1 } else { 0 };
-        self.queued = if flat && queued { self.queued + 1 } else { 0 };
-        if self.queued >= 2 || self.flat > FLAT_ROUNDS_LIMIT {
+        let standing = queue > (base / 16.0).max(2e-3);
+        self.queued = if flat && standing { self.queued + 1 } else { 0 };
+        if self.queued >= 2 || self.flat > MAX_FLAT_STEPS {
             self.rate = self.delivered * 0.95;
-            return true;
+            return Judgement::Over;
         }
-        let queued = round.queue > round.base / 8.0 + 2e-3;
-        let keeps_up = round.delivered >= 0.8 * sent_before.min(round.sent) && !queued;
-        // Trains are spread by the narrowest link: use half of the measured capacity now, most of
-        // it next.
-        let capacity = round.capacity.filter(|c| *c > self.delivered);
-        if let Some(capacity) = capacity
-            && keeps_up
-        {
-            if self.rate > 0.9 * capacity {
+        let keeps_up = measured.speed(span).is_none_or(|speed| speed > KEPT_UP);
+        // A capacity far below what is delivered was measured wrongly.
+        match capacity.filter(|c| CAPACITY_NOISE * c > self.delivered) {
+            Some(capacity) if keeps_up && self.rate > 0.9 * capacity => {
                 self.rate = 0.95 * capacity;
-                return true;
+                return Judgement::Over;
             }
-            let next = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
-            self.rate = (capacity * next).min(self.rate * MAX_LEAP).max(self.rate);
-            return false;
+            Some(capacity) if keeps_up => self.leap(capacity),
+            None if keeps_up => self.rate *= BLIND_GROWTH,
+            _ => {}
         }
-        if keeps_up {
-            self.rate *= if self.rounds == 1 { 3.0 } else { 2.0 };
+        Judgement::Next
+    }
+
+    /// Trains are spread by the narrowest link: goes to half of the measured capacity, or from
+    /// there to most of it.
+    fn leap(&mut self, capacity: f64) {
+        let share = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
+        self.rate = (capacity * share).min(self.rate * MAX_LEAP).max(self.rate);
+        self.leapt = true;
+    }
+
+    fn go_on(&mut self, judgement: Judgement) -> bool {
+        if judgement == Judgement::Retreat {
+            self.retreating = true;
+            self.rate = self.delivered / 2.0;
         }
-        false
+        self.step = Step::default();
+        self.alarms = 0;
+        judgement == Judgement::Over
+    }
+}
+
+impl Step {
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let Some((first, _)) = self.first else { return };
+        let measured = match &mut self.measured {
+            Some(measured) => measured,
+            None if feedback.largest_acked.is_some_and(|largest| largest >= first) => {
+                self.measured = Some(Measured::new(feedback));
+                return;
+            }
+            None => return,
+        };
+        measured.reports += u32::from(feedback.acked_packets > 0);
+        measured.limited += u32::from(feedback.acked_packets > 0 && feedback.app_limited);
+        measured.acked += feedback.acked.get() as f64;
+        measured.arrived += feedback.acked_packets as f64;
+        let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
+        measured.lost += lost as f64 - feedback.spurious as f64;
+        measured.host += feedback.host_drops as f64;
+        measured.refused += feedback.refused as f64;
+        measured.newest_sent_at = measured.newest_sent_at.max(feedback.newest_acked_sent_at);
+        if let Some(queue) = feedback.queueing_delay {
+            let queue = (queue.as_secs_f64() - QUEUE_NOISE).max(0.0);
+            measured.queue = Some(measured.queue.map_or(queue, |least| least.min(queue)));
+        }
+    }
+
+    fn sent_rate(&self, now: Time) -> f64 {
+        self.first
+            .map_or(0.0, |(_, begun)| self.sent / (seconds(now) - seconds(begun)).max(MIN_SPAN))
+    }
+}
+
+impl Measured {
+    fn new(feedback: &Feedback<'_>) -> Self {
+        Self {
+            since: feedback.now,
+            sent_at: feedback.newest_acked_sent_at,
+            newest_sent_at: feedback.newest_acked_sent_at,
+            reports: 0,
+            limited: 0,
+            acked: 0.0,
+            arrived: 0.0,
+            lost: 0.0,
+            host: 0.0,
+            refused: 0.0,
+            queue: None,
+        }
+    }
+
+    /// Share of packets lost in the network.
+    fn loss(&self) -> f64 {
+        let lost = (self.lost - self.refused - self.host).max(0.0);
+        lost / (self.arrived + self.lost).max(1.0)
+    }
+
+    /// Whether the receiving host dropped or refused what was lost.
+    fn is_host(&self) -> bool {
+        let lost = (self.lost - self.refused).max(0.0);
+        (self.host > 0.0 && self.host >= HOST_SHARE * lost)
+            || (self.refused > 0.0 && lost < self.refused / 4.0)
+    }
+
+    /// The time that the sender took for the packets that were acknowledged within `span`, in
+    /// relation to it.
+    fn speed(&self, span: f64) -> Option<f64> {
+        let (from, to) = (self.sent_at?, self.newest_sent_at?);
+        Some((seconds(to) - seconds(from)) / span)
     }
 }
 

@@ -100,24 +100,16 @@ impl Native {
         let host = verdict == Cause::Host;
         self.small_batch_rounds =
             if host { SMALL_BATCH_ROUNDS } else { self.small_batch_rounds.saturating_sub(1) };
-        match &mut self.state {
-            State::Launch(launch) => {
-                if launch.on_round(round, verdict) {
-                    let start = launch.rate();
-                    self.cruise.enter(start, round);
-                    self.state = State::Cruise;
-                }
-            }
-            State::Cruise => {
-                self.cruise.on_round(round, verdict, self.mtu);
-                self.drain.on_round(round, self.rounds.base_seen_at());
-                if let Some(compete) = &mut self.compete {
-                    let before = compete.window();
-                    compete.on_round(round, verdict, self.cruise.window());
-                    if before.is_some() && compete.window().is_none() {
-                        self.cruise.resume(round);
-                    }
-                }
+        if matches!(self.state, State::Launch(_)) {
+            return;
+        }
+        self.cruise.on_round(round, verdict, self.mtu);
+        self.drain.on_round(round, self.rounds.base_seen_at());
+        if let Some(compete) = &mut self.compete {
+            let before = compete.window();
+            compete.on_round(round, verdict, self.cruise.window());
+            if before.is_some() && compete.window().is_none() {
+                self.cruise.resume(round);
             }
         }
         self.update_rate();
@@ -152,17 +144,34 @@ impl CongestionController for Native {
         Signals::of(&[Signal::Rtt, Signal::QueueingDelay, Signal::DeliveryRate, Signal::Losses])
     }
 
+    fn on_path(&mut self, rtt: Duration) {
+        let rtt = rtt.as_secs_f64();
+        self.rounds.on_path(rtt);
+        if let State::Launch(launch) = &mut self.state {
+            *launch = Launch::new(self.mtu, rtt);
+        }
+        self.update_rate();
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.rounds.on_sent(sent);
+        if let State::Launch(launch) = &mut self.state {
+            launch.on_sent(sent);
+        }
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        let alarm = match &self.state {
-            State::Launch(launch) => launch.alarm(self.rounds.base()),
-            State::Cruise => None,
-        };
-        if let Some(round) = self.rounds.on_feedback(feedback, self.rate, alarm) {
+        if let Some(round) = self.rounds.on_feedback(feedback, self.rate) {
             self.on_round(&round);
+        }
+        let base = self.rounds.base();
+        if let State::Launch(launch) = &mut self.state {
+            if launch.on_feedback(feedback, base) {
+                self.cruise.enter(launch.rate(), base + lateness(base));
+                self.rounds.restart(feedback.now);
+                self.state = State::Cruise;
+            }
+            self.update_rate();
         }
     }
 

@@ -7,10 +7,6 @@ use crate::interface::{Feedback, Sent};
 /// Minimum length of a round. Reports and threads run in steps of half a millisecond, which must
 /// not look like changes of rate.
 const MIN_ROUND: f64 = 4e-3;
-/// Consecutive reports that must show a queue before it ends a round.
-const ALARM_REPORTS: u32 = 3;
-/// Loss beside a queue, as a share of what arrived, that ends a round as a long queue does.
-const ALARM_LOSS: f64 = 0.1;
 /// A queueing delay below this, in seconds, is noise of threads and batches.
 pub(super) const QUEUE_NOISE: f64 = 3e-4;
 
@@ -66,6 +62,8 @@ impl Round {
 #[derive(Debug)]
 pub(super) struct Rounds {
     sum: Round,
+    /// Whether anything was sent.
+    begun: bool,
     started: Time,
     sent: f64,
     acked: f64,
@@ -77,13 +75,13 @@ pub(super) struct Rounds {
     over: bool,
     limited: u32,
     reports: u32,
-    alarms: u32,
 }
 
 impl Rounds {
     pub(super) fn new(now: Time, rtt: f64) -> Self {
         Self {
             sum: Round::default(),
+            begun: false,
             started: now,
             sent: 0.0,
             acked: 0.0,
@@ -95,23 +93,33 @@ impl Rounds {
             over: false,
             limited: 0,
             reports: 0,
-            alarms: 0,
         }
     }
 
+    /// The round trip of the path, before anything was sent.
+    pub(super) fn on_path(&mut self, rtt: f64) {
+        (self.srtt, self.base) = (rtt, rtt);
+    }
+
     pub(super) fn on_sent(&mut self, sent: &Sent) {
+        if !self.begun {
+            // The first round begins with the first packet, not with the flow.
+            self.begun = true;
+            self.started = sent.now;
+            self.base_seen_at = seconds(sent.now);
+        }
         self.sent += sent.bytes.get() as f64;
     }
 
-    /// Takes feedback; returns the round, if one ended. `rate` is the rate in force. In the launch
-    /// a round also ends when the queue exceeds `alarm` seconds, or when heavy loss occurs beside a
-    /// queue, in several reports: by the end of a whole round the overshoot would have doubled.
-    pub(super) fn on_feedback(
-        &mut self,
-        feedback: &Feedback<'_>,
-        rate: f64,
-        alarm: Option<f64>,
-    ) -> Option<Round> {
+    /// Begins a round now, without the one that goes on.
+    pub(super) fn restart(&mut self, now: Time) {
+        self.sum = Round::default();
+        self.least_queue = None;
+        self.begin(now);
+    }
+
+    /// Takes feedback; returns the round, if one ended. `rate` is the rate in force.
+    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, rate: f64) -> Option<Round> {
         let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
         let sum = &mut self.sum;
         sum.lost += lost as f64 - feedback.spurious as f64;
@@ -129,22 +137,11 @@ impl Rounds {
         if let Some(q) = feedback.queueing_delay {
             let q = q.as_secs_f64();
             self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
-            let seen = q > 2e-3 + self.base / 50.0;
-            let lossy = seen && lost as f64 > ALARM_LOSS * feedback.acked_packets as f64;
-            let alarming = alarm.is_some_and(|alarm| q > alarm || lossy);
-            self.alarms = if alarming { self.alarms + 1 } else { 0 };
-            if self.alarms >= ALARM_REPORTS {
-                self.least_queue = Some(q);
-            }
         }
         self.over |= feedback.round_ended;
         let span = seconds(feedback.now) - seconds(self.started);
         // The flag may be set early in a short round; a stopped flow still ends its rounds.
         let complete = self.over && span >= MIN_ROUND.max(self.base * 0.9);
-        if self.alarms >= ALARM_REPORTS && span >= MIN_ROUND {
-            self.alarms = 0;
-            return Some(self.finish(feedback.now, span, rate));
-        }
         (complete || span > 4.0 * self.srtt + 0.5).then(|| self.finish(feedback.now, span, rate))
     }
 
@@ -163,9 +160,13 @@ impl Rounds {
         round.base = self.base;
         round.lost = (round.lost - round.refused).max(0.0);
         round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
+        self.begin(now);
+        round
+    }
+
+    fn begin(&mut self, now: Time) {
         (self.started, self.sent, self.acked, self.over) = (now, 0.0, 0.0, false);
         (self.limited, self.reports) = (0, 0);
-        round
     }
 
     pub(super) fn srtt(&self) -> f64 {
@@ -187,6 +188,6 @@ impl Rounds {
     }
 }
 
-fn seconds(t: Time) -> f64 {
+pub(super) fn seconds(t: Time) -> f64 {
     t.as_nanos() as f64 / 1e9
 }

@@ -15,8 +15,19 @@ struct Fluid {
     now: f64,
     sent: u64,
     steps: u64,
-    /// Data in flight: bytes served, bytes lost, the queue at that time.
-    pipe: std::collections::VecDeque<(f64, f64, f64)>,
+    /// Data in flight.
+    pipe: std::collections::VecDeque<Served>,
+}
+
+/// What left the bottleneck in one step.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    bytes: f64,
+    lost: f64,
+    /// The queue at that time, in seconds.
+    queue: f64,
+    /// The newest packet, and when it was sent.
+    newest: Option<(u64, Time)>,
 }
 
 impl Fluid {
@@ -46,9 +57,9 @@ impl Fluid {
         let steps = (seconds / step) as u64;
         let (mut total, mut queues) = (0.0, 0.0);
         let lag = ((self.rtt / step) as usize).max(1);
-        self.pipe.resize(lag, (0.0, 0.0, 0.0));
+        self.pipe.resize(lag, Served::default());
         for _ in 0..steps {
-            let flying: f64 = self.pipe.iter().map(|(served, lost, _)| served + lost).sum();
+            let flying: f64 = self.pipe.iter().map(|served| served.bytes + served.lost).sum();
             let window = native.cwnd().get() as f64 - flying - self.queue;
             let sent = (native.rate * step).min(window.max(0.0));
             let passed = sent * (1.0 - self.loss);
@@ -57,14 +68,19 @@ impl Fluid {
             self.queue -= served;
             let dropped = (self.queue - self.buffer).max(0.0);
             self.queue -= dropped;
-            self.pipe.push_back((served, sent - passed + dropped, self.queue / self.rate));
             self.now += step;
             native.on_sent(&self.sent_info(sent));
+            self.pipe.push_back(Served {
+                bytes: served,
+                lost: sent - passed + dropped,
+                queue: self.queue / self.rate,
+                newest: (served > 0.0).then(|| (self.sent, self.time())),
+            });
             let report = self.pipe.pop_front().unwrap();
             self.steps += 1;
             self.report(native, report, self.steps.is_multiple_of(lag as u64));
-            total += report.0;
-            queues += report.2;
+            total += report.bytes;
+            queues += report.queue;
         }
         (total / seconds, queues / steps as f64)
     }
@@ -82,7 +98,8 @@ impl Fluid {
         }
     }
 
-    fn report(&self, native: &mut Native, (served, lost, queue): (f64, f64, f64), ended: bool) {
+    fn report(&self, native: &mut Native, arrived: Served, ended: bool) {
+        let Served { bytes: served, lost, queue, newest } = arrived;
         let packets = |bytes: f64| (bytes / 1472.0).round();
         let rtt = Duration::from_secs_f64(self.rtt + queue);
         let lost = [LossRange {
@@ -93,8 +110,8 @@ impl Fluid {
         }];
         native.on_feedback(&Feedback {
             now: self.time(),
-            largest_acked: Some(self.sent),
-            newest_acked_sent_at: None,
+            largest_acked: newest.map(|(index, _)| index),
+            newest_acked_sent_at: newest.map(|(_, at)| at),
             acked: ByteCount(served as u64),
             acked_packets: packets(served) as u64,
             in_flight: ByteCount(0),
@@ -219,7 +236,8 @@ fn in_the_background_it_fills_an_empty_link_and_never_competes() {
     let alone = native.pacing_rate();
     for step in 0..400 {
         let standing = 2e-3 * f64::from(step / 4).min(50.0);
-        fluid.report(&mut native, (300_000.0, 0.0, standing), step % 4 == 3);
+        let served = Served { bytes: 300_000.0, queue: standing, ..Served::default() };
+        fluid.report(&mut native, served, step % 4 == 3);
         fluid.now += 0.0125 + standing / 4.0;
         assert!(!native.state().starts_with("compete"), "{}", native.state());
     }

@@ -40,6 +40,10 @@ impl Delivery {
         if in_flight == 0 {
             self.first_sent_at = sent.sent_at;
             self.delivered_at = sent.sent_at;
+            if self.delivered == 0 {
+                // Until now nothing was assigned. That says nothing of the first flight.
+                self.app_limited_until = 0;
+            }
         }
         sent.delivered = self.delivered;
         sent.delivered_at = self.delivered_at;

@@ -115,7 +115,7 @@ impl Core {
         }
         match &mut self.endpoint {
             Endpoint::NativeReceiver(receiver) => {
-                receiver.on_batch(now, received_at, last.lane, last.pn);
+                receiver.on_batch(now, received_at, last.lane);
                 receiver.set_room(now, room);
             }
             Endpoint::UnitReceiver(receiver) => {
@@ -153,6 +153,9 @@ impl Core {
                 );
                 if !self.life.is_established() {
                     self.life.establish();
+                    if let Some(controller) = self.endpoint.controller_mut() {
+                        controller.on_path(rtt);
+                    }
                     self.events.push_back(Event::Established { rtt });
                 }
             }

@@ -38,7 +38,12 @@ pub(crate) struct Receiver {
     urgent: bool,
     /// Lowest number that arrived in each of the last intervals, newest first, per lane.
     lows: Vec<[u64; REPEATS]>,
+    /// Number of the newest data packet of the current batch.
+    newest_data: Option<u64>,
     marks: Vec<Mark>,
+    /// The newest arrival, if thinning left it out: a report ends with it, because the round trip
+    /// and the end of a burst are measured by the last mark.
+    newest: Option<Mark>,
     thinning: u32,
     skipped_marks: u32,
     /// When the first batch of the newest mark's cluster arrived.
@@ -58,7 +63,9 @@ impl Receiver {
             pending_since: None,
             urgent: false,
             lows: vec![[u64::MAX; REPEATS]; lanes],
+            newest_data: None,
             marks: Vec::with_capacity(MAX_MARKS),
+            newest: None,
             thinning: 1,
             skipped_marks: 0,
             cluster_since: now,
@@ -86,6 +93,7 @@ impl Receiver {
         stats.received_bytes += ByteCount(bytes);
         stats.duplicate_packets += u64::from(duplicates);
         self.drain.placed += bytes;
+        self.newest_data = self.newest_data.max(Some(first + u64::from(packets.max(1)) - 1));
         self.on_arrival(lane, first, gap);
     }
 
@@ -97,11 +105,13 @@ impl Receiver {
         self.urgent |= gap;
     }
 
-    /// Finishes a batch; `last` is the number of its last packet.
-    pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8, last: u64) {
+    /// Finishes a batch. Its newest data packet becomes a mark; the sender does not know when it
+    /// sent control packets.
+    pub(crate) fn on_batch(&mut self, now: Time, received_at: Time, lane: u8) {
         self.pending_since.get_or_insert(now);
         self.repeats_left = REPEATS;
         self.last_lane = lane;
+        let Some(last) = self.newest_data.take() else { return };
         if self.joins(received_at, lane) {
             if let Some(mark) = self.marks.last_mut() {
                 (mark.pn, mark.at) = (last.max(mark.pn), received_at);
@@ -112,10 +122,12 @@ impl Receiver {
         if self.marks.len() >= UNTHINNED_MARKS {
             self.skipped_marks += 1;
             if self.skipped_marks < self.thinning {
+                self.newest = Some(Mark { lane, pn: last, at: received_at });
                 return;
             }
             self.skipped_marks = 0;
         }
+        self.newest = None;
         if self.marks.len() == MAX_MARKS {
             let mut i = 0;
             self.marks.retain(|_| {
@@ -209,6 +221,10 @@ impl Receiver {
 
     fn head(&mut self, now: Time, stats: &FlowStats) -> Report {
         self.number += 1;
+        if let Some(newest) = self.newest.take() {
+            self.marks.truncate(MAX_MARKS - 1);
+            self.marks.push(newest);
+        }
         Report {
             number: self.number,
             at: now,

@@ -7,11 +7,13 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::dispersion::{Run, Spread};
+use crate::dispersion::{MIN_SPAN, Run, Spread};
 
 /// First and maximum length of a burst, in packets: two trains of the launch; and what a path of 5
 /// Gbit/s spreads over several ticks of a host.
 const BURST: (u64, u64) = (32, 512);
+/// Maximum growth from one burst to the next.
+const MAX_BURST_GROWTH: u64 = 8;
 /// Maximum number of bursts.
 const MAX_BURSTS: u32 = 64;
 /// Age at which a capacity is measured again.
@@ -97,11 +99,16 @@ impl Bursts {
         self.tried += 1;
     }
 
-    /// A run of this many packets was too short to measure its spread.
-    fn too_short(&mut self, packets: u64) {
-        if packets >= self.length * 3 / 4 {
-            self.length = (self.length * 2).min(BURST.1);
+    /// A run of this many packets was too short to measure its spread. It took at most `span`, if
+    /// that is known. A longer burst may follow at once.
+    fn too_short(&mut self, packets: u64, span: Option<Duration>) {
+        if packets < self.length * 3 / 4 || self.length == BURST.1 {
+            return;
         }
+        let missing = span.map_or(2, |span| (MIN_SPAN * 2).as_nanos() / span.as_nanos().max(1));
+        let factor = missing.clamp(2, MAX_BURST_GROWTH).next_power_of_two();
+        self.length = (self.length * factor).min(BURST.1);
+        self.next = 0;
     }
 }
 
@@ -160,7 +167,10 @@ impl Capacity {
                 self.count += 1;
                 self.measured_at = Some(now);
             }
-            Spread::AtMost { .. } | Spread::TooShort => bursts.too_short(last.index + 1 - last.run),
+            Spread::AtMost { span, .. } => {
+                bursts.too_short(last.index + 1 - last.run, Some(span));
+            }
+            Spread::TooShort => bursts.too_short(last.index + 1 - last.run, None),
         }
     }
 

@@ -68,6 +68,7 @@ impl Sender {
             dropped: deltas.host_drops,
         };
         self.receiver_rate_cap.on_report(now, srtt, arrived, wanted);
+        self.pacer.set_rate(now, self.pacing_rate());
         // The breaker counts all losses, also those attributed to the receiving host.
         let wire = self.capped_rate();
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);
