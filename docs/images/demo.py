@@ -8,8 +8,10 @@ import html
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 WIDTH, HEIGHT, MARGIN, SIZE = 8.4, 19, 18, 14
+COLUMNS = 100
 
 
 def main():
@@ -18,7 +20,9 @@ def main():
     run = subprocess.run(
         [sys.argv[1], "demo", "--wan"], stdout=subprocess.PIPE, text=True, check=True
     )
-    lines = ["$ packtrain demo --wan"] + run.stdout.rstrip().splitlines()
+    lines = ["$ packtrain demo --wan"]
+    for line in run.stdout.rstrip().splitlines():
+        lines += textwrap.wrap(line, COLUMNS, subsequent_indent="  ", drop_whitespace=False) or [""]
     wide = max(len(line) for line in lines) * WIDTH + 2 * MARGIN
     high = len(lines) * HEIGHT + 2 * MARGIN
     parts = [
