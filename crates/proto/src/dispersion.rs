@@ -9,7 +9,7 @@
 use packtrain_units::Duration;
 
 /// Minimum measured span: twice the usual delay of ticks and threads.
-pub(crate) const MIN_SPAN: Duration = Duration::from_micros(500);
+const MIN_SPAN: Duration = Duration::from_micros(500);
 /// Minimum packets within the measured span.
 const MIN_PACKETS: u64 = 4;
 /// Lower limit of the span reported in [`Spread::AtMost`], because a tick can hide more of it. Such
@@ -19,6 +19,9 @@ const MIN_BOUND_SPAN: Duration = Duration::from_micros(20);
 const MIN_BOUND_PACKETS: u64 = 32;
 /// With fewer timestamps than this, each counts as the end of a cluster.
 const MIN_CLUSTER_STAMPS: usize = 4;
+/// With one gap, packets count as evenly spread if that gap is shorter than this fraction of the
+/// span.
+const EVEN_GAPS: u64 = 8;
 /// A run is cut after this many timestamps.
 const MAX_STAMPS: usize = 512;
 
@@ -60,6 +63,11 @@ impl Run {
         self.stamps.push((had + packets, at.saturating_add(after.as_nanos())));
     }
 
+    /// Time from the first to the last timestamp.
+    pub(crate) fn span(&self) -> Duration {
+        Duration::from_nanos(self.stamps.last().map_or(0, |(_, at)| *at))
+    }
+
     /// Whether the run has reached its maximum length.
     pub(crate) fn is_full(&self) -> bool {
         self.stamps.len() >= MAX_STAMPS
@@ -88,6 +96,8 @@ impl Run {
             // Evenly spread.
             (None, _) => ((0, 0), (packets, span)),
             (Some(from), Some(to)) => (from, to),
+            // A report that went out within a cluster cuts it in two.
+            (Some(_), None) if longest_gap(stamps) * EVEN_GAPS <= span => ((0, 0), (packets, span)),
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
@@ -107,6 +117,11 @@ fn bound(packets: u64, span: u64) -> Spread {
         return Spread::TooShort;
     }
     Spread::AtMost { packets, span: Duration::from_nanos(span).max(MIN_BOUND_SPAN) }
+}
+
+fn longest_gap(stamps: &[Stamp]) -> u64 {
+    let starts = std::iter::once(0).chain(stamps.iter().map(|(_, at)| *at));
+    starts.zip(stamps).map(|(before, (_, at))| at - before).max().unwrap_or(0)
 }
 
 /// The ends of the first cluster and of the last but one, if packets arrived in clusters. A gap

@@ -12,8 +12,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     next: Time,
-    /// The last batch, and the rate that `next` was computed with.
-    last: ByteCount,
+    /// The rate that `next` was computed with.
     rate: Option<DataRate>,
 }
 
@@ -23,12 +22,14 @@ impl Pacer {
         self.next
     }
 
-    /// The rate became `rate`. At a higher one the wait for the last batch is shorter.
+    /// The rate became `rate`. At a higher one the rest of the wait is shorter.
     pub(crate) fn set_rate(&mut self, now: Time, rate: Option<DataRate>) {
-        let Some(before) = self.rate else { return };
-        if now < self.next && rate.is_none_or(|rate| rate > before) {
-            let sent_at = self.next - wait(self.last, Some(before));
-            self.next = sent_at + wait(self.last, rate);
+        let Some(before) = self.rate.filter(|before| rate.is_none_or(|rate| rate > *before)) else {
+            return;
+        };
+        if now < self.next {
+            let owed = before.bytes_in(self.next.since(now));
+            self.next = now + rate.map_or(Duration::ZERO, |rate| rate.time_for(owed));
             self.rate = rate;
         }
     }
@@ -36,15 +37,11 @@ impl Pacer {
     /// Records that `bytes` were sent at `now`. `rate` is the pacing rate; `None` means unlimited.
     pub(crate) fn sent(&mut self, now: Time, bytes: ByteCount, rate: Option<DataRate>) {
         self.next = match rate {
-            Some(_) => self.next.max(now - CATCH_UP) + wait(bytes, rate),
+            Some(rate) => self.next.max(now - CATCH_UP) + rate.time_for(bytes).min(MAX_WAIT),
             None => now,
         };
-        (self.last, self.rate) = (bytes, rate);
+        self.rate = rate;
     }
-}
-
-fn wait(bytes: ByteCount, rate: Option<DataRate>) -> Duration {
-    rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes).min(MAX_WAIT))
 }
 
 #[cfg(test)]
@@ -56,11 +53,12 @@ mod tests {
         let (mut pacer, now) = (Pacer::default(), Time::ZERO + CATCH_UP);
         let (slow, fast) = (DataRate::from_mbps(8), DataRate::from_mbps(80));
         pacer.sent(now, ByteCount(20_000), Some(slow));
+        pacer.sent(now, ByteCount(20_000), Some(slow));
         let waits = pacer.next();
         pacer.set_rate(now, Some(DataRate::from_mbps(4)));
         assert_eq!(pacer.next(), waits, "a lower rate holds for the next batch");
         pacer.set_rate(now, Some(fast));
-        assert_eq!(waits.since(pacer.next()), slow.time_for(ByteCount(20_000)) * 9 / 10);
+        assert_eq!(pacer.next().since(now) * 10, waits.since(now));
         pacer.set_rate(now, None);
         assert!(pacer.next() <= now);
     }

@@ -29,6 +29,9 @@ use crate::pacing::quantum;
 
 /// Packets of a train in the launch.
 const TRAIN: f64 = 16.0;
+/// Room in the launch for bursts, in packets: a path of 1 Gbit/s needs 128 for a burst that lasts
+/// long enough to measure.
+const BURST_PACKETS: f64 = 192.0;
 /// Minimum window, in packets.
 const MIN_PACKETS: f64 = 4.0;
 /// Delay of threads on top of the round trip and the reports, in seconds: the window covers it.
@@ -175,11 +178,13 @@ impl CongestionController for Native {
         }
     }
 
-    /// In the launch twice what the rate needs, because the pace limits; then the window itself.
+    /// In the launch twice what the rate needs, because the pace limits, and room for a burst that
+    /// measures the capacity; then the window itself.
     fn cwnd(&self) -> ByteCount {
         let window = match &self.state {
             State::Launch(_) => {
-                2.0 * self.rate * (self.rounds.srtt() + lateness(self.rounds.base()))
+                let rtt = self.rounds.srtt() + lateness(self.rounds.base());
+                2.0 * self.rate * rtt + BURST_PACKETS * self.mtu
             }
             State::Cruise => self.window(),
         };

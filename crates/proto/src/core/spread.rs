@@ -7,11 +7,13 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::dispersion::{MIN_SPAN, Run, Spread};
+use crate::dispersion::{Run, Spread};
 
 /// First and maximum length of a burst, in packets: two trains of the launch; and what a path of 5
 /// Gbit/s spreads over several ticks of a host.
 const BURST: (u64, u64) = (32, 512);
+/// Time over which a burst should arrive: ticks at its ends are not measured.
+const WANTED_SPAN: Duration = Duration::from_micros(1_200);
 /// Maximum growth from one burst to the next.
 const MAX_BURST_GROWTH: u64 = 8;
 /// Maximum number of bursts.
@@ -95,17 +97,18 @@ impl Bursts {
         }
         self.left = self.length.saturating_sub(packets);
         let pause = if capacity.count > 0 { REMEASURE_PACKETS } else { 0 };
-        self.next = index + self.length * 2 + pause;
+        // The report on this burst decides how long the next one is, and ends this wait.
+        self.next = index + self.length * 4 + pause;
         self.tried += 1;
     }
 
-    /// A run of this many packets was too short to measure its spread. It took at most `span`, if
-    /// that is known. A longer burst may follow at once.
-    fn too_short(&mut self, packets: u64, span: Option<Duration>) {
+    /// A run of this many packets, which arrived within `span`, was too short to measure its
+    /// spread. A longer burst may follow at once.
+    fn too_short(&mut self, packets: u64, span: Duration) {
         if packets < self.length * 3 / 4 || self.length == BURST.1 {
             return;
         }
-        let missing = span.map_or(2, |span| (MIN_SPAN * 2).as_nanos() / span.as_nanos().max(1));
+        let missing = WANTED_SPAN.as_nanos() / span.as_nanos().max(1);
         let factor = missing.clamp(2, MAX_BURST_GROWTH).next_power_of_two();
         self.length = (self.length * factor).min(BURST.1);
         self.next = 0;
@@ -159,6 +162,7 @@ impl Capacity {
 
     fn end_run(&mut self, now: Time, bursts: &mut Bursts) {
         let Some(last) = self.last else { return };
+        let span = self.run.span();
         match self.run.finish() {
             Spread::Measured { packets, span } => {
                 let bytes = ByteCount(packets * last.wire.get());
@@ -167,10 +171,9 @@ impl Capacity {
                 self.count += 1;
                 self.measured_at = Some(now);
             }
-            Spread::AtMost { span, .. } => {
-                bursts.too_short(last.index + 1 - last.run, Some(span));
+            Spread::AtMost { .. } | Spread::TooShort => {
+                bursts.too_short(last.index + 1 - last.run, span);
             }
-            Spread::TooShort => bursts.too_short(last.index + 1 - last.run, None),
         }
     }
 
@@ -226,10 +229,10 @@ mod tests {
     fn bursts_grow_until_the_spread_shows() {
         for (mbit, tick, rounds, max) in [
             (100, 200, 2, 32),
-            (1_000, 1, 2, 64),
-            (1_000, 50, 3, 64),
-            (1_000, 200, 8, 128),
-            (5_000, 50, 24, 512),
+            (1_000, 1, 4, 128),
+            (1_000, 50, 4, 128),
+            (1_000, 200, 8, 256),
+            (5_000, 50, 16, 512),
         ] {
             let rate = DataRate::from_mbps(mbit);
             let (got, length) = simulate(rate, Duration::from_micros(tick), rounds);
