@@ -15,7 +15,7 @@ pub trait CongestionController: Debug + Send {
         Signals::default()
     }
 
-    /// The path answered for the first time, before any data is sent; `rtt` is that round trip.
+    /// The path answered a probe in `rtt`, the shortest so far. Only before data is acknowledged.
     fn on_path(&mut self, rtt: Duration) {
         let _ = rtt;
     }
@@ -143,7 +143,7 @@ pub struct LossRange {
 pub struct Feedback<'a> {
     /// When it was processed.
     pub now: Time,
-    /// Highest acknowledged send index so far, if any.
+    /// Highest send index newly acknowledged here, if any.
     pub largest_acked: Option<u64>,
     /// When the newest packet acknowledged here was sent.
     pub newest_acked_sent_at: Option<Time>,

@@ -1,4 +1,4 @@
-//! The table of columns: names, types, and the conversion from and to a row.
+//! Columns: their types, and the conversion from and to a row.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::Serialize;

@@ -97,7 +97,7 @@ impl Run {
             (None, _) => ((0, 0), (packets, span)),
             (Some(from), Some(to)) => (from, to),
             // A report that went out within a cluster cuts it in two.
-            (Some(_), None) if longest_gap(stamps) * EVEN_GAPS <= span => ((0, 0), (packets, span)),
+            (Some(_), None) if longest_gap(stamps) <= span / EVEN_GAPS => ((0, 0), (packets, span)),
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
@@ -121,7 +121,7 @@ fn bound(packets: u64, span: u64) -> Spread {
 
 fn longest_gap(stamps: &[Stamp]) -> u64 {
     let starts = std::iter::once(0).chain(stamps.iter().map(|(_, at)| *at));
-    starts.zip(stamps).map(|(before, (_, at))| at - before).max().unwrap_or(0)
+    starts.zip(stamps).map(|(before, (_, at))| at.saturating_sub(before)).max().unwrap_or(0)
 }
 
 /// The ends of the first cluster and of the last but one, if packets arrived in clusters. A gap
@@ -188,6 +188,15 @@ mod tests {
             };
             assert!(error(seen(128, GAP, stamp), GAP) < 0.07, "{phase}");
         }
+    }
+
+    #[test]
+    fn times_that_no_clock_shows_are_no_evidence() {
+        let mut run = Run::default();
+        for (packets, after) in [(8, 1 << 61), (23, 1), (1, u64::MAX)] {
+            run.push(packets, Duration::from_nanos(after));
+        }
+        assert_eq!(run.finish(), Spread::TooShort);
     }
 
     #[test]

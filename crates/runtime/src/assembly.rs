@@ -40,6 +40,9 @@ const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500)
 const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
 const SMALL_FILE_MEMORY_BYTES: u64 = 40 << 20;
+/// The room of an assembly that holds nothing.
+pub(crate) const EMPTY_ROOM: ByteCount = ByteCount(SMALL_FILE_MEMORY_BYTES);
+const _: () = assert!(SMALL_FILE_MEMORY_BYTES < BLOCK_MEMORY_BYTES);
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
 pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
 

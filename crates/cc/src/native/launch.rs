@@ -35,7 +35,8 @@ const BLIND_GROWTH: f64 = 3.0;
 const MAX_LEAP: f64 = 128.0;
 /// Steps without growth and without a queue, after which an end host counts as the limit.
 const MAX_FLAT_STEPS: u32 = 3;
-/// Steps limited by the application, after which the launch ends at what it sends.
+/// Steps in a row limited by the application, after which the launch ends at a little more than
+/// what was delivered.
 const MAX_LIMITED_STEPS: u32 = 12;
 /// Share of the losses that the receiving host must have counted to be their cause.
 const HOST_SHARE: f64 = 0.8;
@@ -98,7 +99,7 @@ impl Launch {
     /// Starts with `FIRST_PACKETS` per round trip of `rtt` seconds.
     pub(super) fn new(mtu: f64, rtt: f64) -> Self {
         Self {
-            rate: FIRST_PACKETS * mtu / rtt.max(MIN_RTT),
+            rate: first_rate(mtu, rtt),
             delivered: 0.0,
             leapt: false,
             flat: 0,
@@ -120,9 +121,21 @@ impl Launch {
         self.step.sent += sent.bytes.get() as f64;
     }
 
+    /// The path answered a probe in `rtt` seconds; before data was acknowledged.
+    pub(super) fn on_path(&mut self, mtu: f64, rtt: f64) {
+        if !self.leapt && self.delivered <= 0.0 && self.step.measured.is_none() {
+            self.rate = first_rate(mtu, rtt);
+        }
+    }
+
     /// Takes feedback; returns true when the launch is over and `rate` is the cruising rate. `base`
-    /// is the minimum round trip in seconds.
-    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, base: f64) -> bool {
+    /// is the minimum round trip in seconds, and `in_force` the launch's rate within the ceiling.
+    pub(super) fn on_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        base: f64,
+        in_force: f64,
+    ) -> bool {
         let capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
         let now = feedback.now;
         self.watch_queue(feedback, base);
@@ -140,20 +153,20 @@ impl Launch {
         }
         let Some(measured) = &self.step.measured else { return false };
         if self.retreating {
-            let near = |c: &f64| *c > self.delivered && *c < 2.0 * self.delivered;
+            let near = |c: &f64| *c > 0.5 * self.delivered && *c < 2.0 * self.delivered;
             self.rate = 0.95 * capacity.filter(near).unwrap_or(self.delivered);
             return true;
         }
         let span = seconds(now) - seconds(measured.since);
         if self.alarms >= ALARM_REPORTS && span >= MIN_SPAN {
-            self.delivered = self.delivered.max(measured.acked / span);
+            self.delivered = self.delivered.max(measured.delivered(span));
             return self.go_on(Judgement::Retreat);
         }
         let share = if self.leapt { 4.0 } else { 2.0 };
         if span < (base / share).max(MIN_SPAN) || measured.reports < MIN_REPORTS {
             return false;
         }
-        let judgement = self.judge(now, capacity, base);
+        let judgement = self.judge(now, capacity, base, in_force);
         self.go_on(judgement)
     }
 
@@ -168,10 +181,10 @@ impl Launch {
         self.alarms = if alarming { self.alarms + 1 } else { 0 };
     }
 
-    fn judge(&mut self, now: Time, capacity: Option<f64>, base: f64) -> Judgement {
+    fn judge(&mut self, now: Time, capacity: Option<f64>, base: f64, in_force: f64) -> Judgement {
         let Some(measured) = &self.step.measured else { return Judgement::Next };
         let span = seconds(now) - seconds(measured.since);
-        let delivered = measured.acked / span;
+        let delivered = measured.delivered(span);
         let sent = self.step.sent_rate(now);
         let before = self.delivered;
         self.delivered = before.max(delivered);
@@ -186,15 +199,21 @@ impl Launch {
         if queued || loss > RETREAT_LOSS_ALONE || (seen && loss > RETREAT_LOSS) {
             return Judgement::Retreat;
         }
-        if measured.limited * 2 > measured.reports || sent < 0.7 * self.rate {
+        if measured.limited * 2 > measured.reports || sent < 0.7 * in_force {
             // The application, or this host's processor, sends less than allowed.
             self.rate = self.rate.min(sent * 4.0).max(self.rate / 2.0);
             self.limited += 1;
-            return if self.limited > MAX_LIMITED_STEPS {
-                Judgement::Over
-            } else {
-                Judgement::Next
-            };
+            if self.limited > MAX_LIMITED_STEPS {
+                self.rate = self.rate.min(self.delivered * 1.25);
+                return Judgement::Over;
+            }
+            return Judgement::Next;
+        }
+        self.limited = 0;
+        if in_force < 0.9 * self.rate {
+            // The ceiling is the limit.
+            self.rate = in_force;
+            return Judgement::Over;
         }
         let flat = delivered < before * GROWTH;
         self.flat = if flat { self.flat + 1 } else { 0 };
@@ -252,8 +271,9 @@ impl Step {
         measured.limited += u32::from(feedback.acked_packets > 0 && feedback.app_limited);
         measured.acked += feedback.acked.get() as f64;
         measured.arrived += feedback.acked_packets as f64;
-        let lost: u64 = feedback.lost.iter().map(|l| u64::from(l.count)).sum();
-        measured.lost += lost as f64 - feedback.spurious as f64;
+        // Losses of the step before are reported later than its acknowledgements.
+        let own = feedback.lost.iter().filter(|l| l.first >= first);
+        measured.lost += own.map(|l| f64::from(l.count)).sum::<f64>();
         measured.host += feedback.host_drops as f64;
         measured.refused += feedback.refused as f64;
         measured.newest_sent_at = measured.newest_sent_at.max(feedback.newest_acked_sent_at);
@@ -295,8 +315,14 @@ impl Measured {
     /// Whether the receiving host dropped or refused what was lost.
     fn is_host(&self) -> bool {
         let lost = (self.lost - self.refused).max(0.0);
-        (self.host > 0.0 && self.host >= HOST_SHARE * lost)
+        (self.host > 0.0 && lost > 0.0 && self.host >= HOST_SHARE * lost)
             || (self.refused > 0.0 && lost < self.refused / 4.0)
+    }
+
+    /// Bytes per second that arrived within `span`, but no more than were sent in that time: what a
+    /// late thread takes at once did not arrive at once.
+    fn delivered(&self, span: f64) -> f64 {
+        self.acked / span.max(self.speed(span).unwrap_or(0.0) * span)
     }
 
     /// The time that the sender took for the packets that were acknowledged within `span`, in
@@ -307,7 +333,117 @@ impl Measured {
     }
 }
 
+fn first_rate(mtu: f64, rtt: f64) -> f64 {
+    FIRST_PACKETS * mtu / rtt.max(MIN_RTT)
+}
+
 /// The queue, in seconds, that counts as too long.
 fn overfull(base: f64) -> f64 {
     (base / 4.0).max(5e-3)
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::{ByteCount, DataRate, Duration};
+
+    use super::*;
+    use crate::interface::LossRange;
+
+    const BASE: f64 = 0.01;
+
+    fn at(ms: f64) -> Time {
+        Time::ZERO + Duration::from_secs_f64(1.0 + ms / 1e3)
+    }
+
+    /// Feedback at `now` that acknowledges `packets` up to `largest`, sent until `sent_at`.
+    fn feedback(now: f64, packets: u64, largest: u64, sent_at: f64) -> Feedback<'static> {
+        Feedback {
+            now: at(now),
+            largest_acked: Some(largest),
+            newest_acked_sent_at: Some(at(sent_at)),
+            acked: ByteCount(packets * 1_000),
+            acked_packets: packets,
+            in_flight: ByteCount(0),
+            rtt: None,
+            queueing_delay: Some(Duration::ZERO),
+            delivery_rate: None,
+            arrival_rate: None,
+            capacity: None,
+            lost: &[],
+            spurious: 0,
+            ecn_ce: 0,
+            host_drops: 0,
+            refused: 0,
+            drain_rate: None,
+            app_limited: false,
+            round_ended: false,
+            timeout: false,
+            delay_rising: false,
+        }
+    }
+
+    fn send(launch: &mut Launch, ms: f64, first: u64, count: u32) {
+        launch.on_sent(&Sent {
+            now: at(ms),
+            first,
+            count,
+            bytes: ByteCount(u64::from(count) * 1_000),
+            in_flight: ByteCount(0),
+            retransmission: false,
+            app_limited: false,
+        });
+    }
+
+    /// A step of 100 packets a millisecond, reported every millisecond from 10 ms on. Each report
+    /// is taken `late` after it came.
+    fn step(launch: &mut Launch, late: impl Fn(u64) -> f64) -> bool {
+        launch.rate = 100e6;
+        for ms in 0..20 {
+            send(launch, ms as f64, ms * 100, 100);
+        }
+        (0..8u64).any(|ms| {
+            let sent = ms as f64 + 0.99;
+            let report = feedback(11.0 + ms as f64 + late(ms), 100, ms * 100 + 99, sent);
+            let known = Feedback { capacity: Some(DataRate::from_mbps(800)), ..report };
+            launch.on_feedback(&known, BASE, 100e6)
+        })
+    }
+
+    #[test]
+    fn a_late_thread_does_not_make_the_path_look_faster() {
+        let mut launch = Launch::new(1_000.0, BASE);
+        launch.leapt = true;
+        // The first report is taken 3 ms late, together with the three after it.
+        let over = step(&mut launch, |ms| 3.0_f64.max(ms as f64) - ms as f64);
+        assert!(over && launch.rate() < 101e6, "{launch:?}");
+    }
+
+    #[test]
+    fn a_ceiling_ends_it() {
+        let mut launch = Launch::new(1_000.0, BASE);
+        launch.rate = 100e6;
+        for ms in 0..20 {
+            send(&mut launch, ms as f64, ms * 10, 10);
+        }
+        let over = (0..10u64).any(|ms| {
+            let report = feedback(11.0 + ms as f64, 10, ms * 10 + 9, ms as f64);
+            launch.on_feedback(&report, BASE, 10e6)
+        });
+        assert!(over, "{launch:?}");
+        assert_eq!(launch.rate(), 10e6, "the ceiling, not what the launch wanted");
+    }
+
+    #[test]
+    fn losses_of_the_step_before_do_not_count() {
+        let mut launch = Launch::new(1_000.0, BASE);
+        send(&mut launch, 0.0, 500, 100);
+        launch.on_feedback(&feedback(11.0, 10, 509, 0.5), BASE, 6.4e6);
+        let lost = [400, 520].map(lost_from);
+        launch.on_feedback(&Feedback { lost: &lost, ..feedback(12.0, 10, 530, 0.6) }, BASE, 6.4e6);
+        assert_eq!(launch.step.measured.as_ref().map(|m| m.lost), Some(7.0));
+    }
+
+    fn lost_from(first: u64) -> LossRange {
+        LossRange { first, count: 7, bytes: ByteCount(7_000), sent_at: at(0.0) }
+    }
 }

@@ -151,7 +151,7 @@ impl CongestionController for Native {
         let rtt = rtt.as_secs_f64();
         self.rounds.on_path(rtt);
         if let State::Launch(launch) = &mut self.state {
-            *launch = Launch::new(self.mtu, rtt);
+            launch.on_path(self.mtu, rtt);
         }
         self.update_rate();
     }
@@ -169,7 +169,7 @@ impl CongestionController for Native {
         }
         let base = self.rounds.base();
         if let State::Launch(launch) = &mut self.state {
-            if launch.on_feedback(feedback, base) {
+            if launch.on_feedback(feedback, base, self.rate) {
                 self.cruise.enter(launch.rate(), base + lateness(base));
                 self.rounds.restart(feedback.now);
                 self.state = State::Cruise;

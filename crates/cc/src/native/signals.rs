@@ -96,7 +96,7 @@ impl Rounds {
         }
     }
 
-    /// The round trip of the path, before anything was sent.
+    /// The round trip of the path, before anything was acknowledged.
     pub(super) fn on_path(&mut self, rtt: f64) {
         (self.srtt, self.base) = (rtt, rtt);
     }

@@ -163,6 +163,14 @@ impl Core {
                 // The sender measures with data; the receiver has only this sample.
                 if !self.endpoint.is_sender() {
                     self.rtt.sample(now, rtt);
+                } else if self.stats.acked_bytes == ByteCount::ZERO
+                    && self.rtt.min().is_none_or(|min| rtt < min)
+                {
+                    // The first probe may have waited for the peer.
+                    self.rtt.restart(now, rtt);
+                    if let Some(controller) = self.endpoint.controller_mut() {
+                        controller.on_path(rtt);
+                    }
                 }
                 if let Some(sender) = self.endpoint.unit_sender() {
                     sender.on_alive(now);

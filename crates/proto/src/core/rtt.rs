@@ -46,6 +46,12 @@ impl Rtt {
         }
     }
 
+    /// Forgets all samples but this one.
+    pub(crate) fn restart(&mut self, now: Time, latest: Duration) {
+        *self = Self::default();
+        self.sample(now, latest);
+    }
+
     /// The smoothed round trip, or 100 ms before the first sample.
     pub(crate) fn smoothed_or_guess(&self) -> Duration {
         self.smoothed.unwrap_or(Duration::from_millis(100))

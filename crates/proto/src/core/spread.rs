@@ -108,7 +108,12 @@ impl Bursts {
         if packets < self.length * 3 / 4 || self.length == BURST.1 {
             return;
         }
-        let missing = WANTED_SPAN.as_nanos() / span.as_nanos().max(1);
+        if span.is_zero() || span >= WANTED_SPAN {
+            // A report was lost, or the path delivers in heaps: the next burst keeps its distance.
+            self.length = (self.length * 2).min(BURST.1);
+            return;
+        }
+        let missing = WANTED_SPAN.as_nanos() / span.as_nanos();
         let factor = missing.clamp(2, MAX_BURST_GROWTH).next_power_of_two();
         self.length = (self.length * factor).min(BURST.1);
         self.next = 0;

@@ -1,12 +1,13 @@
 //! The transport over datagrams, under the native feedback or that of UDT, FOBS or SABUL.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use packtrain_net::flow::{FlowEvent, FlowHandle, FlowSnapshot};
 use packtrain_net::limit::RateLimiter;
 use packtrain_net::udp::{BufferSizes, UdpSocket};
 use packtrain_os::clock;
-use packtrain_proto::{CloseReason, Event, FlowStats, Limit, LossTally};
+use packtrain_proto::{CloseReason, Event, FlowStats, Limit, LossTally, Placed, Placement};
 use packtrain_transfer::message::Role;
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
@@ -18,7 +19,7 @@ use super::path_samples::{Counters, PathSamples};
 use super::payload::ReaderPayload;
 use super::transport::{Inbox, Outbox, SinkTransport, SourceContext, SourceTransport, temporary};
 use super::{Moved, TransportConfig, udp};
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, EMPTY_ROOM};
 use crate::control::ControlSender;
 use crate::reader::Reader;
 use packtrain_service::evidence::{Buffers, LossVerdict, Net, PathPart};
@@ -353,7 +354,7 @@ impl SourceTransport for FlowSource {
 pub(super) struct FlowSink {
     config: TransportConfig,
     intake: Intake,
-    assembly: Option<Assembly>,
+    assembly: LateAssembly,
     channels: Option<Channels>,
     sockets: Option<Vec<UdpSocket>>,
     flow: Option<FlowHandle>,
@@ -367,13 +368,41 @@ impl FlowSink {
         Self {
             config,
             intake,
-            assembly: None,
+            assembly: LateAssembly::default(),
             channels: None,
             sockets: None,
             flow: None,
             started: Time::ZERO,
             buffers: None,
         }
+    }
+}
+
+impl FlowSink {
+    /// The flow sends reports when there is room again.
+    fn wake_for_room(&self) {
+        if let (Some(assembly), Some(flow)) = (self.assembly.0.get(), &self.flow) {
+            let waker = flow.waker();
+            assembly.on_room(move || waker.wake());
+        }
+    }
+}
+
+/// The assembly, which a flow that validates its path need not wait for.
+#[derive(Clone, Default)]
+struct LateAssembly(Arc<OnceLock<Assembly>>, Option<Assembly>);
+
+impl Placement for LateAssembly {
+    fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
+        if self.1.is_none() {
+            self.1 = self.0.get().cloned();
+        }
+        // Nothing was asked for before it is there.
+        self.1.as_mut().map_or(Placed::NoRoom, |assembly| assembly.place(at, bytes))
+    }
+
+    fn room(&self) -> ByteCount {
+        self.0.get().map_or(EMPTY_ROOM, Placement::room)
     }
 }
 
@@ -391,29 +420,27 @@ impl SinkTransport for FlowSink {
     }
 
     fn start(&mut self, assembly: &Assembly) {
-        self.assembly = Some(assembly.clone());
+        let _ = self.assembly.0.set(assembly.clone());
+        self.wake_for_room();
     }
 
     fn on_offer(&mut self, offer: &Offer) {
         let Some(flow) = offer.flow.clone().filter(|_| !offer.udp.is_empty()) else { return };
-        let (Some(sockets), Some(assembly)) = (self.sockets.take(), self.assembly.clone()) else {
-            return;
-        };
+        let Some(sockets) = self.sockets.take() else { return };
         self.started = clock::now();
         let first = sockets.first().and_then(|socket| socket.buffer_sizes().ok());
         // The other end may have fewer.
         self.buffers = first.map(|sizes| (sizes, sockets.len().min(offer.udp.len())));
         let keys = (&flow, self.intake.limiter().cloned());
-        let (config, room) = (&self.config, assembly.clone());
-        let started = udp::start_receiver(config, sockets, keys, offer, assembly, |_| {});
+        let (config, placement) = (&self.config, self.assembly.clone());
+        let started = udp::start_receiver(config, sockets, keys, offer, placement, |_| {});
         let Ok(mut handle) = started else { return };
         if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
             channels.add(flow.id, beside, || {});
             channels.connect(&self.config, offer, HEAD_START);
         }
-        let waker = handle.waker();
-        room.on_room(move || waker.wake());
         self.flow = Some(handle);
+        self.wake_for_room();
     }
 
     fn received(&self) -> Option<(String, ByteCount)> {

@@ -28,9 +28,6 @@ pub struct SinkTransports {
     transports: Vec<Box<dyn SinkTransport>>,
     /// What the source knows of the candidate paths.
     told: Option<u32>,
-    /// The peer's offer, if it came before there was a place for data.
-    early: Option<Offer>,
-    started: bool,
     /// What the source says each transport did.
     moved: Moved,
     /// The peer made its offer; another is not listened to.
@@ -68,8 +65,6 @@ impl SinkTransports {
             control,
             transports,
             told: None,
-            early: None,
-            started: false,
             moved: Moved::default(),
             offered: false,
         }
@@ -87,14 +82,10 @@ impl SinkTransports {
 
     /// From now on data has a place.
     pub(crate) fn start(&mut self, assembly: &Assembly) {
-        self.started = true;
         for transport in &mut self.transports {
             transport.start(assembly);
         }
         self.tell_ways();
-        if let Some(offer) = self.early.take() {
-            self.connect(&offer);
-        }
     }
 
     /// What takes the payload that comes over the control connection.
@@ -128,18 +119,10 @@ impl SinkTransports {
             return Ok(());
         }
         offer.check(&self.plan)?;
-        if self.started {
-            self.connect(&offer);
-        } else {
-            self.early = Some(offer);
+        for transport in &mut self.transports {
+            transport.on_offer(&offer);
         }
         Ok(())
-    }
-
-    fn connect(&mut self, offer: &Offer) {
-        for transport in &mut self.transports {
-            transport.on_offer(offer);
-        }
     }
 
     /// Tells the source, which chooses, of the candidate paths and of what was found out since.

@@ -169,7 +169,8 @@ pub trait SinkTransport: Send {
     /// and writes them.
     fn start(&mut self, assembly: &Assembly);
 
-    /// The peer's offer came, and data has a place.
+    /// The peer's offer came. Data may not have a place yet, and does not come before it has: a
+    /// source sends only what the sink asked for.
     fn on_offer(&mut self, _offer: &Offer) {}
 
     /// The peer sent this about transports.

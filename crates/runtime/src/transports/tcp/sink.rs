@@ -124,9 +124,7 @@ impl SinkTransport for TcpSink {
         let up = move |stream| {
             let redial = redial.clone();
             let broke = move || redial.retry();
-            // A stream is authenticated by the key of the peer's offer, which comes after `start`.
-            let Some(assembly) = assembly.get().cloned() else { return };
-            let received = Arc::clone(&received);
+            let (assembly, received) = (Arc::clone(&assembly), Arc::clone(&received));
             wire::receive(&running, stream, &intake, assembly, received, broke);
         };
         let Ok(end) = TcpEnd::listen(&self.config, &tasks, up) else { return };

@@ -1,8 +1,8 @@
 //! The wire format of one stream. From source to sink: frames of offset (u64), length (u32) and
 //! bytes, little-endian. From sink to source: the total of bytes received (u64), whenever it grows.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
@@ -85,12 +85,13 @@ pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream
 
 /// Starts to receive data on a connection.
 ///
-/// `broke` is called if the other end did not close the stream.
+/// `broke` is called if the other end did not close the stream. A stream with data before the
+/// assembly is there is closed: nothing was asked for.
 pub(in crate::transports) fn receive(
     tasks: &Tasks,
     stream: TcpStream,
     intake: &Intake,
-    assembly: Assembly,
+    assembly: Arc<OnceLock<Assembly>>,
     received: Arc<AtomicU64>,
     broke: impl FnOnce() + Send + 'static,
 ) {
@@ -112,6 +113,7 @@ pub(in crate::transports) fn receive(
             Ok(_) => {}
             Err(error) => return broke(error),
         }
+        let Some(assembly) = assembly.get().cloned() else { return };
         let place = intake.stream();
         let take = async {
             let mut buffer = vec![0; MAX_DATA];

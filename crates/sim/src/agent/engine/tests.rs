@@ -277,6 +277,28 @@ fn the_launch_loses_next_to_nothing() {
     }
 }
 
+#[test]
+fn the_launch_takes_four_round_trips() {
+    let ms = Duration::from_millis;
+    for (mbit, rtt) in [
+        (100, ms(10)),
+        (100, ms(300)),
+        (300, ms(100)),
+        (1_000, ms(10)),
+        (1_000, ms(100)),
+        (1_000, ms(300)),
+        (5_000, ms(20)),
+    ] {
+        let rate = DataRate::from_mbps(mbit);
+        // The path's validation takes a round trip, and data arrives one later than it is sent.
+        let warm_up = rtt * 6 + ms(40);
+        let scenario = path(rate, rtt, vec![flow("a", engine("native"))]);
+        let scenario = Scenario { warm_up, duration: warm_up + rtt * 3, ..scenario };
+        let share = share(&play(&scenario).flows[0], rate);
+        assert!(share > 0.85, "{mbit} Mbit/s, {rtt}: {share:.3}");
+    }
+}
+
 /// Shares of the link, after 15 s, of a native flow and of the flows that join it.
 fn shares(rate: DataRate, joining: Vec<FlowKind>) -> Vec<f64> {
     let joined = joining.into_iter().enumerate().map(|(i, kind)| FlowSpec {
