@@ -124,7 +124,7 @@ fn files_of(target: &Path) -> PathBuf {
     if below.is_dir() { below } else { target.to_owned() }
 }
 
-/// Prints the last lines: the ratio of the rates, and the reason.
+/// Prints the last lines: the ratios of the rates, and the reason.
 fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<(), RequestError> {
     let find =
         |name: &str| rows.iter().find(|(n, _)| *n == name).and_then(|(_, m)| m.as_ref().ok());
@@ -151,13 +151,11 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<
         return Ok(());
     };
     let ratio = |m: &Moved| ours.goodput() / m.goodput().max(1.0);
-    let cubic = find("tcp cubic");
-    let times = cubic.map_or_else(String::new, |c| format!(" and {:.1} times cubic", ratio(c)));
-    print_line(&format!(
-        "native moved {:.2} times as fast as the best peer ({name}){times}: {}",
-        ratio(peer),
-        why(ours, cubic, wan)
-    ));
+    let cubic = find("tcp cubic").filter(|_| name != "tcp cubic");
+    let times = cubic
+        .map_or_else(String::new, |c| format!(" and {:.1} times as fast as tcp cubic", ratio(c)));
+    print_line(&format!("native was {:.2} times as fast as {name}{times}.", ratio(peer)));
+    print_line(&why(ours, find("tcp cubic"), wan));
     Ok(())
 }
 
@@ -166,17 +164,18 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     let share = |m: &Moved| m.goodput() * 100.0 / wan.rate.as_bps() as f64;
     let random = ours.lost.saturating_sub(ours.overflow);
     let mut text = format!(
-        "of its packets the path lost {random} at random, which it does not take for congestion, and \
-         its queue dropped {}; it used {:.0} % of the path from start to sync",
-        ours.overflow,
-        share(ours)
+        "native used {:.0} % of the path, from its start until the files were synced. The path lost \
+         {random} of its packets\nat random, and it kept its rate; {} were too many for the queue.",
+        share(ours),
+        ours.overflow
     );
     if let Some(verdict) = &ours.verdict {
-        text += &format!(" (its own verdict: {verdict})");
+        text += &format!(" Its own verdict: {verdict}.");
     }
     if let Some(cubic) = cubic {
         text += &format!(
-            "; cubic takes every loss for congestion: it met {} and used {:.0} %",
+            "\ntcp cubic takes each lost packet for a full queue and slows down: it lost {} and used \
+             {:.0} % of the path.",
             cubic.lost,
             share(cubic)
         );

@@ -19,9 +19,10 @@ mod store;
 mod tls;
 mod value;
 
-pub use column::{column_names, values};
 pub use error::HistoryError;
 pub use place::{Place, PlaceError};
-pub use row::{Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes};
+pub use row::{
+    Ended, Kind, Point, Role, Row, Side, StreamSample, TransportBytes, column_names, values,
+};
 pub use store::{Filter, Retention, Store};
 pub use value::Value;

@@ -1,9 +1,11 @@
 //! The row of a transfer.
 
 use packtrain_units::{ByteCount, DataRate, Duration};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::column::{Column, columns, sql_of};
+use crate::column::{Column, columns, like, sql_of};
+use crate::value::Value;
 
 columns! {
     /// One transfer as seen by one of its ends. All fields except the names may be missing.
@@ -218,5 +220,80 @@ word_enum! {
         Killed = "killed",
         /// It is still running.
         Running = "running",
+    }
+}
+
+like! {
+    Kind as String: |k| k.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();
+    Side as String: |s| s.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();
+    Role as String: |r| r.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();
+    Ended as String: |e| e.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();
+    Vec<Point> as String: |list| json(list), |text| read_json(&text);
+    Vec<TransportBytes> as String: |list| json(list), |text| read_json(&text);
+    Vec<StreamSample> as String: |list| json(list), |text| read_json(&text);
+}
+
+fn json<T: Serialize>(list: &Vec<T>) -> String {
+    if list.is_empty() { String::new() } else { serde_json::to_string(list).unwrap_or_default() }
+}
+
+fn read_json<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The columns of an export: all except those that only `diagnose` reads.
+fn exported() -> impl Iterator<Item = &'static Column<Row>> {
+    COLUMNS.iter().filter(|column| column.name != "evidence")
+}
+
+/// The column names of an export, in order.
+pub fn column_names() -> impl Iterator<Item = &'static str> {
+    exported().map(|column| column.name)
+}
+
+/// The values of a row, in the order of [`column_names`].
+pub fn values(row: &Row) -> impl Iterator<Item = (&'static str, Value)> {
+    exported().map(|column| (column.name, (column.get)(row)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_row_survives_its_columns(
+            text in ".{0,20}",
+            n in 0..=i64::MAX as u64,
+            few in any::<Option<u32>>(),
+            real in any::<Option<f32>>(),
+            points in proptest::collection::vec((0..1u64 << 50, any::<u32>()), 0..5),
+        ) {
+            let points: Vec<Point> = points
+                .into_iter()
+                .map(|(at, rate)| Point {
+                    at: Duration::from_nanos(at),
+                    rate: DataRate::from_bps(rate.into()),
+                })
+                .collect();
+            let row = Row {
+                key: text.replace('\0', "-"),
+                // Columns have a resolution of microseconds.
+                began: Duration::from_micros(n / 1_000),
+                bytes: ByteCount(n),
+                streams: few,
+                p_cpu: real.map(f64::from).filter(|p| p.is_finite()),
+                ended: Ended::ALL[n as usize % Ended::ALL.len()],
+                series: points,
+                ..Row::default()
+            };
+            let mut back = Row::default();
+            for column in COLUMNS {
+                (column.set)(&mut back, &(column.get)(&row));
+            }
+            prop_assert_eq!(back, row);
+        }
     }
 }
