@@ -164,8 +164,8 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     let share = |m: &Moved| m.goodput() * 100.0 / wan.rate.as_bps() as f64;
     let random = ours.lost.saturating_sub(ours.overflow);
     let mut text = format!(
-        "native used {:.0} % of the path, from its start until the files were synced. The path lost \
-         {random} of its packets\nat random, and it kept its rate; {} were too many for the queue.",
+        "It used {:.0} % of the path from start to sync. The path lost {random} of its packets at random, and it\n\
+         kept its rate; {} were too many for the queue.",
         share(ours),
         ours.overflow
     );
@@ -174,8 +174,7 @@ fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     }
     if let Some(cubic) = cubic {
         text += &format!(
-            "\ntcp cubic takes each lost packet for a full queue and slows down: it lost {} and used \
-             {:.0} % of the path.",
+            "\ntcp cubic takes each lost packet for a full queue and slows down: it lost {} and used {:.0} %.",
             cubic.lost,
             share(cubic)
         );
