@@ -4,11 +4,15 @@
 //! Programs take turns (one run each per round), so that a slow minute of the machine affects all
 //! of them. The table shows medians. All traffic stays in namespaces made here or on loopback.
 
+mod emulation;
 mod file;
+mod grid;
+mod growth;
 mod lab;
 mod local;
 mod machine;
 mod netns;
+mod noise;
 mod raw;
 mod relay;
 mod report;
@@ -36,6 +40,26 @@ const NEEDS: &[Need] = &[
     Need { program: "g++", package: "g++", for_what: "the UDT4 program" },
 ];
 
+/// The suites that run if none is named.
+const SUITES: [&str; 9] =
+    ["raw", "file", "small", "local", "wan", "streams", "relay", "starved", "congested"];
+
+/// What only the grid needs.
+const GRID_NEEDS: &[Need] = &[
+    Need { program: "srt-file-transmit", package: "srt-tools", for_what: "SRT in the grid" },
+    Need {
+        program: "globus-gridftp-server",
+        package: "globus-gridftp-server-progs",
+        for_what: "GridFTP in the grid",
+    },
+    Need {
+        program: "globus-url-copy",
+        package: "globus-gass-copy-progs",
+        for_what: "GridFTP in the grid",
+    },
+    Need { program: "rclone", package: "rclone", for_what: "rclone in the grid" },
+];
+
 /// The selected measurements.
 pub(crate) struct Plan {
     suites: Vec<String>,
@@ -54,6 +78,12 @@ pub(crate) struct Plan {
     cases: Option<String>,
     losses: Option<String>,
     counts: Option<String>,
+    /// `short` or `full`: the form of `grid`.
+    form: String,
+    /// The number of rounds of `grid`, if it is not that of the form.
+    grid_rounds: Option<usize>,
+    /// Whether `grid` repeats doubtful runs.
+    repeat: bool,
 }
 
 impl Plan {
@@ -91,8 +121,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     {
         return rivals::run(rest);
     }
+    if let [verb, rest @ ..] = args
+        && verb == growth::VERB
+    {
+        return growth::run(rest);
+    }
     let plan = parse(args)?;
-    for need in needs::provide(NEEDS) {
+    let more = if plan.suites.iter().any(|suite| suite == "grid") { GRID_NEEDS } else { &[] };
+    for need in needs::provide(NEEDS).into_iter().chain(needs::provide(more)) {
         eprintln!("*** MISSING: {}: {} ***", need.program, need.for_what);
     }
     let binary = match &plan.binary {
@@ -119,12 +155,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "streams" => streams::run(&lab, &plan, &mut report)?,
             "relay" => relay::run(&lab, &plan, &mut report)?,
             "congested" => starved::congested(&lab, &plan, &mut report)?,
-            other => {
-                bail!(
-                    "no suite {other}: raw, file, small, local, wan, streams, relay, starved, \
-                     congested"
-                )
-            }
+            "grid" => grid::run(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: {}, grid", SUITES.join(", ")),
         }
     }
     drop(limit);
@@ -147,12 +179,19 @@ fn parse(args: &[String]) -> Result<Plan> {
         cases: None,
         losses: None,
         counts: None,
+        form: "short".to_owned(),
+        grid_rounds: None,
+        repeat: true,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
         match arg.as_str() {
-            "--runs" => plan.runs = value()?.parse().context("--runs")?,
+            "--runs" => {
+                plan.runs = value()?.parse().context("--runs")?;
+                plan.grid_rounds = Some(plan.runs);
+            }
+            "--form" => plan.form = value()?.clone(),
             "--first" => plan.first = value()?.parse().context("--first")?,
             "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
             "--dir" => plan.dir = value()?.into(),
@@ -163,6 +202,7 @@ fn parse(args: &[String]) -> Result<Plan> {
             "--cases" => plan.cases = Some(value()?.clone()),
             "--counts" => plan.counts = Some(value()?.clone()),
             "--losses" => plan.losses = Some(value()?.clone()),
+            "--once" => plan.repeat = false,
             "--keep-rmem" => plan.keep_rmem = true,
             "--quick" => {
                 plan.runs = 1;
@@ -175,9 +215,7 @@ fn parse(args: &[String]) -> Result<Plan> {
         }
     }
     if plan.suites.is_empty() {
-        let all =
-            ["raw", "file", "small", "local", "wan", "streams", "relay", "starved", "congested"];
-        plan.suites = all.map(str::to_owned).to_vec();
+        plan.suites = SUITES.map(str::to_owned).to_vec();
     }
     if plan.runs == 0 || plan.seconds == 0 || plan.small_files == 0 {
         bail!("--runs, --seconds and --small-files want at least 1");

@@ -28,8 +28,9 @@ usage: cargo xtask COMMAND
   licences   the licence of every dependency is one we accept
   fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
   nightly    every experiment, the nightly tests, the speed of the simulator
-  bench      compare with peers, write bench/results/          [raw|file|small ...] [--runs N]
+  bench      compare with peers, write bench/results/          [raw|file|grid ...] [--runs N]
              [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
+             [--form short|full] (grid)
 ";
 
 fn main() -> ExitCode {

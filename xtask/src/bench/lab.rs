@@ -157,7 +157,7 @@ pub(super) fn run_for(command: &mut Command, timeout: Duration) -> Result<String
     Ok(text)
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> Result<bool> {
+pub(super) fn wait(child: &mut Child, timeout: Duration) -> Result<bool> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {

@@ -72,14 +72,20 @@ impl SocketLimits {
     /// Sets the limits, and prints the change and the command that restores them if the bench is
     /// killed.
     pub(super) fn set(bytes: u64) -> Result<Self> {
-        let read =
-            |path: &str| Ok::<_, std::io::Error>(fs::read_to_string(path)?.trim().to_owned());
-        let found = [read(RMEM)?, read(WMEM)?];
+        let limits = Self::set_quietly(bytes)?;
         eprintln!(
             "net.core.rmem_max and wmem_max: {bytes} for now; if this is killed: \
              sysctl -w net.core.rmem_max={} net.core.wmem_max={}",
-            found[0], found[1]
+            limits.found[0], limits.found[1]
         );
+        Ok(limits)
+    }
+
+    /// Sets the limits.
+    pub(super) fn set_quietly(bytes: u64) -> Result<Self> {
+        let read =
+            |path: &str| Ok::<_, std::io::Error>(fs::read_to_string(path)?.trim().to_owned());
+        let found = [read(RMEM)?, read(WMEM)?];
         for path in [RMEM, WMEM] {
             fs::write(path, bytes.to_string())
                 .with_context(|| format!("setting {path} (root, or --keep-rmem)"))?;

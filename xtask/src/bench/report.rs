@@ -11,10 +11,14 @@ use serde_json::{Value, json};
 pub(super) struct Report {
     machine: Vec<(String, String)>,
     suites: Vec<Suite>,
+    /// Text before everything else, by suite.
+    headlines: Vec<(&'static str, String)>,
+    /// Further values of the JSON, by name.
+    attached: Vec<(&'static str, Value)>,
 }
 
-struct Suite {
-    key: &'static str,
+pub(super) struct Suite {
+    key: String,
     title: String,
     unit: &'static str,
     more_is_better: bool,
@@ -31,7 +35,7 @@ struct Row {
 impl Report {
     /// An empty report about this machine.
     pub(super) fn new(machine: Vec<(String, String)>) -> Self {
-        Self { machine, suites: Vec::new() }
+        Self { machine, suites: Vec::new(), headlines: Vec::new(), attached: Vec::new() }
     }
 
     /// Adds a property of the machine.
@@ -47,15 +51,26 @@ impl Report {
         unit: &'static str,
         more_is_better: bool,
     ) {
-        let title = title.to_owned();
-        self.suites.push(Suite {
-            key,
-            title,
-            unit,
-            more_is_better,
-            rows: Vec::new(),
-            remarks: Vec::new(),
-        });
+        self.suites.push(Suite::new(key, title, unit, more_is_better));
+    }
+
+    /// Replaces the suites whose key starts with `prefix` by others. A suite that writes results
+    /// after each round does so again and again.
+    pub(super) fn replace(&mut self, prefix: &str, suites: Vec<Suite>) {
+        self.suites.retain(|suite| !suite.key.starts_with(prefix));
+        self.suites.extend(suites);
+    }
+
+    /// Sets the Markdown text that the report begins with, for the suite of this name.
+    pub(super) fn headline(&mut self, name: &'static str, text: String) {
+        self.headlines.retain(|(known, _)| *known != name);
+        self.headlines.push((name, text));
+    }
+
+    /// Sets a value at the top of the JSON.
+    pub(super) fn attach(&mut self, name: &'static str, value: Value) {
+        self.attached.retain(|(known, _)| *known != name);
+        self.attached.push((name, value));
     }
 
     /// Adds a sentence below the table of a suite.
@@ -88,6 +103,14 @@ impl Report {
 
     /// Writes `DATE-CPU.json` and `.md` into `dir` and shows the table.
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
+        let name = self.save(dir)?;
+        println!("{}", self.markdown());
+        eprintln!("written: {}/{name}.md and .json", dir.display());
+        Ok(())
+    }
+
+    /// Writes the files of [`Report::write`] and returns their name.
+    pub(super) fn save(&self, dir: &Path) -> Result<String> {
         fs::create_dir_all(dir)?;
         let fact = |name: &str| {
             self.machine.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
@@ -104,11 +127,8 @@ impl Report {
         }
         let json = serde_json::to_string_pretty(&self.json())?;
         fs::write(dir.join(format!("{name}.json")), json + "\n")?;
-        let table = self.markdown();
-        fs::write(dir.join(format!("{name}.md")), &table)?;
-        println!("{table}");
-        eprintln!("written: {}/{name}.md and .json", dir.display());
-        Ok(())
+        fs::write(dir.join(format!("{name}.md")), self.markdown())?;
+        Ok(name)
     }
 
     fn json(&self) -> Value {
@@ -130,11 +150,18 @@ impl Report {
                        "rows": rows, "remarks": suite.remarks})
             })
             .collect();
-        json!({"machine": machine, "suites": suites})
+        let mut all = json!({"machine": machine, "suites": suites});
+        for (name, value) in &self.attached {
+            all[*name] = value.clone();
+        }
+        all
     }
 
     fn markdown(&self) -> String {
         let mut text = String::from("# Packtrain beside its peers\n\n");
+        for (_, headline) in &self.headlines {
+            let _ = writeln!(text, "{headline}");
+        }
         for (name, value) in &self.machine {
             let _ = writeln!(text, "- {name}: {value}");
         }
@@ -161,6 +188,22 @@ impl Report {
 }
 
 impl Suite {
+    /// An empty table. Its first row is the reference of the ratios.
+    pub(super) fn new(key: &str, title: &str, unit: &'static str, more_is_better: bool) -> Self {
+        let (key, title) = (key.to_owned(), title.to_owned());
+        Self { key, title, unit, more_is_better, rows: Vec::new(), remarks: Vec::new() }
+    }
+
+    /// Adds a row with all its results.
+    pub(super) fn row(&mut self, name: String, values: Vec<f64>, failures: Vec<String>) {
+        self.rows.push(Row { name, values, failures });
+    }
+
+    /// Adds a sentence below the table.
+    pub(super) fn say(&mut self, text: String) {
+        self.remarks.push(text);
+    }
+
     /// The causes of failed runs, by program, with their number.
     fn failures(&self) -> Vec<(&str, &str, usize)> {
         let mut counted: Vec<(&str, &str, usize)> = Vec::new();
@@ -197,7 +240,7 @@ fn line(row: &Row, first: Option<f64>, more_is_better: bool) -> String {
 }
 
 /// The median; of an even number of values the lower middle one.
-fn median(values: &[f64]) -> Option<f64> {
+pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()

@@ -244,10 +244,10 @@ impl Runs<'_> {
 }
 
 /// A folder in memory if possible: the path is measured, not a disk.
-struct Place(PathBuf);
+pub(super) struct Place(pub(super) PathBuf);
 
 impl Place {
-    fn new(lab: &Lab) -> Result<Self> {
+    pub(super) fn new(lab: &Lab) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let name = format!("packtrain-bench-{}", std::process::id());
         let place = if memory.is_dir() { memory.join(name) } else { lab.fresh("streams-files")? };
