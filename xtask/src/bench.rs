@@ -4,6 +4,7 @@
 //! Programs take turns (one run each per round), so that a slow minute of the machine affects all
 //! of them. The table shows medians. All traffic stays in namespaces made here or on loopback.
 
+mod company;
 mod emulation;
 mod file;
 mod grid;
@@ -78,9 +79,9 @@ pub(crate) struct Plan {
     cases: Option<String>,
     losses: Option<String>,
     counts: Option<String>,
-    /// `short` or `full`: the form of `grid`.
+    /// `short` or `full`: the form of `grid` and `company`.
     form: String,
-    /// The number of rounds of `grid`, if it is not that of the form.
+    /// The number of rounds of `grid` and `company`, if it is not that of the form.
     grid_rounds: Option<usize>,
     /// Whether `grid` repeats doubtful runs.
     repeat: bool,
@@ -156,7 +157,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "relay" => relay::run(&lab, &plan, &mut report)?,
             "congested" => starved::congested(&lab, &plan, &mut report)?,
             "grid" => grid::run(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: {}, grid", SUITES.join(", ")),
+            "company" => company::run(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: {}, grid, company", SUITES.join(", ")),
         }
     }
     drop(limit);

@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
   nightly    every experiment, the nightly tests, the speed of the simulator
   bench      compare with peers, write bench/results/          [raw|file|grid ...] [--runs N]
              [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
-             [--form short|full] (grid)
+             [--form short|full] (grid, company)
 ";
 
 fn main() -> ExitCode {

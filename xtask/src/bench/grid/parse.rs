@@ -40,6 +40,51 @@ pub(crate) fn copy_seconds(text: &str) -> Result<f64> {
     }
 }
 
+/// Mean goodput between two times of `perf --json`, from its intervals, in seconds since its start.
+pub(crate) fn perf_between(text: &str, from: f64, to: f64) -> Result<f64> {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let intervals = lines.filter(|line| line["event"] == "interval");
+    between(
+        intervals.filter_map(|line| {
+            let at = |name: &str| line[name].as_f64();
+            Some((at("from")?, at("to")?, at("bytes")? * 8.0))
+        }),
+        from,
+        to,
+    )
+}
+
+/// The same of `iperf3 -J`.
+pub(crate) fn iperf_between(text: &str, from: f64, to: f64) -> Result<f64> {
+    let report = iperf_report(text)?;
+    let intervals = report["intervals"].as_array().context("no intervals")?.clone();
+    between(
+        intervals.iter().filter_map(|one| {
+            let at = |name: &str| one["sum"][name].as_f64();
+            Some((at("start")?, at("end")?, at("bytes")? * 8.0))
+        }),
+        from,
+        to,
+    )
+}
+
+/// The mean rate of intervals of which at least half is between the two times. They must cover all
+/// but two seconds.
+fn between(intervals: impl Iterator<Item = (f64, f64, f64)>, from: f64, to: f64) -> Result<f64> {
+    let (mut bits, mut seconds) = (0.0, 0.0);
+    for (start, end, amount) in intervals {
+        let middle = (start + end) / 2.0;
+        if (from..to).contains(&middle) {
+            bits += amount;
+            seconds += end - start;
+        }
+    }
+    if seconds < to - from - 2.0 {
+        bail!("only {seconds:.1} s of {from:.0} to {to:.0} s were reported");
+    }
+    Ok(bits / seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +119,24 @@ mod tests {
             "cut off: no end after 60 s"
         );
         assert!(error("{\"code\":3,\"nanoseconds\":1}").contains("exit code 3"));
+    }
+
+    #[test]
+    fn windows_take_the_intervals_inside() {
+        let line = |from: u32, bytes: u64| {
+            format!(
+                "{{\"event\":\"interval\",\"from\":{from}.0,\"to\":{}.0,\"bytes\":{bytes}}}\n",
+                from + 1
+            )
+        };
+        let text: String = (0..20).map(|at| line(at, if at < 10 { 0 } else { 125_000 })).collect();
+        assert_eq!(perf_between(&text, 10.0, 20.0).unwrap(), 1e6);
+        assert_eq!(perf_between(&text, 5.0, 15.0).unwrap(), 5e5);
+        assert!(perf_between(&text, 10.0, 40.0).is_err(), "half of it is missing");
+        let sums: Vec<Value> = (0..20)
+            .map(|at| serde_json::json!({"sum": {"start": at, "end": at + 1, "bytes": 250_000}}))
+            .collect();
+        let text = serde_json::json!({"intervals": sums}).to_string();
+        assert_eq!(iperf_between(&text, 3.0, 18.0).unwrap(), 2e6);
     }
 }
