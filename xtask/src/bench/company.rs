@@ -12,7 +12,7 @@ use super::Plan;
 use super::emulation::{self, Ended};
 use super::grid::parse;
 use super::lab::Lab;
-use super::noise::{Idle, Noise, Watch};
+use super::noise::{Attempt, Idle, Noise, Watch, counted};
 use super::report::{Report, Suite, median};
 use super::wan::{FAR, quoted};
 use crate::sh;
@@ -78,9 +78,13 @@ struct Run {
     noise: Option<Noise>,
 }
 
-impl Run {
-    fn doubts(&self) -> Vec<String> {
-        self.noise.as_ref().map(Noise::doubts).unwrap_or_default()
+impl Attempt for Run {
+    fn round(&self) -> usize {
+        self.round
+    }
+
+    fn noise(&self) -> Option<&Noise> {
+        self.noise.as_ref()
     }
 }
 
@@ -179,7 +183,7 @@ fn turn(lab: &Lab, group: &[Case], pair: Pair, round: usize, attempt: usize) -> 
 
 fn measure(lab: &Lab, at: usize, case: Case, pair: Pair, round: usize, attempt: usize) -> Run {
     let (far, near) = commands(lab, case.kind, pair);
-    let programs = emulation::Programs {
+    let commands = emulation::Commands {
         topology: &case.topology(),
         seed: round,
         far: &far,
@@ -187,7 +191,7 @@ fn measure(lab: &Lab, at: usize, case: Case, pair: Pair, round: usize, attempt: 
         variables: &[],
         timeout: TIMEOUT,
     };
-    let (outcome, noise) = match emulation::run(lab, &format!("company-{at}"), &programs) {
+    let (outcome, noise) = match emulation::run(lab, &format!("company-{at}"), &commands) {
         Ok(ended) => (shares(&ended, pair), Some(ended.noise)),
         Err(failed) => (Err(failed.error), failed.noise),
     };
@@ -256,22 +260,14 @@ fn ratios(pair: Pair, run: Shares, reference: Shares) -> Option<(f64, f64)> {
     }
 }
 
-/// The runs that count: of each round the first without doubts, or else the last.
-fn counted<'a>(runs: &'a [Run], case: &Case, pair: Pair) -> Vec<&'a Run> {
-    let mut counted: Vec<&Run> = Vec::new();
-    for run in runs.iter().filter(|run| run.case == *case && run.pair == pair) {
-        match counted.iter_mut().find(|known| known.round == run.round) {
-            Some(known) if !known.doubts().is_empty() => *known = run,
-            Some(_) => {}
-            None => counted.push(run),
-        }
-    }
-    counted
+/// The runs of a pair that count.
+fn of_pair<'a>(runs: &'a [Run], case: &Case, pair: Pair) -> Vec<&'a Run> {
+    counted(runs.iter().filter(|run| run.case == *case && run.pair == pair))
 }
 
 /// Medians of the runs that count.
 fn shares_of(runs: &[Run], case: &Case, pair: Pair) -> Option<Shares> {
-    let counted = counted(runs, case, pair);
+    let counted = of_pair(runs, case, pair);
     let of = |value: fn(&Shares) -> f64| {
         let values: Vec<f64> =
             counted.iter().filter_map(|run| Some(value(run.outcome.as_ref().ok()?))).collect();
@@ -317,7 +313,7 @@ fn suite(case: &Case, runs: &[Run]) -> Suite {
             Pair::Second => [format!("{} before native", case.kind), "native second".into()],
         };
         let of = |value: fn(&Shares) -> f64| -> (Vec<f64>, Vec<String>) {
-            let these = counted(runs, case, pair).into_iter();
+            let these = of_pair(runs, case, pair).into_iter();
             let (good, bad): (Vec<_>, Vec<_>) = these.partition(|run| run.outcome.is_ok());
             let values = good.iter().filter_map(|run| run.outcome.as_ref().ok()).map(value);
             let failures = bad.iter().filter_map(|run| run.outcome.as_ref().err());

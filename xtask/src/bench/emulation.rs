@@ -12,9 +12,9 @@ use super::lab::{Lab, last_json, wait};
 use super::noise::{Noise, Watch};
 use crate::sh;
 
-/// The programs of a run. Both ends have the variable `$OUT`, the path of a file in an empty
+/// The commands of a run. Both ends have the variable `$OUT`, the path of a file in an empty
 /// folder.
-pub(super) struct Programs<'a> {
+pub(super) struct Commands<'a> {
     /// A scenario file with the hosts `near` and `far`.
     pub(super) topology: &'a str,
     /// The number of the round. Everything random on the path comes from it.
@@ -43,22 +43,22 @@ impl Ended {
     }
 }
 
-/// Runs the programs in the folder `place`, which is emptied first.
+/// Runs the commands in the folder `place`, which is emptied first.
 ///
 /// # Errors
-/// The programs fail or take longer than the timeout. The noise of the run is returned with the
+/// A command fails or takes longer than the timeout. The noise of the run is returned with the
 /// error where it is known.
 pub(super) fn run(
     lab: &Lab,
     place: &str,
-    programs: &Programs<'_>,
+    commands: &Commands<'_>,
 ) -> std::result::Result<Ended, Failed> {
     let dir = lab.fresh(place)?;
     let file = dir.join("path.toml");
-    let topology = format!("seed = {}\n\n{}", programs.seed + 1, programs.topology);
+    let topology = format!("seed = {}\n\n{}", commands.seed + 1, commands.topology);
     fs::write(&file, topology).map_err(anyhow::Error::from)?;
     let watch = Watch::start();
-    let emulated = emulate(lab, &dir, &file, programs);
+    let emulated = emulate(lab, &dir, &file, commands);
     let mut noise = watch.stop();
     let emulation = match emulated {
         Ok(emulation) => emulation,
@@ -88,22 +88,22 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
     }
 }
 
-fn emulate(lab: &Lab, dir: &Path, topology: &Path, programs: &Programs<'_>) -> Result<Value> {
+fn emulate(lab: &Lab, dir: &Path, topology: &Path, commands: &Commands<'_>) -> Result<Value> {
     let text = dir.join("emulate.out");
     let mut emulate = sh::command(&lab.packtrain.to_string_lossy(), ["emulate", "--topology"]);
     emulate.arg(topology).args(["--best-effort", "--json", "--on", "near"]);
-    for command in programs.far {
+    for command in commands.far {
         emulate.args(["--start", &format!("far={command}")]);
     }
-    emulate.args(["--", "sh", "-c", programs.near]);
+    emulate.args(["--", "sh", "-c", commands.near]);
     emulate.env("OUT", dir.join("out")).envs(lab.environment());
-    emulate.envs(programs.variables.iter().map(|(name, value)| (name, value)));
+    emulate.envs(commands.variables.iter().map(|(name, value)| (name, value)));
     // The last line of a failed program is its message, not the end of its stack.
     emulate.env("RUST_BACKTRACE", "0");
     emulate.stdin(Stdio::null()).stdout(File::create(&text)?);
     emulate.stderr(File::create(dir.join("emulate.err"))?);
     let mut child = emulate.spawn().context("starting packtrain emulate")?;
-    wait(&mut child, programs.timeout)?;
+    wait(&mut child, commands.timeout)?;
     let text = fs::read_to_string(&text)?;
     let report = last_json(&text).with_context(|| format!("no report{}", last_words(dir)))?;
     if let Some(error) = report["error"].as_str() {

@@ -17,7 +17,7 @@ use super::Plan;
 use super::emulation::{self, Failed};
 use super::lab::Lab;
 use super::machine::{RAISED, SocketLimits};
-use super::noise::{Idle, Noise};
+use super::noise::{Attempt, Idle, Noise};
 use super::report::Report;
 use super::streams::Place;
 use crate::sh;
@@ -53,9 +53,13 @@ struct Run {
     links: Value,
 }
 
-impl Run {
-    fn doubts(&self) -> Vec<String> {
-        self.noise.as_ref().map(Noise::doubts).unwrap_or_default()
+impl Attempt for Run {
+    fn round(&self) -> usize {
+        self.round
+    }
+
+    fn noise(&self) -> Option<&Noise> {
+        self.noise.as_ref()
     }
 }
 
@@ -207,7 +211,7 @@ impl Grid<'_> {
         }
         let limits = program.raised.then(|| SocketLimits::set_quietly(RAISED)).transpose()?;
         let topology = cell.topology();
-        let programs = emulation::Programs {
+        let commands = emulation::Commands {
             topology: &topology,
             seed: run.round,
             far: &far,
@@ -215,7 +219,7 @@ impl Grid<'_> {
             variables: &[(programs::WINDOW, programs::quinn_window(cell).to_string())],
             timeout,
         };
-        let ended = emulation::run(self.lab, "grid", &programs);
+        let ended = emulation::run(self.lab, "grid", &commands);
         drop(limits);
         match ended {
             Ok(ended) => {

@@ -76,6 +76,31 @@ impl Noise {
     }
 }
 
+/// A run of a program in a round, the first or its repetition.
+pub(super) trait Attempt {
+    fn round(&self) -> usize;
+
+    fn noise(&self) -> Option<&Noise>;
+
+    /// Why the run is doubtful; empty if it is not.
+    fn doubts(&self) -> Vec<String> {
+        self.noise().map(Noise::doubts).unwrap_or_default()
+    }
+}
+
+/// The runs that count, one for each round: the first one without doubts, or else the last one.
+pub(super) fn counted<'a, R: Attempt>(runs: impl Iterator<Item = &'a R>) -> Vec<&'a R> {
+    let mut counted: Vec<&'a R> = Vec::new();
+    for run in runs {
+        match counted.iter_mut().find(|known| known.round() == run.round()) {
+            Some(known) if !known.doubts().is_empty() => *known = run,
+            Some(_) => {}
+            None => counted.push(run),
+        }
+    }
+    counted
+}
+
 /// A running observation.
 pub(super) struct Watch {
     began: Instant,

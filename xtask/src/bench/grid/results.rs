@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::cells::{CELLS, Cell};
 use super::judge::{Check, Entry, OF_BETTER, OF_CEILING, OVER_PEER, Verdict, judge};
 use super::{Form, Grid, Part, Run};
+use crate::bench::noise::{Attempt as _, counted};
 use crate::bench::report::{Report, Suite, median};
 
 /// What the keys of all suites of the grid start with.
@@ -61,17 +62,9 @@ fn rows<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<Row<'a>> {
 }
 
 impl<'a> Row<'a> {
-    /// The run of each round that counts: the first one without doubts, or else the last one.
+    /// The runs that count.
     fn counted(&self) -> Vec<&'a Run> {
-        let mut counted: Vec<&'a Run> = Vec::new();
-        for run in &self.runs {
-            match counted.iter_mut().find(|known| known.round == run.round) {
-                Some(known) if !known.doubts().is_empty() => *known = run,
-                Some(_) => {}
-                None => counted.push(run),
-            }
-        }
-        counted
+        counted(self.runs.iter().copied())
     }
 
     fn values(&self) -> Vec<f64> {
