@@ -19,7 +19,7 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "packtrain"
 from matplotlib import pyplot  # noqa: E402
 
-# Title of the axis, the key of a cell's value, and whether the values are equidistant words.
+# Title of the axis, and the key of a cell's value.
 AXES = {
     "loss": ("loss, each way", "loss"),
     "rtt": ("round-trip time in ms", "rtt_ms"),
@@ -37,12 +37,10 @@ COLOURS = {
 STYLES = ["-", "--", ":", "-."]
 
 
-def points(cells, axis, program):
-    """The values of a program along an axis, ordered; without a median: none."""
+def ordered(cells, axis):
+    """The cells along an axis, by value; words, such as bursts, come last."""
     key = AXES[axis][1]
-    rows = [(cell[key], cell["median_mbps"].get(program)) for cell in cells]
-    order = lambda row: (isinstance(row[0], str), row[0])  # words, such as bursts, come last
-    return sorted(rows, key=order)
+    return sorted(cells, key=lambda cell: (isinstance(cell[key], str), cell[key]))
 
 
 def colour(program):
@@ -50,26 +48,26 @@ def colour(program):
 
 
 def draw(cells, axis, rate, target):
+    cells = ordered(cells, axis)
     programs = sorted({name for cell in cells for name in cell["median_mbps"]})
     figure, axes = pyplot.subplots(figsize=(8, 5))
-    labels = [value for value, _ in points(cells, axis, programs[0])]
+    places = range(len(cells))
     seen = {}
     for program in programs:
-        line = points(cells, axis, program)
-        if all(median is None for _, median in line):
+        # A gap where the program has no result, or was not to run.
+        medians = [cell["median_mbps"].get(program) for cell in cells]
+        values = [float("nan") if median is None else median for median in medians]
+        if all(median is None for median in medians):
             continue
         style = STYLES[seen.setdefault(colour(program), 0) % len(STYLES)]
         seen[colour(program)] += 1
         wide = 2.4 if program.startswith("packtrain native") else 1.3
-        # A gap where the program has no result, or was not to run.
-        values = [float("nan") if median is None else median for _, median in line]
-        axes.plot(range(len(line)), values, style, color=colour(program), lw=wide, marker="o",
-                  ms=3, label=program)
-    ceilings = [cell["ceiling_mbps"] for _, cell in sorted(
-        ((cell[AXES[axis][1]], cell) for cell in cells),
-        key=lambda row: (isinstance(row[0], str), row[0]))]
-    axes.plot(range(len(labels)), ceilings, color="black", lw=0.8, label="payload ceiling")
-    axes.set_xticks(range(len(labels)), [f"{l:g}" if not isinstance(l, str) else l for l in labels])
+        axes.plot(places, values, style, color=colour(program), lw=wide, marker="o", ms=3,
+                  label=program)
+    ceilings = [cell["ceiling_mbps"] for cell in cells]
+    axes.plot(places, ceilings, color="black", lw=0.8, label="payload ceiling")
+    labels = [cell[AXES[axis][1]] for cell in cells]
+    axes.set_xticks(places, [f"{l:g}" if not isinstance(l, str) else l for l in labels])
     axes.set_xlabel(AXES[axis][0])
     axes.set_ylabel("goodput in Mbit/s, median")
     axes.set_ylim(bottom=0)
