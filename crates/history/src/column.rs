@@ -8,16 +8,44 @@ use crate::value::Value;
 pub(crate) struct Column<R> {
     /// Its name, with the unit.
     pub(crate) name: &'static str,
+    /// The version of the schema that has added it.
+    pub(crate) since: i64,
     /// Its SQL type, which both databases support.
-    #[cfg_attr(not(test), allow(dead_code, reason = "tests compare it with the schema"))]
-    pub(crate) sql: fn() -> &'static str,
+    sql: &'static str,
+    nullable: bool,
     pub(crate) get: fn(&R) -> Value,
     pub(crate) set: fn(&mut R, &Value),
+}
+
+impl<R> Column<R> {
+    /// One column of the list of [`columns`].
+    pub(crate) const fn of<T: Field>(
+        name: &'static str,
+        since: i64,
+        get: fn(&R) -> Value,
+        set: fn(&mut R, &Value),
+    ) -> Self {
+        Self { name, since, sql: T::SQL, nullable: T::NULLABLE, get, set }
+    }
+
+    /// Its definition in `CREATE TABLE` and `ADD COLUMN`. Rows that are older than the column get
+    /// the empty value of its type.
+    pub(crate) fn definition(&self) -> String {
+        let constraint = match self.since {
+            _ if self.name == "key" => " PRIMARY KEY NOT NULL",
+            _ if self.nullable => "",
+            1 => " NOT NULL",
+            _ if self.sql == TEXT => " NOT NULL DEFAULT ''",
+            _ => " NOT NULL DEFAULT 0",
+        };
+        format!("{} {}{constraint}", self.name, self.sql)
+    }
 }
 
 /// A type that can be stored in a column.
 pub(crate) trait Field {
     const SQL: &'static str;
+    const NULLABLE: bool = false;
     fn value(&self) -> Value;
     fn of(value: &Value) -> Self;
 }
@@ -59,6 +87,7 @@ impl Field for f64 {
 
 impl<T: Field> Field for Option<T> {
     const SQL: &'static str = T::SQL;
+    const NULLABLE: bool = true;
     fn value(&self) -> Value {
         self.as_ref().map_or(Value::Null, Field::value)
     }
@@ -93,15 +122,11 @@ like! {
     DataRate as u64: |r| r.as_bps(), Self::from_bps;
 }
 
-pub(crate) fn sql_of<R, T: Field>(_: fn(&R) -> &T) -> &'static str {
-    T::SQL
-}
-
-/// Defines the row and its columns from one list.
+/// Defines the row and its columns from one list. Columns without `since` are those of schema 1.
 macro_rules! columns {
     (
         $(#[$doc:meta])* $row:ident
-        $($(#[$field_doc:meta])* $field:ident: $type:ty = $name:literal,)*
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $name:literal $(since $since:literal)?,)*
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,12 +134,12 @@ macro_rules! columns {
         pub struct $row { $($(#[$field_doc])* pub $field: $type,)* }
 
         /// Every column, in the order of exports.
-        pub(crate) const COLUMNS: &[Column<$row>] = &[$(Column {
-            name: $name,
-            sql: || sql_of(|row: &$row| &row.$field),
-            get: |row| crate::column::Field::value(&row.$field),
-            set: |row, value| row.$field = crate::column::Field::of(value),
-        },)*];
+        pub(crate) const COLUMNS: &[Column<$row>] = &[$(Column::of::<$type>(
+            $name,
+            [$($since,)? 1][0],
+            |row| crate::column::Field::value(&row.$field),
+            |row, value| row.$field = crate::column::Field::of(value),
+        ),)*];
     };
 }
 pub(crate) use columns;

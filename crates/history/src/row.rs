@@ -4,14 +4,15 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::column::{Column, columns, like, sql_of};
+use crate::column::{Column, columns, like};
 use crate::value::Value;
 
 columns! {
     /// One transfer as seen by one of its ends. All fields except the names may be missing.
     ///
     /// The list defines the fields and the columns of the database and of exports, in this order.
-    /// A new column also needs a migration in `schema.rs`.
+    /// The migrations follow from it: a new column says `since` the next version of the schema. What
+    /// the list says of a published column, except its comment, never changes.
     Row
     /// The short id for users: eight hexadecimal digits.
     id: String = "id",
@@ -88,10 +89,10 @@ columns! {
     /// `TCP_INFO` of the streams together, as JSON.
     tcp_info: Option<String> = "tcp_info",
     /// Measured throughputs by number of streams.
-    stream_samples: Vec<StreamSample> = "stream_samples",
+    stream_samples: Vec<StreamSample> = "stream_samples" since 2,
     /// What limited the rate below that of the path: `rate` (`--rate`), `policy`, or `peer-policy`.
     /// Such a row is not used as a measurement of its path.
-    held_by: Option<String> = "held_by",
+    held_by: Option<String> = "held_by" since 3,
     /// Load average of the last minute before the end.
     load: Option<f64> = "load_1m",
     /// Share of the sending machine's processors that was busy, 0 to 1.

@@ -1,71 +1,41 @@
-//! The tables and their migrations.
+//! The tables and their migrations, which follow from the list of columns.
 
+use crate::column::Column;
 use crate::db::Db;
 use crate::error::HistoryError;
+use crate::row::COLUMNS;
 use crate::value::Value;
 
-/// The migrations from an empty database to the current tables. A published migration never
-/// changes.
-pub(crate) const STEPS: &[&str] = &[
-    // 1: one row per transfer.
-    "CREATE TABLE transfers (
-        key TEXT PRIMARY KEY NOT NULL,
-        id TEXT NOT NULL,
-        began_us BIGINT NOT NULL,
-        kind TEXT NOT NULL,
-        side TEXT NOT NULL,
-        role TEXT NOT NULL,
-        ended TEXT NOT NULL,
-        host TEXT NOT NULL,
-        login TEXT NOT NULL,
-        pid BIGINT NOT NULL,
-        version TEXT NOT NULL,
-        from_host TEXT NOT NULL,
-        to_host TEXT NOT NULL,
-        source TEXT NOT NULL,
-        target TEXT NOT NULL,
-        peer TEXT NOT NULL,
-        transport TEXT NOT NULL,
-        transports TEXT NOT NULL,
-        controller TEXT NOT NULL,
-        streams BIGINT,
-        bytes BIGINT NOT NULL,
-        bytes_moved BIGINT NOT NULL,
-        files BIGINT NOT NULL,
-        failed_files BIGINT NOT NULL,
-        elapsed_us BIGINT NOT NULL,
-        throughput_bps BIGINT NOT NULL,
-        series TEXT NOT NULL,
-        retransmitted_bytes BIGINT NOT NULL,
-        rtt_us BIGINT,
-        srtt_us BIGINT,
-        packets_sent BIGINT,
-        packets_lost BIGINT,
-        host_drops BIGINT,
-        loss_cause TEXT,
-        p_cpu DOUBLE PRECISION,
-        verdict TEXT,
-        tcp_cc TEXT,
-        tcp_info TEXT,
-        load_1m DOUBLE PRECISION,
-        source_busy DOUBLE PRECISION,
-        target_busy DOUBLE PRECISION,
-        exit_code BIGINT,
-        error_kind TEXT,
-        error TEXT,
-        evidence TEXT
-    );
-    CREATE INDEX transfers_began ON transfers (host, login, began_us);
-    CREATE INDEX transfers_id ON transfers (id);",
-    // 2: measured throughputs by number of streams, and an index by the two ends.
-    "ALTER TABLE transfers ADD COLUMN stream_samples TEXT NOT NULL DEFAULT '';
-    CREATE INDEX transfers_pair ON transfers (from_host, to_host, began_us);",
-    // 3: what limited a transfer below the rate of its path.
-    "ALTER TABLE transfers ADD COLUMN held_by TEXT;",
+/// Statements of a version beside its new columns, by version. A published one never changes.
+const STATEMENTS: &[(i64, &str)] = &[
+    (1, "CREATE INDEX transfers_began ON transfers (host, login, began_us);"),
+    (1, "CREATE INDEX transfers_id ON transfers (id);"),
+    (2, "CREATE INDEX transfers_pair ON transfers (from_host, to_host, began_us);"),
 ];
 
 /// The newest schema that this version supports.
-pub(crate) const NEWEST: i64 = STEPS.len() as i64;
+pub(crate) const NEWEST: i64 = {
+    let (mut newest, mut n) = (1, 0);
+    while n < COLUMNS.len() {
+        if COLUMNS[n].since > newest {
+            newest = COLUMNS[n].since;
+        }
+        n += 1;
+    }
+    newest
+};
+
+/// The migration to schema `version` from the one before; version 1 creates the table.
+fn migration(version: i64) -> String {
+    let columns = COLUMNS.iter().filter(|column| column.since == version).map(Column::definition);
+    let mut sql = if version == 1 {
+        format!("CREATE TABLE transfers ({});", columns.collect::<Vec<_>>().join(", "))
+    } else {
+        columns.map(|column| format!("ALTER TABLE transfers ADD COLUMN {column};")).collect()
+    };
+    sql.extend(STATEMENTS.iter().filter(|(of, _)| *of == version).map(|(_, statement)| *statement));
+    sql
+}
 
 /// The schema version of the database; 0 if it has no tables.
 pub(crate) fn version(db: &mut Db) -> Result<i64, HistoryError> {
@@ -96,8 +66,8 @@ pub(crate) fn migrate(db: &mut Db, to: i64, place: &str) -> Result<(), HistoryEr
             )?;
         }
         while at < to {
-            db.batch(STEPS[at as usize])?;
             at += 1;
+            db.batch(&migration(at))?;
             db.execute("UPDATE packtrain_schema SET version = $1", &[Value::Int(at)])?;
         }
         Ok(())

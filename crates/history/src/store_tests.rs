@@ -95,19 +95,20 @@ fn what_is_kept_is_found() {
 }
 
 #[test]
-fn the_columns_are_those_of_the_schema() {
+fn the_migrations_make_the_published_tables() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut store = Store::open(&place(&dir)).expect("made");
-    let told = store.db.query("PRAGMA table_info(transfers)", &[]).expect("told");
-    let mut there: Vec<(String, String)> = told
-        .iter()
-        .map(|row| (row[1].text().unwrap_or("").to_owned(), row[2].text().unwrap_or("").to_owned()))
-        .collect();
-    let mut known: Vec<(String, String)> =
-        COLUMNS.iter().map(|c| (c.name.to_owned(), (c.sql)().to_owned())).collect();
-    there.sort();
-    known.sort();
-    assert_eq!(there, known);
+    let mut made = Store::at_schema(&place(&dir), 3).expect("made");
+    let mut published = Store::at_schema(&Place::File(dir.path().join("old.db")), 0).expect("made");
+    published.db.batch(include_str!("published.sql")).expect("written");
+    // The columns with type, constraint, default and key, and the indexes.
+    let tables = |store: &mut Store| {
+        ["SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info('transfers') ORDER BY name",
+         "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"]
+            .map(|sql| store.db.query(sql, &[]).expect("told"))
+    };
+    let [columns, indexes] = tables(&mut made);
+    assert_eq!((columns.len(), indexes.len()), (47, 4));
+    assert_eq!([columns, indexes], tables(&mut published));
 }
 
 #[test]
