@@ -22,8 +22,8 @@ use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 use super::session::{
-    Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, SessionPermit, judge, reach, refusal,
-    tune_socket, unsupported_transport,
+    Arrival, Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, judge, reach, refusal, tune_socket,
+    unsupported_transport,
 };
 /// Timeout for the header of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,7 +50,14 @@ pub(super) async fn serve(
     let (mut known, flow) = (SessionDetails::default(), Flow::default());
     let ended = match read {
         Ok(Ok(header)) => {
-            let work = session(&depot, &mut socket, header, &mut pending, (&mut known, &flow));
+            let work = session(Arrival {
+                depot: &depot,
+                socket: &mut socket,
+                header,
+                pending: &mut pending,
+                details: &mut known,
+                flow: &flow,
+            });
             tokio::select! {
                 ended = work => ended,
                 _ = over.wait_for(|over| *over) => Err(Ended::Failed("the depot has ended".into())),
@@ -127,37 +134,27 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
     let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), hear).await;
 }
 
-async fn session(
-    depot: &Arc<Depot>,
-    socket: &mut TcpStream,
-    header: Header,
-    pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut SessionDetails, &Flow),
-) -> Result<(), Ended> {
-    known.id = Some(header.session.id.to_string());
-    known.key = Some(PublicKey(header.sender));
-    match header.session.kind {
-        Kind::Asynchronous | Kind::Staging => {
-            return spool::deposit(depot, socket, header, pending, (known, flow)).await;
-        }
-        Kind::Claim => return spool::claim(depot, socket, header, pending, (known, flow)).await,
+async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
+    arrival.details.id = Some(arrival.header.session.id.to_string());
+    arrival.details.key = Some(PublicKey(arrival.header.sender));
+    match arrival.header.session.kind {
+        Kind::Asynchronous | Kind::Staging => return spool::deposit(arrival).await,
+        Kind::Claim => return spool::claim(arrival).await,
         _ => {}
     }
-    let position = header.position();
-    let key = judge(depot, &header)?;
-    if let Kind::Measure(what) = header.session.kind {
-        return measure::answer(depot, socket, &header, what).await;
+    let position = arrival.header.position();
+    let key = judge(arrival.depot, &arrival.header)?;
+    if let Kind::Measure(what) = arrival.header.session.kind {
+        return measure::answer(arrival.depot, arrival.socket, &arrival.header, what).await;
     }
-    *pending = None;
     let broken =
         || refusal(position, Reason::Malformed, "the route has no depot for this position");
-    let (hop, last) = match header.next().ok_or_else(broken)? {
+    let (hop, last) = match arrival.header.next().ok_or_else(broken)? {
         Next::Depot(hop) => (hop.clone(), false),
         Next::Destination(hop) => (hop.clone(), true),
     };
-    known.to = hop.place.to_string();
-    let seat = SessionPermit::take(depot, key, flow, position)?;
-    flow.touch();
+    let seat = arrival.admit(key, position, hop.place.to_string())?;
+    let Arrival { depot, socket, header, details: known, flow, .. } = arrival;
     // A route without a depot at this position was refused before.
     let by = header.session.route.get(position).map_or(HopTransport::Tcp, |own| own.transport);
     if let HopTransport::Other(_) = by {

@@ -6,6 +6,7 @@ use packtrain_hops::DatagramStatus;
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_net::tcp::{connect_any, tune};
 use packtrain_os::clock;
+use packtrain_service::unauthenticated::UnauthenticatedPeer;
 use packtrain_session::{
     Header, Hop, HopTransport, Host, Kind, Reason, Refusal, ReplayError, ReplayGuard,
 };
@@ -70,6 +71,34 @@ impl Flow {
     /// Records that bytes moved.
     pub(super) fn touch(&self) {
         self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
+}
+
+/// A connection with a header that was read, and what is known of it so far.
+pub(super) struct Arrival<'a> {
+    pub(super) depot: &'a Arc<Depot>,
+    pub(super) socket: &'a mut TcpStream,
+    pub(super) header: Header,
+    /// Its place among the unauthenticated peers, until it is admitted or refused.
+    pub(super) pending: &'a mut Option<UnauthenticatedPeer>,
+    pub(super) details: &'a mut SessionDetails,
+    pub(super) flow: &'a Flow,
+}
+
+impl<'a> Arrival<'a> {
+    /// Takes a slot among the sessions for `key`, whose request is for `to`. The depot is at
+    /// `position` of the route.
+    pub(super) fn admit(
+        &mut self,
+        key: PublicKey,
+        position: usize,
+        to: String,
+    ) -> Result<SessionPermit<'a>, Ended> {
+        *self.pending = None;
+        self.details.to = to;
+        let permit = SessionPermit::take(self.depot, key, self.flow, position)?;
+        self.flow.touch();
+        Ok(permit)
     }
 }
 
@@ -158,7 +187,7 @@ pub(super) struct SessionPermit<'a> {
 }
 
 impl<'a> SessionPermit<'a> {
-    pub(super) fn take(
+    fn take(
         depot: &'a Depot,
         key: PublicKey,
         flow: &'a Flow,

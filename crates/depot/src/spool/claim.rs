@@ -9,10 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::Depot;
-use super::super::session::{Ended, Flow, SessionDetails, SessionPermit, once, refusal};
+use super::super::session::{Arrival, Ended, Flow, once, refusal};
 use super::{Kept, Spool, disk_failed, report};
 use packtrain_identity::pubkey::PublicKey;
-use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 /// The requested session, if the claim has its key. A claim with another key gets the same answer
 /// as for a session that never existed. Session ids are visible on the path, and an observer must
@@ -38,24 +37,18 @@ fn judge(spool: &Spool, header: &Header) -> Result<(Arc<Kept>, Claim), Ended> {
 }
 
 /// Serves a connection with a claim.
-pub(crate) async fn claim(
-    depot: &Arc<Depot>,
-    socket: &mut TcpStream,
-    header: Header,
-    pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut SessionDetails, &Flow),
-) -> Result<(), Ended> {
+pub(crate) async fn claim(mut arrival: Arrival<'_>) -> Result<(), Ended> {
+    let depot = arrival.depot;
     let Some(spool) = &depot.spool else {
         let text = "this depot keeps no sessions: it has no --spool";
         return Err(refusal(0, Reason::Absent, text).into());
     };
-    let (kept, claim) = judge(spool, &header)?;
-    *pending = None;
-    known.to = format!("claim of {}", kept.id);
-    let seat = SessionPermit::take(depot, PublicKey(header.sender), flow, 0)?;
+    let (kept, claim) = judge(spool, &arrival.header)?;
+    let key = PublicKey(arrival.header.sender);
+    let seat = arrival.admit(key, 0, format!("claim of {}", kept.id))?;
+    let Arrival { socket, header, flow, .. } = arrival;
     // Remembered only while a slot is held, and for each session separately.
     once(&kept.claims, &header, 0)?;
-    flow.touch();
     if claim.purpose == ClaimPurpose::Release {
         let bytes = kept.records.bytes();
         let released = tokio::task::block_in_place(|| spool.release(&kept));

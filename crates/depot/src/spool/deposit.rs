@@ -8,15 +8,13 @@ use packtrain_session::spool::{FRAME_HEAD, Frame, Head, Node, Policy, is_genuine
 use packtrain_session::{Answer, Header, MAX_CLOCK_OFFSET, Reason, Refusal, Spool as Asked};
 use packtrain_units::{ByteCount, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
-use super::super::session::{Ended, Flow, SessionDetails, SessionPermit, authorize, refusal};
+use super::super::session::{Arrival, Ended, Flow, authorize, refusal};
 use super::depositors::DepositorSlot;
 use super::store::Appended;
 use super::{Denied, Kept, SHORT_RETRY, Spool, Stage, disk_failed, forward, sync};
-use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 /// How many records a session may be ahead of a slow branch, before the depot waits for the branch
 /// or drops it.
@@ -99,34 +97,26 @@ fn over(kept: &Kept) -> Ended {
 }
 
 /// Serves a connection that deposits records.
-pub(crate) async fn deposit(
-    depot: &Arc<Depot>,
-    socket: &mut TcpStream,
-    header: Header,
-    pending: &mut Option<UnauthenticatedPeer>,
-    (known, flow): (&mut SessionDetails, &Flow),
-) -> Result<(), Ended> {
-    let key = authorize(depot, &header)?;
+pub(crate) async fn deposit(mut arrival: Arrival<'_>) -> Result<(), Ended> {
+    let depot = arrival.depot;
+    let key = authorize(depot, &arrival.header)?;
     let Some(spool) = &depot.spool else {
         let text = "this depot keeps no sessions: it has no --spool";
         return Err(refusal(0, Reason::Unsupported, text).into());
     };
-    let node = tokio::time::timeout(HEADER_TIMEOUT.to_std(), socket.read_u8()).await;
+    let node = tokio::time::timeout(HEADER_TIMEOUT.to_std(), arrival.socket.read_u8()).await;
     let node = node.map_err(|_| Ended::Failed("no data came after the header".into()))??;
-    *pending = None;
     let refused = |ended| {
         if let Ended::Refused(_) = &ended {
             spool.counted.refused.fetch_add(1, Ordering::Relaxed);
         }
         ended
     };
-    let head = judge(depot, spool, header, node).map_err(refused)?;
-    known.to = format!(
-        "spool {}",
-        super::files::directory(&spool.settings.dir, session_of(&head)).display()
-    );
-    let seat = SessionPermit::take(depot, key, flow, usize::from(node)).map_err(refused)?;
-    flow.touch();
+    let head = judge(depot, spool, arrival.header.clone(), node).map_err(refused)?;
+    let directory = super::files::directory(&spool.settings.dir, session_of(&head));
+    let to = format!("spool {}", directory.display());
+    let seat = arrival.admit(key, usize::from(node), to).map_err(refused)?;
+    let Arrival { socket, flow, .. } = arrival;
     let kept =
         tokio::task::block_in_place(|| spool.admit(head)).map_err(Ended::from).map_err(refused)?;
     let mut bringing = kept.depositors.join();
