@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use packtrain_identity::config::ConfigError;
 use packtrain_service::{FailureKind, Outcome, RequestError};
 
-use crate::out::{clean, done};
+use crate::out::{clean, done, json_line};
 
 /// An exit code: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +87,11 @@ impl Exit {
         let command = line.get(1).and_then(|word| word.to_str());
         match (failed.filter(|_| asked), command) {
             (Some(error), Some("cp" | "verify" | "send" | "claim")) => {
-                done::print(&done::Cp::new(&Outcome::from(error), code, None));
+                json_line(&done::cp(&Outcome::from(error), code, None));
             }
             #[cfg(feature = "laboratory")]
             (Some(error), Some("sim")) => crate::out::sim::failed(&error.text, code.0),
-            (Some(error), Some("perf")) => done::print(&done::Perf::new(&error.into(), code)),
+            (Some(error), Some("perf")) => json_line(&done::perf(&error.into(), code)),
             _ => {}
         }
         code

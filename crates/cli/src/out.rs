@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod log;
 #[cfg(feature = "laboratory")]
 pub(crate) mod loss;
+pub(crate) mod object;
 pub(crate) mod perf;
 #[cfg(feature = "laboratory")]
 pub(crate) mod predict;
@@ -26,8 +27,11 @@ pub(crate) mod ticker;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
+use packtrain_service::Notice;
 use packtrain_units::{date, escape};
 use serde::Serialize;
+
+use object::Object;
 
 /// The first error of a write to standard output.
 static LOST: OnceLock<io::Error> = OnceLock::new();
@@ -63,6 +67,11 @@ pub(crate) fn json_line(event: &impl Serialize) {
 /// Prints one JSON object with the time as a line on stdout, for commands that run for hours.
 pub(crate) fn event_line(event: &impl Serialize) {
     json_line(&Stamped::now(event));
+}
+
+/// The event of a notice of a service.
+pub(crate) fn notice_line(notice: &Notice) {
+    event_line(&Object::event("notice").with("text", &notice.text));
 }
 
 /// An event and its time.
@@ -130,13 +139,10 @@ mod tests {
 
     #[test]
     fn events_begin_with_the_time() {
-        #[derive(Serialize)]
-        struct Event {
-            event: &'static str,
-        }
-        let text = serde_json::to_string(&Stamped::now(&Event { event: "x" })).expect("JSON");
+        let event = Object::event("x").with_some("n", Some(1)).with_some("none", None::<u8>);
+        let text = serde_json::to_string(&Stamped::now(&event)).expect("JSON");
         let (head, tail) = text.split_at(9 + 24);
         assert!(head.starts_with("{\"time\":\"20") && head.ends_with('Z'), "{text}");
-        assert_eq!(tail, "\",\"event\":\"x\"}");
+        assert_eq!(tail, "\",\"event\":\"x\",\"n\":1}");
     }
 }

@@ -13,7 +13,7 @@ use crate::args::{CpArgs, OutputArgs, VerifyArgs};
 use crate::exit::{Code, Exit, print_message, print_stderr};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
-use crate::out::{done, quote, shown, summary};
+use crate::out::{done, json_line, quote, shown, summary};
 use crate::signals;
 
 /// `packtrain cp`.
@@ -45,7 +45,7 @@ pub(super) fn failed(exit: Exit, json: bool) -> Code {
     let code = Code(error.exit_code());
     print_message(&error.text);
     if json {
-        done::print(&done::Cp::new(&Outcome::from(error), code, None));
+        json_line(&done::cp(&Outcome::from(error), code, None));
     }
     code
 }
@@ -94,10 +94,10 @@ impl Run<'_> {
         let command = (outcome.resumable && replayable && code != Code::DONE)
             .then(|| quote::command(self.line));
         self.print(&outcome, work, &console, command.as_deref());
-        let last = done::Cp::new(&outcome, code, command.as_deref());
+        let last = done::cp(&outcome, code, command.as_deref());
         console.record(&last);
         if self.output.json {
-            done::print(&last);
+            json_line(&last);
         }
         code
     }

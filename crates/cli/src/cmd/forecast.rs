@@ -54,12 +54,8 @@ pub(super) fn run(args: &ForecastArgs) -> Result<Code, Exit> {
     if args.export {
         out::json_line(&perfsonar::write(&measurements));
     } else if args.json {
-        out::json_line(&out::forecast::Event::new(
-            &args.from,
-            &args.to,
-            &path_forecast,
-            args.explain,
-        ));
+        let (from, to) = (&args.from, &args.to);
+        out::json_line(&out::forecast::path_event(from, to, &path_forecast, args.explain));
     } else {
         out::line(&out::forecast::text(&args.from, &args.to, &path_forecast, args.explain));
     }
@@ -71,7 +67,7 @@ fn ask(args: &ForecastArgs) -> Result<Code, Exit> {
     let found = depot_forecasts(&depot(args)?, &args.to)?;
     for series in &found {
         if args.json {
-            out::json_line(&out::forecast::Hop::new(&args.from, series));
+            out::json_line(&out::forecast::hop_event(&args.from, series));
         } else {
             out::line(&out::forecast::hop(&args.from, series));
         }

@@ -4,18 +4,11 @@ use packtrain_identity::config::Dirs;
 use packtrain_identity::knownhosts::KnownHosts;
 use packtrain_service::location::{DEFAULT_PORT, host_and_port};
 use packtrain_service::{FailureKind, RequestError};
-use serde::Serialize;
 
 use crate::args::{KeyArgs, KeyCommand};
 use crate::exit::{Code, Exit, print_message, print_stderr};
+use crate::out::object::Object;
 use crate::out::{json_line, line};
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    path: String,
-    public: &'a str,
-    fingerprint: &'a str,
-}
 
 /// `packtrain key`.
 pub(crate) fn run(args: &KeyArgs) -> Result<Code, Exit> {
@@ -29,7 +22,8 @@ fn show(json: bool) -> Result<Code, Exit> {
     let key = packtrain_identity::keys::show().map_err(packtrain_service::RequestError::from)?;
     if json {
         let path = key.path.display().to_string();
-        json_line(&Shown { path, public: &key.public, fingerprint: &key.fingerprint });
+        let shown = Object::default().with("path", path).with("public", &key.public);
+        json_line(&shown.with("fingerprint", &key.fingerprint));
     } else {
         // Only the line goes to stdout, so that users can append it to a file.
         line(&key.public);

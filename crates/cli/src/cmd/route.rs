@@ -42,7 +42,7 @@ pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
         out::line(&out::route::dot(&matrix, &found, &shown));
     } else if args.json {
         for &host in &shown {
-            out::json_line(&out::route::Line::new(&matrix, &found, host));
+            out::json_line(&out::route::path(&matrix, &found, host));
         }
     } else {
         out::line(&out::route::table(&matrix, &found, &shown));

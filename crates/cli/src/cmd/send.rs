@@ -19,7 +19,7 @@ use crate::args::{ClaimArgs, SendArgs, TicketArg};
 use crate::exit::{Code, Exit, print_message};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::{self, Work};
-use crate::out::{deposit as print_deposit, done, line as print_line, quote, shown};
+use crate::out::{deposit as print_deposit, done, json_line, line as print_line, quote, shown};
 use crate::signals;
 
 /// Maximum size of a ticket file, in bytes. It holds one line with at most 32 depots, whose names
@@ -94,10 +94,10 @@ fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code,
     if let Some(command) = &command {
         print_resume_command(command);
     }
-    let last = done::Cp::new(&outcome, code, command.as_deref());
+    let last = done::cp(&outcome, code, command.as_deref());
     console.record(&last);
     if args.output.json {
-        done::print(&last);
+        json_line(&last);
     }
     Ok(code)
 }

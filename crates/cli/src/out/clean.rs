@@ -1,36 +1,10 @@
 //! The output of `clean`.
 
 use packtrain_client::clean::{CleanSummary, Leftover, LeftoverKind, LeftoverStatus};
-use serde::Serialize;
 
+use super::object::Object;
 use super::{clean, json_line, line, shown};
 use crate::exit::{Code, print_message, print_stderr};
-
-#[derive(Serialize)]
-struct LeftoverEvent<'a> {
-    event: &'static str,
-    path: String,
-    kind: &'static str,
-    bytes: u64,
-    result: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct DoneEvent {
-    event: &'static str,
-    ok: bool,
-    exit_code: u8,
-    dry_run: bool,
-    removed: u64,
-    bytes: u64,
-    in_use: u64,
-    foreign: u64,
-    failed: u64,
-}
 
 /// A path, escaped, on one line.
 pub(crate) fn path(path: &[u8]) -> String {
@@ -54,8 +28,9 @@ pub(crate) fn leftover(left: &Leftover, dry_run: bool, json: bool) {
     };
     let path = path(&left.path);
     if json {
-        let bytes = left.bytes.get();
-        json_line(&LeftoverEvent { event: "leftover", path, kind, bytes, result, detail, uid });
+        let event = Object::event("leftover").with("path", path).with("kind", kind);
+        let event = event.with("bytes", left.bytes.get()).with("result", result);
+        json_line(&event.with_some("detail", detail).with_some("uid", uid));
         return;
     }
     let what = format!("{kind:<9}  {:>10}  {path}", left.bytes.to_string());
@@ -72,17 +47,15 @@ pub(crate) fn leftover(left: &Leftover, dry_run: bool, json: bool) {
 pub(crate) fn summary(summary: &CleanSummary, dry_run: bool, json: Option<Code>) {
     let CleanSummary { removed, bytes, in_use, foreign, failed } = *summary;
     if let Some(code) = json {
-        json_line(&DoneEvent {
-            event: "done",
-            ok: code == Code::DONE,
-            exit_code: code.0,
-            dry_run,
-            removed,
-            bytes: bytes.get(),
-            in_use,
-            foreign,
-            failed,
-        });
+        json_line(
+            &Object::done(code == Code::DONE, code.0)
+                .with("dry_run", dry_run)
+                .with("removed", removed)
+                .with("bytes", bytes.get())
+                .with("in_use", in_use)
+                .with("foreign", foreign)
+                .with("failed", failed),
+        );
         return;
     }
     if *summary == CleanSummary::default() {

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use packtrain_service::{FileReport, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 use serde::Serialize;
 
-use super::done::Cause;
+use super::done::cause;
 use super::log::Log;
-use super::progress::{Line, Progress};
+use super::object::Object;
+use super::progress::{self, Progress};
 use super::summary::Work;
 use super::{JsonName, json_line, line, shown};
 use crate::args::OutputArgs;
@@ -25,39 +26,6 @@ pub(crate) struct ConsoleReporter {
     dry: bool,
     progress: Progress,
     log: Option<Log>,
-}
-
-#[derive(Serialize)]
-struct FileEvent<'a> {
-    event: &'static str,
-    path: String,
-    /// The exact bytes of a name that is not UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_bytes: Option<String>,
-    result: &'static str,
-    error: Option<Cause<'a>>,
-}
-
-/// The start of a transfer. Locations contain no secrets.
-#[derive(Serialize)]
-struct StartedEvent<'a> {
-    event: &'static str,
-    sources: Vec<String>,
-    target: &'a str,
-}
-
-/// A depot corrupted bytes.
-#[derive(Serialize)]
-struct CorruptedEvent<'a> {
-    event: &'static str,
-    depot: &'a str,
-}
-
-#[derive(Serialize)]
-struct NoticeEvent<'a> {
-    event: &'static str,
-    level: &'static str,
-    text: &'a str,
 }
 
 impl ConsoleReporter {
@@ -100,8 +68,9 @@ impl ConsoleReporter {
     pub(crate) fn started(&self, sources: &[Location], target: &str, direction: &'static str) {
         if let Some(log) = &self.log {
             log.set_direction(direction);
-            let sources = sources.iter().map(ToString::to_string).collect();
-            log.event(&StartedEvent { event: "started", sources, target });
+            // Locations are shown without secrets.
+            let sources: Vec<_> = sources.iter().map(ToString::to_string).collect();
+            log.event(&Object::event("started").with("sources", sources).with("target", target));
         }
     }
 
@@ -121,7 +90,7 @@ impl ConsoleReporter {
 impl Reporter for ConsoleReporter {
     fn progress(&self, snapshot: &ProgressSnapshot) {
         self.progress.show(snapshot);
-        self.record(&Line::new(snapshot));
+        self.record(&progress::event(snapshot));
     }
 
     fn file(&self, path: &[u8], report: &FileReport) {
@@ -134,11 +103,12 @@ impl Reporter for ConsoleReporter {
             FileReport::Differs => ("differs", None),
             FileReport::Missing => ("missing", None),
             FileReport::Deleted => ("deleted", None),
-            FileReport::Failed(failure) => ("failed", Some(Cause::new(failure))),
+            FileReport::Failed(failure) => ("failed", Some(cause(failure))),
         };
         if self.json || self.log.is_some() {
             let JsonName { text, bytes } = JsonName::new(path);
-            let event = FileEvent { event: "file", path: text, path_bytes: bytes, result, error };
+            let event = Object::event("file").with("path", text).with_some("path_bytes", bytes);
+            let event = event.with("result", result).with("error", error);
             self.record(&event);
             if self.json && self.files {
                 json_line(&event);
@@ -163,7 +133,7 @@ impl Reporter for ConsoleReporter {
     }
 
     fn corrupted(&self, depot: &str) {
-        let event = CorruptedEvent { event: "corrupted", depot };
+        let event = Object::event("corrupted").with("depot", depot);
         self.record(&event);
         if self.json {
             json_line(&event);
@@ -178,7 +148,7 @@ impl Reporter for ConsoleReporter {
             NoticeLevel::Info => "info",
             NoticeLevel::Warning => "warning",
         };
-        let event = NoticeEvent { event: "notice", level, text: &notice.text };
+        let event = Object::event("notice").with("level", level).with("text", &notice.text);
         self.record(&event);
         if self.json {
             json_line(&event);

@@ -73,7 +73,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
         failure: None,
         failed: vec![(b"a\xff".to_vec(), Failure::new(FailureKind::Changed, "it changed"))],
     };
-    let line = serde_json::to_string(&Cp::new(&outcome, Code(23), None)).expect("it serializes");
+    let line = serde_json::to_string(&cp(&outcome, Code(23), None)).expect("it serializes");
     let want = concat!(
         r#"{"event":"done","ok":false,"exit_code":23,"bytes":4000,"bytes_moved":3000,"#,
         r#""seconds":1.5,"goodput_bps":16000,"transport":"native","retransmitted_bytes":12,"#,
@@ -99,8 +99,8 @@ fn nothing_is_missing_after_a_failure() {
         resumable: true,
         ..Outcome::default()
     };
-    let good = serde_json::to_value(Cp::new(&Outcome::default(), Code(0), None)).expect("fine");
-    let bad = serde_json::to_value(Cp::new(&failed, Code(5), Some("packtrain cp a b")));
+    let good = serde_json::to_value(cp(&Outcome::default(), Code(0), None)).expect("fine");
+    let bad = serde_json::to_value(cp(&failed, Code(5), Some("packtrain cp a b")));
     let bad = bad.expect("fine");
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().expect("an object").keys().cloned().collect()
@@ -122,7 +122,7 @@ fn the_last_line_of_perf_keeps_its_shape() {
         cpu_sender: Some(CpuUse { user: second, system: Duration::from_millis(500) }),
         ..PerfOutcome::default()
     };
-    let line = serde_json::to_string(&Perf::new(&outcome, Code(0))).expect("it serializes");
+    let line = serde_json::to_string(&perf(&outcome, Code(0))).expect("it serializes");
     let want = concat!(
         r#"{"event":"done","ok":true,"exit_code":0,"bytes":1000000,"seconds":1.0,"#,
         r#""goodput_bps":8000000,"transport":"tcp","retransmitted_bytes":0,"rtt_ms":null,"#,

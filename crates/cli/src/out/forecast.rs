@@ -4,70 +4,50 @@ use std::fmt::Write as _;
 
 use packtrain_client::forecast::{HopSeries, PathForecast, Sensor};
 use packtrain_units::{DataRate, date};
-use serde::Serialize;
 
-/// The forecast as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct Event<'a> {
-    event: &'static str,
-    from: &'a str,
-    to: &'a str,
-    throughput_mbps: f64,
-    /// The range that four of five measurements are expected in.
-    interval_mbps: [f64; 2],
-    /// One standard deviation of the errors so far, as a fraction of the measured value.
-    relative_error: f64,
-    rtt_ms: Option<f64>,
-    measurements: u64,
-    /// Time of the newest measurement, in microseconds since 1970.
-    newest_us: u64,
-    method: String,
-    selector: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    methods: Option<Vec<MethodError<'a>>>,
+use super::object::Object;
+
+/// The forecast of a path as JSON. Four of five measurements are expected in `interval_mbps`;
+/// `relative_error` is one standard deviation of the errors so far, as a fraction of the measured
+/// value; `newest_us` is since 1970.
+pub(crate) fn path_event(from: &str, to: &str, forecast: &PathForecast, explain: bool) -> Object {
+    let throughput = &forecast.throughput;
+    let methods = forecast.methods.iter().map(|(method, error)| {
+        // There is no error after only one measurement.
+        let error = error.is_finite().then(|| mbps(*error));
+        Object::default().with("method", method).with("mean_error_mbps", error)
+    });
+    Object::event("forecast")
+        .with("from", from)
+        .with("to", to)
+        .with("throughput_mbps", mbps(throughput.value))
+        .with("interval_mbps", [mbps(throughput.interval.0), mbps(throughput.interval.1)])
+        .with("relative_error", throughput.relative_error)
+        .with("rtt_ms", forecast.rtt.map(|rtt| rtt.value * 1e3))
+        .with("measurements", throughput.measurements)
+        .with("newest_us", forecast.newest.at.as_micros())
+        .with("method", throughput.method.to_string())
+        .with("selector", throughput.selector.to_string())
+        .with_some("methods", explain.then(|| methods.collect::<Vec<_>>()))
 }
 
-/// A depot's forecast of a hop, as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct Hop<'a> {
-    event: &'static str,
-    from: &'a str,
-    to: String,
-    sensor: &'static str,
-    throughput_mbps: f64,
-    /// The range that four of five measurements are expected in.
-    interval_mbps: [f64; 2],
-    relative_error: f64,
-    /// Of one stream.
-    stream_mbps: f64,
-    rtt_ms: Option<f64>,
-    /// Fraction of the bytes that was retransmitted.
-    lost: f64,
-    measurements: u32,
-    age_seconds: f64,
+/// A depot's forecast of a hop as JSON. `stream_mbps` is the rate of one stream, `lost` the fraction
+/// of the bytes that was retransmitted.
+pub(crate) fn hop_event(from: &str, series: &HopSeries) -> Object {
+    let rate = |rate: DataRate| mbps(rate.as_bps() as f64);
+    Object::event("hop")
+        .with("from", from)
+        .with("to", to(series))
+        .with("sensor", sensor(series))
+        .with("throughput_mbps", rate(series.rate))
+        .with("interval_mbps", [rate(series.interval.0), rate(series.interval.1)])
+        .with("relative_error", f64::from(series.error_ppm) / 1e6)
+        .with("stream_mbps", rate(series.each))
+        .with("rtt_ms", series.min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3))
+        .with("lost", f64::from(series.lost_ppm) / 1e6)
+        .with("measurements", series.samples)
+        .with("age_seconds", series.age.as_secs_f64())
 }
-
-impl<'a> Hop<'a> {
-    /// From the series of a depot's hop.
-    pub(crate) fn new(from: &'a str, series: &HopSeries) -> Self {
-        let rate = |rate: DataRate| mbps(rate.as_bps() as f64);
-        Self {
-            event: "hop",
-            from,
-            to: to(series),
-            sensor: sensor(series),
-            throughput_mbps: rate(series.rate),
-            interval_mbps: [rate(series.interval.0), rate(series.interval.1)],
-            relative_error: f64::from(series.error_ppm) / 1e6,
-            stream_mbps: rate(series.each),
-            rtt_ms: series.min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
-            lost: f64::from(series.lost_ppm) / 1e6,
-            measurements: series.samples,
-            age_seconds: series.age.as_secs_f64(),
-        }
-    }
-}
-
 /// The remote host of the hop. Port 1 means any port.
 fn to(series: &HopSeries) -> String {
     if series.to.port == 1 { series.to.host.to_string() } else { series.to.to_string() }
@@ -101,46 +81,8 @@ pub(crate) fn hop(from: &str, series: &HopSeries) -> String {
     )
 }
 
-/// The error of a method.
-#[derive(Debug, Serialize)]
-struct MethodError<'a> {
-    method: &'a str,
-    /// None after only one measurement.
-    mean_error_mbps: Option<f64>,
-}
-
 fn mbps(bits: f64) -> f64 {
     bits / 1e6
-}
-
-impl<'a> Event<'a> {
-    /// From the forecast of a path.
-    pub(crate) fn new(
-        from: &'a str,
-        to: &'a str,
-        path_forecast: &'a PathForecast,
-        explain: bool,
-    ) -> Self {
-        let throughput = &path_forecast.throughput;
-        let methods = path_forecast.methods.iter().map(|(method, error)| MethodError {
-            method,
-            mean_error_mbps: error.is_finite().then(|| mbps(*error)),
-        });
-        Self {
-            event: "forecast",
-            from,
-            to,
-            throughput_mbps: mbps(throughput.value),
-            interval_mbps: [mbps(throughput.interval.0), mbps(throughput.interval.1)],
-            relative_error: throughput.relative_error,
-            rtt_ms: path_forecast.rtt.map(|rtt| rtt.value * 1e3),
-            measurements: throughput.measurements,
-            newest_us: path_forecast.newest.at.as_micros(),
-            method: throughput.method.to_string(),
-            selector: throughput.selector.to_string(),
-            methods: explain.then(|| methods.collect()),
-        }
-    }
 }
 
 /// The forecast as text.

@@ -7,11 +7,11 @@ use packtrain_service::{
     ServedTransfer,
 };
 use packtrain_units::{ByteCount, DataRate, Duration};
-use serde::Serialize;
 
 use super::done::{self, millis, seconds};
+use super::object::Object;
 use super::summary::{self, Work};
-use super::{event_line, line};
+use super::{event_line, json_line, line, notice_line};
 use crate::exit::{Code, print_message};
 
 /// A reporter for `perf` and `serve`.
@@ -22,56 +22,11 @@ pub(crate) struct ServicePrinter {
     pub(crate) client: bool,
 }
 
-#[derive(Serialize)]
-struct Listening<'a> {
-    event: &'static str,
-    address: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fingerprint: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Interval {
-    event: &'static str,
-    from: f64,
-    to: f64,
-    bytes: u64,
-    goodput_bps: u64,
-    retransmitted_bytes: u64,
-    rtt_ms: Option<f64>,
-    cwnd_bytes: Option<u64>,
-    capacity_bps: Option<u64>,
-    arrival_bps: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Finished<'a> {
-    event: &'static str,
-    peer: &'a str,
-    /// The served path; a measurement has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    direction: Option<&'static str>,
-    ok: bool,
-    bytes: u64,
-    seconds: f64,
-    goodput_bps: u64,
-    transport: &'a str,
-    error: Option<done::Cause<'a>>,
-}
-
-#[derive(Serialize)]
-struct Noticed<'a> {
-    event: &'static str,
-    text: &'a str,
-}
-
 impl ServicePrinter {
     fn listening(&self, address: SocketAddr, fingerprint: Option<&str>) {
         if self.json {
-            let address = address.to_string();
-            event_line(&Listening { event: "listening", address, fingerprint });
+            let event = Object::event("listening").with("address", address.to_string());
+            event_line(&event.with_some("fingerprint", fingerprint));
         } else {
             let key = fingerprint.map(|print| format!(", host key {print}")).unwrap_or_default();
             print_message(&format!("listening on {address}{key}"));
@@ -80,7 +35,7 @@ impl ServicePrinter {
 
     fn notice(&self, notice: &Notice) {
         if self.json {
-            event_line(&Noticed { event: "notice", text: &notice.text });
+            notice_line(notice);
         }
         if !self.json || notice.level == NoticeLevel::Warning {
             print_message(&notice.text);
@@ -107,18 +62,17 @@ impl ServeReporter for ServicePrinter {
             print_message(&format!("{peer} {way} {path}: {text}"));
             return;
         }
-        event_line(&Finished {
-            event: "finished",
-            peer,
-            path: Some(path),
-            direction: Some(direction.word()),
-            ok: outcome.exit_code() == 0,
-            bytes: outcome.summary.bytes_moved,
-            seconds: seconds(outcome.elapsed),
-            goodput_bps: outcome.goodput().as_bps(),
-            transport: &outcome.transport,
-            error: outcome.failure.as_ref().map(done::Cause::new),
-        });
+        let event = Object::event("finished").with("peer", peer).with("path", path);
+        event_line(
+            &event
+                .with("direction", direction.word())
+                .with("ok", outcome.exit_code() == 0)
+                .with("bytes", outcome.summary.bytes_moved)
+                .with("seconds", seconds(outcome.elapsed))
+                .with("goodput_bps", outcome.goodput().as_bps())
+                .with("transport", &outcome.transport)
+                .with("error", outcome.failure.as_ref().map(done::cause)),
+        );
     }
 
     fn notice(&self, notice: &Notice) {
@@ -133,18 +87,18 @@ impl PerfReporter for ServicePrinter {
 
     fn interval(&self, interval: &PerfInterval) {
         if self.json {
-            event_line(&Interval {
-                event: "interval",
-                from: seconds(interval.from),
-                to: seconds(interval.to),
-                bytes: interval.bytes.get(),
-                goodput_bps: interval.goodput().as_bps(),
-                retransmitted_bytes: interval.retransmitted.get(),
-                rtt_ms: interval.rtt.map(millis),
-                cwnd_bytes: interval.cwnd.map(ByteCount::get),
-                capacity_bps: interval.capacity.map(DataRate::as_bps),
-                arrival_bps: interval.arrival_rate.map(DataRate::as_bps),
-            });
+            event_line(
+                &Object::event("interval")
+                    .with("from", seconds(interval.from))
+                    .with("to", seconds(interval.to))
+                    .with("bytes", interval.bytes.get())
+                    .with("goodput_bps", interval.goodput().as_bps())
+                    .with("retransmitted_bytes", interval.retransmitted.get())
+                    .with("rtt_ms", interval.rtt.map(millis))
+                    .with("cwnd_bytes", interval.cwnd.map(ByteCount::get))
+                    .with("capacity_bps", interval.capacity.map(DataRate::as_bps))
+                    .with("arrival_bps", interval.arrival_rate.map(DataRate::as_bps)),
+            );
         } else {
             line(&row(
                 (interval.from, interval.to),
@@ -164,18 +118,16 @@ impl PerfReporter for ServicePrinter {
             line(&format!("{peer}: {}", total(outcome)));
             return;
         }
-        event_line(&Finished {
-            event: "finished",
-            peer,
-            path: None,
-            direction: None,
-            ok: outcome.failure.is_none(),
-            bytes: outcome.bytes.get(),
-            seconds: seconds(outcome.elapsed),
-            goodput_bps: outcome.goodput().as_bps(),
-            transport: &outcome.transport,
-            error: outcome.failure.as_ref().map(done::Cause::new),
-        });
+        event_line(
+            &Object::event("finished")
+                .with("peer", peer)
+                .with("ok", outcome.failure.is_none())
+                .with("bytes", outcome.bytes.get())
+                .with("seconds", seconds(outcome.elapsed))
+                .with("goodput_bps", outcome.goodput().as_bps())
+                .with("transport", &outcome.transport)
+                .with("error", outcome.failure.as_ref().map(done::cause)),
+        );
     }
 
     fn notice(&self, notice: &Notice) {
@@ -189,7 +141,7 @@ pub(crate) fn print_outcome(outcome: &PerfOutcome, code: Code, json: bool) {
         print_message(&failure.text);
     }
     if json {
-        done::print(&done::Perf::new(outcome, code));
+        json_line(&done::perf(outcome, code));
     } else if outcome.bytes.get() > 0 {
         line(&total(outcome));
     }

@@ -6,10 +6,10 @@ use std::io::{IsTerminal as _, Write as _};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packtrain_service::ProgressSnapshot;
 use packtrain_units::{ByteCount, Duration};
-use serde::Serialize;
 
 use super::clean;
 use super::done::seconds;
+use super::object::Object;
 use super::ticker::Ticker;
 use crate::args::ProgressMode;
 use crate::exit::print_stderr;
@@ -24,20 +24,6 @@ pub(crate) enum Progress {
     Json(Ticker),
     /// No progress.
     None,
-}
-
-/// A snapshot as JSON.
-#[derive(Serialize)]
-pub(crate) struct Line<'a> {
-    event: &'static str,
-    bytes: u64,
-    bytes_total: Option<u64>,
-    files: u64,
-    files_total: Option<u64>,
-    rate_bps: u64,
-    eta_seconds: Option<f64>,
-    transport: &'a str,
-    verdict: Option<&'a str>,
 }
 
 impl Progress {
@@ -74,7 +60,7 @@ impl Progress {
                 let _ = write!(std::io::stderr().lock(), "\r{}\x1b[K", sentence(snapshot));
             }
             Self::Json(ticker) => {
-                ticker.set(serde_json::to_string(&Line::new(snapshot)).unwrap_or_default());
+                ticker.set(serde_json::to_string(&event(snapshot)).unwrap_or_default());
             }
             Self::None => {}
         }
@@ -116,21 +102,17 @@ impl Progress {
     }
 }
 
-impl<'a> Line<'a> {
-    /// The line for `snapshot`.
-    pub(crate) fn new(snapshot: &'a ProgressSnapshot) -> Self {
-        Self {
-            event: "progress",
-            bytes: snapshot.bytes_done.get(),
-            bytes_total: snapshot.bytes_total.map(|bytes| bytes.get()),
-            files: snapshot.files_done,
-            files_total: snapshot.files_total,
-            rate_bps: snapshot.rate.as_bps(),
-            eta_seconds: snapshot.eta.map(seconds),
-            transport: &snapshot.transport,
-            verdict: snapshot.verdict.as_deref(),
-        }
-    }
+/// A snapshot as JSON.
+pub(crate) fn event(snapshot: &ProgressSnapshot) -> Object {
+    Object::event("progress")
+        .with("bytes", snapshot.bytes_done.get())
+        .with("bytes_total", snapshot.bytes_total.map(ByteCount::get))
+        .with("files", snapshot.files_done)
+        .with("files_total", snapshot.files_total)
+        .with("rate_bps", snapshot.rate.as_bps())
+        .with("eta_seconds", snapshot.eta.map(seconds))
+        .with("transport", &snapshot.transport)
+        .with("verdict", &snapshot.verdict)
 }
 
 /// Draws the bar. Snapshots can come from both ends of a transfer, whose counts differ, so the bar

@@ -3,33 +3,20 @@
 use std::fmt::Write as _;
 
 use packtrain_plan::route::{Cost, HostId, Matrix, Tree};
-use serde::Serialize;
 
-/// One destination, as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct Line<'a> {
-    destination: &'a str,
-    /// The host before the destination; none if there is no path.
-    parent: Option<&'a str>,
-    /// Cost of the worst edge, in seconds per megabit.
-    cost: Option<f64>,
-    next_hop: Option<&'a str>,
-    path: Vec<&'a str>,
-}
+use super::object::Object;
 
-impl<'a> Line<'a> {
-    /// The path to `to`.
-    pub(crate) fn new(matrix: &'a Matrix, tree: &Tree, to: HostId) -> Self {
-        let named = |host: HostId| matrix.name(host);
-        let cost = tree.cost(to);
-        Self {
-            destination: named(to),
-            parent: tree.parent(to).map(named),
-            cost: cost.is_finite().then(|| cost.seconds_per_megabit()),
-            next_hop: tree.next_hop(to).map(named),
-            path: tree.path(to).into_iter().map(named).collect(),
-        }
-    }
+/// The path to `to` as JSON. `parent` is the host before the destination, and `cost` that of the
+/// worst edge, in seconds per megabit; both are null if there is no path.
+pub(crate) fn path(matrix: &Matrix, tree: &Tree, to: HostId) -> Object {
+    let named = |host: HostId| matrix.name(host);
+    let cost = tree.cost(to);
+    Object::default()
+        .with("destination", named(to))
+        .with("parent", tree.parent(to).map(named))
+        .with("cost", cost.is_finite().then(|| cost.seconds_per_megabit()))
+        .with("next_hop", tree.next_hop(to).map(named))
+        .with("path", tree.path(to).into_iter().map(named).collect::<Vec<_>>())
 }
 
 /// One line per destination: its bandwidth, the path, and the direct bandwidth.

@@ -9,6 +9,7 @@ use packtrain_sim::results::{FlowRow, RunRow};
 use packtrain_units::DataRate;
 use serde::Serialize;
 
+use super::object::Object;
 use super::{clean, json_line, line};
 use crate::args::SimReproduceArgs;
 use crate::exit::{print_message, print_stderr};
@@ -18,39 +19,6 @@ struct Done<'a> {
     #[serde(flatten)]
     row: &'a RunRow,
     ok: bool,
-}
-
-#[derive(Serialize)]
-struct SweepDone<'a> {
-    event: &'static str,
-    ok: bool,
-    runs: usize,
-    trace_hash: &'a str,
-    flows: &'a [FlowRow],
-}
-
-#[derive(Serialize)]
-struct Failed<'a> {
-    event: &'static str,
-    ok: bool,
-    exit_code: u8,
-    error: &'a str,
-}
-
-#[derive(Serialize)]
-struct Listed<'a> {
-    event: &'static str,
-    name: &'a str,
-    title: &'a str,
-    quick: bool,
-    runs: u64,
-}
-
-#[derive(Serialize)]
-struct BenchDone<'a> {
-    event: &'static str,
-    ok: bool,
-    cases: &'a [Bench],
 }
 
 /// A progress bar if stderr is a terminal.
@@ -76,12 +44,13 @@ pub(crate) fn done(row: &RunRow) {
 
 /// Prints the last line of a sweep.
 pub(crate) fn sweep_done(runs: usize, trace_hash: &str, flows: &[FlowRow]) {
-    json_line(&SweepDone { event: "done", ok: true, runs, trace_hash, flows });
+    let event = Object::event("done").with("ok", true).with("runs", runs);
+    json_line(&event.with("trace_hash", trace_hash).with("flows", flows));
 }
 
 /// Prints the last line of a failed command.
 pub(crate) fn failed(error: &str, exit_code: u8) {
-    json_line(&Failed { event: "done", ok: false, exit_code, error });
+    json_line(&Object::done(false, exit_code).with("error", error));
 }
 
 /// Prints a run as text.
@@ -150,7 +119,8 @@ pub(crate) fn sweep_row(run: &RunRow) {
 pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
     let (name, title, quick) = (&experiment.name, &experiment.title, experiment.quick);
     if json {
-        json_line(&Listed { event: "experiment", name, title, quick, runs });
+        let event = Object::event("experiment").with("name", name).with("title", title);
+        json_line(&event.with("quick", quick).with("runs", runs));
     } else {
         let time = if quick { "quick" } else { "long" };
         line(&format!("{name:<20} {runs:>5} runs  {time:<6} {title}"));
@@ -207,7 +177,7 @@ pub(crate) fn benched(title: &str, bench: &Bench, json: bool) {
 
 /// Prints the last line of the benchmark.
 pub(crate) fn bench_done(cases: &[Bench]) {
-    json_line(&BenchDone { event: "done", ok: true, cases });
+    json_line(&Object::event("done").with("ok", true).with("cases", cases));
 }
 
 /// Prints a loss model.
