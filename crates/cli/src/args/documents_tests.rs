@@ -1,8 +1,9 @@
-//! Every command that the README and the guide show is one that this program understands.
+//! Every command that the README and the guide show is one that this program understands, and the
+//! written pages of the guide name every command and every option.
 
 use std::path::{Path, PathBuf};
 
-use packtrain_testkit::documents::{guide, shell_blocks};
+use packtrain_testkit::documents::{guide, shell_blocks, text};
 
 use super::bare;
 
@@ -86,6 +87,35 @@ fn every_command_in_the_documents_is_understood() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The long options that `--help` shows of this command and its subcommands, with the command, and
+/// the subcommands themselves.
+fn names(command: &clap::Command, path: &str) -> Vec<(String, String)> {
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let flags = args.filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
+    let mut all: Vec<_> = flags.map(|flag| (path.to_owned(), flag)).collect();
+    for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
+        let path = format!("{path} {}", each.get_name());
+        all.push((path.clone(), path.clone()));
+        all.extend(names(each, &path));
+    }
+    all
+}
+
+#[test]
+fn the_guide_names_every_command_and_option() {
+    // The reference of commands is generated, so it names all of them.
+    let written = guide().into_iter().filter(|page| !page.ends_with("reference/commands.md"));
+    let text: String = written.map(|page| text(&page)).collect();
+    let ends = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '-');
+    let is_named = |name: &str| {
+        text.match_indices(name).any(|(at, _)| ends(text[at + name.len()..].chars().next()))
+    };
+    let all = names(&bare(), "packtrain");
+    assert!(all.len() > 300, "only {} names were found", all.len());
+    let missing: Vec<_> = all.into_iter().filter(|(_, name)| !is_named(name)).collect();
+    assert!(missing.is_empty(), "docs/guide does not name: {missing:#?}");
 }
 
 #[test]

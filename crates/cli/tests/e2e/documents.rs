@@ -30,8 +30,22 @@ const INSTALL: (&str, &str) =
 const FORM: &str = "a form, not a command";
 const S3: &str = "e2e s3 has the store";
 
-const PAGES: &[Page] = &[
-    Page {
+/// The table of pages, and a test for each that runs it.
+macro_rules! pages {
+    ($($name:ident: $page:expr;)*) => {
+        const PAGES: &[Page] = &[$($page),*];
+        $(
+            #[test]
+            #[ignore = "needs namespaces; `cargo xtask test` runs it"]
+            fn $name() {
+                run(&$page);
+            }
+        )*
+    };
+}
+
+pages! {
+    readme: Page {
         path: "README.md",
         given: "mkdir -p src $HOSTS/host/data $HOSTS/a/data && echo one >src/one && \
                 echo two >$HOSTS/host/data/two && echo three >$HOSTS/a/data/three",
@@ -43,8 +57,8 @@ const PAGES: &[Page] = &[
             ("packtrain cp -r results s3:", S3),
             ("packtrain emulate", "e2e emulate"),
         ],
-    },
-    Page {
+    };
+    emulated_ocean: Page {
         path: "docs/guide/tutorials/emulated-ocean.md",
         given: ":",
         then: ":",
@@ -55,8 +69,8 @@ const PAGES: &[Page] = &[
                 "it takes 30 s",
             ),
         ],
-    },
-    Page {
+    };
+    diagnose: Page {
         path: "docs/guide/tasks/diagnose.md",
         given: "mkdir -p $HOSTS/host/data && head -c 3M /dev/urandom >f && packtrain cp f g",
         then: ":",
@@ -64,38 +78,38 @@ const PAGES: &[Page] = &[
             ("packtrain diagnose 4f21c09a", "the id of another transfer"),
             ("packtrain diagnose 31268", "the id of another process"),
         ],
-    },
-    Page {
+    };
+    first_copy: Page {
         path: "docs/guide/tutorials/first-copy.md",
         given: ":",
         then: "cmp results/run3.dat $HOSTS/host/data/results/run3.dat",
         not_run: &[INSTALL],
-    },
-    Page {
+    };
+    resume: Page {
         path: "docs/guide/tasks/resume.md",
         given: "mkdir results /data/in && echo one >results/one && mkdir -p $HOSTS/host/data",
         then: "cmp results/one $HOSTS/host/data/results/one",
         not_run: &[],
-    },
-    Page {
+    };
+    nightly_mirror: Page {
         path: "docs/guide/tasks/nightly-mirror.md",
         given: "mkdir src && echo one >src/one && mkdir -p $HOSTS/host/dst && echo >$HOSTS/host/dst/x",
         then: "cmp src/one $HOSTS/host/dst/one && test ! -e $HOSTS/host/dst/x",
         not_run: &[],
-    },
-    Page {
+    };
+    server: Page {
         path: "docs/guide/tasks/server.md",
         given: "results",
         then: "cmp results/one /data/results/one",
         not_run: &[("packtrain cp -r pt://a.", "two servers on one port: e2e hops has the copy")],
-    },
-    Page {
+    };
+    share: Page {
         path: "docs/guide/tasks/share.md",
         given: "mkdir -p /data/project/results && echo one >/data/project/results/one",
         then: "cmp results/one /data/project/results/one",
         not_run: &[],
-    },
-    Page {
+    };
+    depots: Page {
         path: "docs/guide/tasks/depots.md",
         given: "{ results; printf '[cp]\\naccept-new-host = true\\n' >$XDG_CONFIG_HOME/packtrain/config.toml; }",
         then: "cmp big /data/x && cmp results/one /data/results/one",
@@ -103,8 +117,8 @@ const PAGES: &[Page] = &[
             "packtrain cp --via d1.example.org:7879,d2.",
             "there is one depot, and it may not connect to another: e2e hops has chains",
         )],
-    },
-    Page {
+    };
+    leave_data: Page {
         path: "docs/guide/tasks/leave-data.md",
         given: "results",
         then: ":",
@@ -112,9 +126,9 @@ const PAGES: &[Page] = &[
             ("packtrain send", "two depots of one port: e2e spool has them"),
             ("packtrain claim", "the same"),
         ],
-    },
-    Page { path: "docs/guide/tasks/measure.md", given: ":", then: ":", not_run: &[] },
-    Page {
+    };
+    measure: Page { path: "docs/guide/tasks/measure.md", given: ":", then: ":", not_run: &[] };
+    tcp_streams: Page {
         path: "docs/guide/tasks/tcp-streams.md",
         given: "packtrain perf server --listen 0.0.0.0:7876 --ticket-file t && \
                 printf 'streams,throughput_mbps\\n1,90\\n2,170\\n4,300\\n8,420\\n' >samples.csv",
@@ -124,14 +138,14 @@ const PAGES: &[Page] = &[
             ("modprobe", "a module of the machine's kernel"),
             ("sysctl", "a setting of the machine's kernel"),
         ],
-    },
-    Page {
+    };
+    udt4: Page {
         path: "docs/guide/tasks/udt4.md",
         given: "head -c 3M /dev/urandom >/data/run7.dat",
         then: "cmp run7.dat /data/run7.dat",
         not_run: &[],
-    },
-    Page {
+    };
+    https_and_s3: Page {
         path: "docs/guide/tasks/https-and-s3.md",
         given: ":",
         then: ":",
@@ -143,8 +157,8 @@ const PAGES: &[Page] = &[
             ("packtrain cp report.pdf s3:", S3),
             ("packtrain cp -r results s3:", S3),
         ],
-    },
-];
+    };
+}
 
 /// The hosts that the pages name, and their addresses.
 const HOSTS: &str = "127.0.0.1 localhost host a b server depot your-host.example.org \
@@ -259,17 +273,6 @@ fn run(page: &Page) {
     assert_eq!(ended.code, 0, "{}:\n{out}{}", page.path, ended.stderr);
 }
 
-/// Runs one page as one test.
-macro_rules! pages {
-    ($($name:ident: $path:literal;)*) => {$(
-        #[test]
-        #[ignore = "needs namespaces; `cargo xtask test` runs it"]
-        fn $name() {
-            run(PAGES.iter().find(|page| page.path == $path).expect("a page of the table"));
-        }
-    )*};
-}
-
 #[test]
 fn every_tutorial_and_task_is_in_the_table() {
     // It needs a controller that the reader writes.
@@ -281,21 +284,4 @@ fn every_tutorial_and_task_is_in_the_table() {
         .filter(|page| !PAGES.iter().any(|known| Path::new(known.path) == page))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
-}
-
-pages! {
-    emulated_ocean: "docs/guide/tutorials/emulated-ocean.md";
-    diagnose: "docs/guide/tasks/diagnose.md";
-    readme: "README.md";
-    first_copy: "docs/guide/tutorials/first-copy.md";
-    resume: "docs/guide/tasks/resume.md";
-    nightly_mirror: "docs/guide/tasks/nightly-mirror.md";
-    server: "docs/guide/tasks/server.md";
-    share: "docs/guide/tasks/share.md";
-    depots: "docs/guide/tasks/depots.md";
-    leave_data: "docs/guide/tasks/leave-data.md";
-    measure: "docs/guide/tasks/measure.md";
-    tcp_streams: "docs/guide/tasks/tcp-streams.md";
-    udt4: "docs/guide/tasks/udt4.md";
-    https_and_s3: "docs/guide/tasks/https-and-s3.md";
 }

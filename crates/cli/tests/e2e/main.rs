@@ -20,7 +20,6 @@ mod documents;
 mod emulate;
 mod faults;
 mod filled;
-mod guide;
 mod history;
 mod hops;
 mod hostile;
