@@ -5,7 +5,8 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 /// Arguments of every controller at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct ControllerConfig {
-    /// Wire bytes of a full datagram (UDP payload).
+    /// Wire bytes of a full datagram (UDP payload) at the start; see
+    /// [`set_mtu`](crate::CongestionController::set_mtu).
     pub mtu: ByteCount,
     /// Seed of its randomness.
     pub seed: u64,

@@ -25,6 +25,10 @@ impl CongestionController for Fixed {
         "fixed"
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.mtu = mtu;
+    }
+
     fn on_sent(&mut self, _sent: &Sent) {}
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {

@@ -78,6 +78,10 @@ impl CongestionController for HighSpeed {
         Signals::of(&[Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.window.set_mtu(mtu);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.window.on_sent(sent);
     }
@@ -85,7 +89,7 @@ impl CongestionController for HighSpeed {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let kept = |window: &Window| 1.0 - decrease(window.cwnd);
         match self.window.on_feedback(feedback) {
-            Action::Hold | Action::Unused => {}
+            Action::Hold | Action::Unused | Action::Undo => {}
             Action::Grow(acked) => self.grow(acked),
             Action::Cut => self.window.cut(kept(&self.window)),
             Action::Collapse => self.window.collapse(kept(&self.window)),

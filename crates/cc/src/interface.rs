@@ -20,6 +20,12 @@ pub trait CongestionController: Debug + Send {
         let _ = rtt;
     }
 
+    /// A full datagram has `mtu` wire bytes from now on: the path carries more than
+    /// `ControllerConfig::mtu`, or less. What is counted in packets keeps its bytes, except that a
+    /// first window of some packets stays that many packets while nothing was acknowledged (RFC 9002
+    /// section 7.2).
+    fn set_mtu(&mut self, mtu: ByteCount);
+
     /// Packets were sent; called once per train.
     fn on_sent(&mut self, sent: &Sent);
 
@@ -180,7 +186,8 @@ pub struct Feedback<'a> {
     /// A whole round trip passed since the last time this was true.
     pub round_ended: bool,
     /// The retransmission timer expired (RFC 6298 section 5): no feedback arrived for so long that
-    /// everything in flight counts as lost. A feedback without such a timer never sets this.
+    /// everything in flight counts as lost. The native feedback sets it for persistent congestion
+    /// (RFC 9002 section 7.6): everything sent for three probe timeouts was lost.
     pub timeout: bool,
     /// The receiver saw the delay increase from sample to sample (UDT's delay warning: Pathload's
     /// pairwise comparison and difference tests over its last 16 round trips).

@@ -153,6 +153,23 @@ mod tests {
     }
 
     #[test]
+    fn every_controller_follows_the_size_of_datagrams() {
+        for name in names() {
+            let name = name.replace("RATE", "400mbit");
+            let mut controller = build(&name, &ControllerConfig { rtt: None, ..config() }).unwrap();
+            let quantum = controller.send_quantum().get();
+            assert_eq!(quantum % 1472, 0, "{name}");
+            let packets = controller.cwnd().get() / 1472;
+            controller.set_mtu(ByteCount(8972));
+            let grown = controller.send_quantum().get();
+            assert!(grown.is_multiple_of(8972) && grown > quantum, "{name}: {quantum} {grown}");
+            if ["reno", "cubic", "highspeed", "scalable", "bbr"].contains(&&*name) {
+                assert_eq!(controller.cwnd(), ByteCount(packets * 8972), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn builds_by_name_and_says_what_is_wrong() {
         assert_eq!(build("native", &config()).unwrap().name(), "native");
         let fixed = build("fixed:800mbit", &config()).unwrap();

@@ -49,13 +49,17 @@ impl CongestionController for Reno {
         Signals::of(&[Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.window.set_mtu(mtu);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.window.on_sent(sent);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         match self.window.on_feedback(feedback) {
-            Action::Hold | Action::Unused => {}
+            Action::Hold | Action::Unused | Action::Undo => {}
             Action::Grow(_) if self.by_acks => grow(&mut self.window, 1.0),
             Action::Grow(acked) => grow(&mut self.window, acked),
             Action::Cut => self.window.cut(HALF),

@@ -51,13 +51,17 @@ impl CongestionController for Scalable {
         Signals::of(&[Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.window.set_mtu(mtu);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.window.on_sent(sent);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         match self.window.on_feedback(feedback) {
-            Action::Hold | Action::Unused => {}
+            Action::Hold | Action::Unused | Action::Undo => {}
             Action::Grow(acked) => self.grow(acked),
             Action::Cut => self.window.cut(self.kept()),
             Action::Collapse => self.window.collapse(self.kept()),

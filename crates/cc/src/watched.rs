@@ -60,6 +60,10 @@ impl CongestionController for Watched {
         self.controller.on_path(rtt);
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.controller.set_mtu(mtu);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.fit(sent);
         self.collector.on_sent(sent);

@@ -1,10 +1,14 @@
 //! The window of the loss-based controllers: in packets, at most one reduction per round, and no
-//! growth while the window is not the limit of the flow.
+//! growth while the window is not the limit of the flow. A reduction is undone when all losses that
+//! caused it prove spurious.
+
+mod undo;
 
 use packtrain_units::{ByteCount, DataRate, Duration};
 
 use crate::config::{ControllerConfig, Start};
 use crate::interface::{Feedback, Sent};
+use crate::window::undo::Undo;
 
 /// Minimum slow start threshold, in packets (RFC 5681 section 3.1).
 const MIN_SSTHRESH: f64 = 2.0;
@@ -26,8 +30,10 @@ pub(crate) enum Action {
     Grow(f64),
     /// Cut: a loss or mark newer than the last cut.
     Cut,
-    /// The retransmission timer expired.
+    /// The retransmission timer expired, or congestion persisted.
     Collapse,
+    /// All losses of the last cut or collapse were spurious, and the window is again what it was.
+    Undo,
 }
 
 /// The window and its bookkeeping.
@@ -56,6 +62,8 @@ pub(crate) struct Window {
     /// Maximum bytes in flight in this round and in the previous one, and the end of this round.
     peaks: (u64, u64),
     round_end: u64,
+    /// The state before the last cut or collapse, while it may be undone.
+    undo: Option<Undo>,
 }
 
 impl Window {
@@ -74,7 +82,23 @@ impl Window {
             timed_out: false,
             peaks: (0, 0),
             round_end: 0,
+            undo: None,
         }
+    }
+
+    /// A packet has `mtu` bytes from now on. Returns by which factor the numbers of packets that
+    /// stand for the same bytes change.
+    pub(crate) fn set_mtu(&mut self, mtu: ByteCount) -> f64 {
+        let before = std::mem::replace(&mut self.mss, mtu.get().max(1) as f64);
+        if self.newest == 0 {
+            return 1.0;
+        }
+        let factor = before / self.mss;
+        self.cwnd = (self.cwnd * factor).max(1.0);
+        self.ssthresh = (self.ssthresh * factor).max(MIN_SSTHRESH);
+        self.undo = None;
+        self.credit = 0.0;
+        factor
     }
 
     pub(crate) fn on_sent(&mut self, sent: &Sent) {
@@ -93,16 +117,16 @@ impl Window {
             self.newest = self.newest.max(index.saturating_add(1));
         }
         if feedback.timeout {
-            self.recover = self.next;
+            self.begin_event(feedback);
             return Action::Collapse;
         }
-        let lost = feedback
-            .lost
-            .iter()
-            .any(|loss| loss.first.saturating_add(u64::from(loss.count)) > self.recover);
+        let lost = feedback.lost.iter().any(|loss| self.is_new(loss));
         if lost || (feedback.ecn_ce > 0 && self.newest > self.recover) {
-            self.recover = self.next;
+            self.begin_event(feedback);
             return Action::Cut;
+        }
+        if self.is_undone(feedback) {
+            return Action::Undo;
         }
         if self.newest >= self.round_end {
             self.round_end = self.next.saturating_add(1);

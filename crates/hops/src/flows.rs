@@ -153,7 +153,6 @@ fn config(role: Role, kind: HopTransport, flow: &HopFlow, peer: SocketAddr) -> F
     let v4 = peer.ip().to_canonical().is_ipv4();
     let mtu = if v4 { MTU_V4 } else { MTU_V6 };
     FlowConfig {
-        mtu,
         max_mtu: mtu,
         room: FIRST_ROOM,
         seed: entropy::seed(),
@@ -179,8 +178,13 @@ pub(super) fn send(
 ) -> Result<ActiveFlow, String> {
     let config = config(Role::Sender, kind, flow, peer);
     let now = clock::now();
-    let control =
-        ControllerConfig { mtu: config.mtu, seed: config.seed, now, ceiling: None, rtt: None };
+    let control = ControllerConfig {
+        mtu: config.first_mtu(),
+        seed: config.seed,
+        now,
+        ceiling: None,
+        rtt: None,
+    };
     let control = packtrain_cc::build(controller(kind), &control).map_err(|e| e.to_string())?;
     let flow = Flow::new(config, Some(control), now).map_err(|e| e.to_string())?;
     let (told, state) = events();

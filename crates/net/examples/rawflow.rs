@@ -62,6 +62,10 @@ impl CongestionController for Unwatched {
         self.0.needs()
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.0.set_mtu(mtu);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.0.on_sent(sent);
     }

@@ -141,9 +141,13 @@ pub struct FlowConfig {
     pub flow_id: u32,
     /// For each lane, the remote addresses to try; empty if the peer must send first.
     pub peers: Vec<Vec<SocketAddr>>,
-    /// UDP payload bytes of the first datagrams: 1472 over IPv4 Ethernet, 1452 over IPv6.
+    /// UDP payload bytes that the path is known to carry: 1200 (RFC 9000 section 14), unless the
+    /// owner knows more. Data starts with this size, or with Ethernet's if the validation of the
+    /// path shows that it carries that.
     pub mtu: ByteCount,
-    /// The largest datagram to probe for; equal to `mtu` to disable probing above it.
+    /// The largest datagram to probe for, in UDP payload bytes: 1472 over IPv4 Ethernet, 1452 over
+    /// IPv6; equal to `mtu` to disable probing above it. The feedbacks that count data units take
+    /// it for the size of a full one.
     pub max_mtu: ByteCount,
     /// The owner's ceiling on the wire rate.
     pub rate_ceiling: Option<DataRate>,
@@ -173,7 +177,7 @@ impl FlowConfig {
             keys,
             flow_id,
             peers,
-            mtu: ByteCount(1_472),
+            mtu: ByteCount(u64::from(limits::BASE_MTU)),
             max_mtu: ByteCount(1_472),
             rate_ceiling: None,
             room: ByteCount(16 << 20),
@@ -184,6 +188,13 @@ impl FlowConfig {
             train: TRAIN_PACKETS,
             warnings: true,
         }
+    }
+
+    /// The size of a full datagram for the controller at its construction. The native feedback
+    /// calls [`set_mtu`](packtrain_cc::CongestionController::set_mtu) when it changes; the others
+    /// count data units of one size.
+    pub fn first_mtu(&self) -> ByteCount {
+        if self.feedback == FeedbackKind::Native { self.mtu } else { self.max_mtu }
     }
 }
 

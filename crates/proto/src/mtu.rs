@@ -1,21 +1,34 @@
 //! The size of datagrams: packetization-layer path MTU discovery (RFC 8899).
 //!
-//! The search starts at the given size (Ethernet's) and confirms it with a padded probe while data
-//! already flows. It falls back to the base size when probes or data of that size are lost while
-//! small packets arrive. It then searches upwards to the largest size allowed.
+//! Data starts at the base size, which every path carries, or at a size that the owner vouches for.
+//! The pings that validate the path are also sent padded to Ethernet's size: where the path carries
+//! it, their answers raise the size before the first data packet. The search then continues to the
+//! largest size allowed.
+//!
+//! When no full-size packet arrives for a probe timeout while a small one does, the size falls to
+//! the base at once, and the old size is probed again: an answer restores it, because then the
+//! cause was a burst of losses or an outage and not a black hole.
 
 use packtrain_units::{Duration, Time};
 
 use crate::config::limits::BASE_MTU;
 
 /// Probes of one size before it counts as too large (RFC 8899 MAX_PROBES).
-const MAX_PROBES: u32 = 3;
-/// Lost packets of the current size, with none of that size arriving, that count as a black hole.
-const BLACK_HOLE_PACKETS: u32 = 24;
+const MAX_PROBES: usize = 3;
+/// Lost packets of the current size, with none of that size arriving, that may be a black hole.
+const BLACK_HOLE_PACKETS: u32 = 8;
+/// Falls from one size, without data of that size arriving in between, after which it counts as too
+/// large although probes of it are answered.
+const MAX_FALLS: u32 = 2;
 /// Pause before a finished search starts again (RFC 8899 PMTU_RAISE_TIMER).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+/// Time after the first probes in which they are not repeated: the round trip is not known yet.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// A search ends when its step is smaller than this, in bytes.
 const MIN_STEP: u16 = 64;
+/// UDP payload of a full Ethernet frame over IPv4 and over IPv6, and that of common tunnels.
+const ETHERNET: (u16, u16) = (1_472, 1_452);
+const COMMON: [u16; 3] = [ETHERNET.0, ETHERNET.1, 1_420];
 
 /// Searches for the largest datagram that the path carries.
 #[derive(Debug)]
@@ -27,15 +40,20 @@ pub(crate) struct Mtu {
     too_large: u16,
     probe: Option<Probe>,
     next_at: Time,
+    /// Lost packets of the current size since one arrived, and when that was.
     lost: u32,
-    lost_since: Time,
+    arrived_at: Time,
+    /// The size before a fall that the path may still carry.
+    suspected: Option<u16>,
+    /// Falls since data of that size arrived.
+    falls: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     size: u16,
-    tries: u32,
-    token: u64,
+    tries: usize,
+    tokens: [u64; MAX_PROBES],
 }
 
 impl Mtu {
@@ -50,7 +68,9 @@ impl Mtu {
             probe: None,
             next_at: Time::ZERO,
             lost: 0,
-            lost_since: Time::ZERO,
+            arrived_at: Time::ZERO,
+            suspected: None,
+            falls: 0,
         }
     }
 
@@ -59,9 +79,37 @@ impl Mtu {
         self.current
     }
 
+    /// The size to report: that before a fall until it is certain that the path does not carry it.
+    pub(crate) fn reported(&self) -> u16 {
+        self.suspected.unwrap_or(self.current)
+    }
+
     /// When the next probe is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.wanted().map(|_| self.next_at)
+    }
+
+    /// The size to which a ping that validates the path is padded besides the small one: that of
+    /// Ethernet, or what is left to try of it. `v6` if it goes to an IPv6 address.
+    pub(crate) fn first_probe(&self, v6: bool) -> Option<u16> {
+        let ethernet = if v6 { ETHERNET.1 } else { ETHERNET.0 };
+        if self.probe.is_some_and(|probe| probe.tries >= MAX_PROBES) {
+            return None;
+        }
+        let size = ethernet.min(self.max).min(self.too_large - 1);
+        (size > self.current).then_some(size)
+    }
+
+    /// Padded pings of up to `size` bytes were sent with this token before the path was validated.
+    pub(crate) fn on_first_probe(&mut self, now: Time, token: u64, size: u16) {
+        self.record(token, size);
+        self.next_at = now + FIRST_TIMEOUT;
+    }
+
+    /// The path was validated, and its round trip is known: a first probe that was not answered
+    /// with the small ping is repeated at once.
+    pub(crate) fn on_validated(&mut self, now: Time) {
+        self.next_at = self.next_at.min(now);
     }
 
     /// The size of the probe to send now. `token` identifies it; `timeout` is how long to wait for
@@ -77,21 +125,34 @@ impl Mtu {
             return None;
         }
         let size = self.probe.map(|p| p.size).or_else(|| self.wanted())?;
-        let tries = self.probe.map_or(0, |p| p.tries) + 1;
-        self.probe = Some(Probe { size, tries, token });
+        self.record(token, size);
         self.next_at = now + timeout;
         Some(size)
     }
 
-    /// Handles the answer to a probe. Returns true if the size changed.
-    pub(crate) fn on_pong(&mut self, now: Time, token: u64) -> bool {
-        let Some(probe) = self.probe.filter(|p| p.token == token) else { return false };
+    fn record(&mut self, token: u64, size: u16) {
+        let tokens = [token; MAX_PROBES];
+        let probe = self.probe.get_or_insert(Probe { size, tries: 0, tokens });
+        probe.tokens[probe.tries.min(MAX_PROBES - 1)] = token;
+        probe.size = size;
+        probe.tries += 1;
+    }
+
+    /// Handles the answer to a probe: the peer received a datagram of `size` bytes with `token`.
+    /// Returns true if the size changed.
+    pub(crate) fn on_pong(&mut self, now: Time, token: u64, size: u16) -> bool {
+        let Some(probe) = self.probe.filter(|p| p.tokens.contains(&token)) else { return false };
+        let size = size.min(probe.size);
+        if size <= self.current && size < probe.size {
+            return false;
+        }
         self.probe = None;
         self.next_at = now;
-        self.lost = 0;
+        (self.lost, self.arrived_at) = (0, now);
         self.confirmed = true;
-        let grown = probe.size > self.current;
-        self.current = self.current.max(probe.size);
+        self.suspected = None;
+        let grown = size > self.current;
+        self.current = self.current.max(size);
         grown
     }
 
@@ -102,6 +163,7 @@ impl Mtu {
         }
         let before = self.current;
         self.too_large = self.too_large.min(size);
+        self.suspected = self.suspected.filter(|suspected| *suspected < size);
         if self.probe.is_some_and(|p| p.size >= self.too_large) {
             self.probe = None;
             self.next_at = now;
@@ -113,26 +175,35 @@ impl Mtu {
     }
 
     /// A full-size packet arrived.
-    pub(crate) fn on_acked(&mut self, wire: u16) {
+    pub(crate) fn on_acked(&mut self, now: Time, wire: u16) {
         if wire > BASE_MTU && wire == self.current {
-            self.lost = 0;
+            (self.lost, self.arrived_at) = (0, now);
+            self.falls = 0;
         }
     }
 
-    /// Full-size packets were lost. Returns true if that is a black hole and the size changed.
-    pub(crate) fn on_lost(&mut self, now: Time, wire: u16, packets: u32, srtt: Duration) -> bool {
+    /// Full-size packets were lost although a later packet arrived; `timeout` is the time after
+    /// which the report on a packet is overdue. Returns true if the size fell.
+    pub(crate) fn on_lost(
+        &mut self,
+        now: Time,
+        wire: u16,
+        packets: u32,
+        timeout: Duration,
+    ) -> bool {
         if wire != self.current || wire <= BASE_MTU {
             return false;
         }
-        if self.lost == 0 {
-            self.lost_since = now;
-        }
         self.lost = self.lost.saturating_add(packets);
-        let timeout = (srtt * 3).max(Duration::from_millis(200));
-        if self.lost < BLACK_HOLE_PACKETS || now.since(self.lost_since) < timeout {
+        if self.lost < BLACK_HOLE_PACKETS || now.since(self.arrived_at) < timeout {
             return false;
         }
-        self.too_large = self.too_large.min(wire);
+        self.falls += 1;
+        if self.falls > MAX_FALLS {
+            self.too_large = self.too_large.min(wire);
+        } else {
+            self.suspected = Some(wire);
+        }
         self.fall(now);
         true
     }
@@ -142,12 +213,12 @@ impl Mtu {
         self.confirmed = true;
         self.probe = None;
         self.lost = 0;
-        // The path has just changed: wait a second before searching upwards.
-        self.next_at = now + Duration::from_secs(1);
+        self.next_at = now;
     }
 
     fn failed(&mut self, now: Time, size: u16) {
         self.probe = None;
+        self.suspected = None;
         self.too_large = self.too_large.min(size);
         self.next_at = now;
         if size <= self.current && self.current > BASE_MTU {
@@ -160,8 +231,8 @@ impl Mtu {
         }
     }
 
-    /// The next size to try while the search runs: the current size, then the largest, then
-    /// Ethernet's, then the middle of the interval.
+    /// The next size to try while the search runs: the current size, then the one before a fall,
+    /// then Ethernet's, then the largest, then the middle of the interval.
     fn wanted(&self) -> Option<u16> {
         if let Some(probe) = self.probe {
             return Some(probe.size);
@@ -169,17 +240,18 @@ impl Mtu {
         if !self.confirmed && self.current > BASE_MTU {
             return Some(self.current);
         }
+        if self.suspected.is_some() {
+            return self.suspected;
+        }
         let top = self.too_large - 1;
         if top <= self.current || (self.too_large <= self.max && top - self.current < MIN_STEP) {
             return None;
         }
+        let common = COMMON.into_iter().find(|s| *s > self.current && *s <= top);
         if self.too_large > self.max {
-            return Some(self.max);
+            return Some(common.unwrap_or(self.max));
         }
-        [1_472, 1_452, 1_420]
-            .into_iter()
-            .find(|s| *s > self.current && *s < self.too_large)
-            .or(Some(self.current + (top - self.current).div_ceil(2)))
+        common.or(Some(self.current + (top - self.current).div_ceil(2)))
     }
 }
 
@@ -195,7 +267,7 @@ mod tests {
             if let Some(size) = mtu.poll(now, token, Duration::from_millis(100))
                 && size <= path
             {
-                mtu.on_pong(now, token);
+                mtu.on_pong(now, token, size);
             }
             now += Duration::from_millis(100);
             if mtu.lost == 0 && mtu.poll_timeout().is_none_or(|at| at > now + RAISE_INTERVAL / 2) {
@@ -207,24 +279,53 @@ mod tests {
 
     #[test]
     fn finds_jumbo_ethernet_and_tunnels() {
-        assert_eq!(search(1472, 8972, 8972), 8972);
-        assert_eq!(search(1472, 8972, 1472), 1472);
-        assert_eq!(search(1472, 1472, 1472), 1472);
-        let tunnel = search(1472, 1472, 1400);
-        assert!((1400 - MIN_STEP..=1400).contains(&tunnel), "{tunnel}");
-        let middle = search(1472, 8972, 4000);
-        assert!((4000 - MIN_STEP..=4000).contains(&middle), "{middle}");
+        for start in [BASE_MTU, 1472] {
+            assert_eq!(search(start, 8972, 8972), 8972);
+            assert_eq!(search(start, 8972, 1472), 1472);
+            assert_eq!(search(start, 1472, 1472), 1472);
+            let tunnel = search(start, 1472, 1400);
+            assert!((1400 - MIN_STEP..=1400).contains(&tunnel), "{tunnel}");
+            let middle = search(start, 8972, 4000);
+            assert!((4000 - MIN_STEP..=4000).contains(&middle), "{middle}");
+        }
+    }
+
+    #[test]
+    fn the_answer_to_any_first_probe_counts() {
+        let mut mtu = Mtu::new(BASE_MTU, 8972);
+        assert_eq!((mtu.first_probe(false), mtu.first_probe(true)), (Some(1472), Some(1452)));
+        mtu.on_first_probe(Time::ZERO, 7, 1472);
+        mtu.on_first_probe(Time::ZERO, 8, 1472);
+        assert!(!mtu.on_pong(Time::ZERO, 9, 1472), "unknown");
+        assert!(mtu.on_pong(Time::ZERO, 7, 1452), "the one to an IPv6 address came");
+        assert_eq!(mtu.current(), 1452);
+        assert!(!mtu.on_pong(Time::ZERO, 8, 1472), "the search has gone on");
     }
 
     #[test]
     fn a_black_hole_is_left_for_the_base_size() {
         let mut mtu = Mtu::new(1472, 1472);
-        let (ms, srtt) = (Duration::from_millis(1), Duration::from_millis(20));
-        assert!(!mtu.on_lost(Time::ZERO, 1472, 100, srtt), "one burst is only loss");
-        mtu.on_acked(1472);
-        assert!(!mtu.on_lost(Time::ZERO + ms * 300, 1472, 100, srtt));
-        assert!(mtu.on_lost(Time::ZERO + ms * 600, 1472, 1, srtt));
-        assert_eq!(mtu.current(), BASE_MTU);
+        let (ms, timeout) = (Duration::from_millis(1), Duration::from_millis(40));
+        mtu.on_acked(Time::ZERO, 1472);
+        assert!(!mtu.on_lost(Time::ZERO + ms * 39, 1472, 100, timeout), "a burst is only loss");
+        mtu.on_acked(Time::ZERO + ms * 39, 1472);
+        assert!(!mtu.on_lost(Time::ZERO + ms * 79, 1472, 7, timeout), "few");
+        assert!(mtu.on_lost(Time::ZERO + ms * 79, 1472, 1, timeout));
+        assert_eq!((mtu.current(), mtu.reported()), (BASE_MTU, 1472));
+    }
+
+    #[test]
+    fn a_false_alarm_ends_with_the_next_answer() {
+        let mut mtu = Mtu::new(1472, 1472);
+        let second = |n| Time::ZERO + Duration::from_secs(n);
+        let timeout = Duration::from_millis(40);
+        for n in 1..=3 {
+            assert!(mtu.on_lost(second(n), 1472, 100, timeout));
+            let probed = mtu.poll(second(n), n, timeout).unwrap();
+            assert_eq!(probed == 1472, n < 3, "probes pass and data does not");
+            assert!(mtu.on_pong(second(n), n, probed));
+        }
+        assert_eq!((mtu.current(), mtu.reported()), (1452, 1452));
     }
 
     #[test]
@@ -233,5 +334,9 @@ mod tests {
         assert!(mtu.on_too_large(Time::ZERO, 1472));
         assert_eq!(mtu.current(), BASE_MTU);
         assert!(!mtu.on_too_large(Time::ZERO, 1000), "the base size is never given up");
+        let mut mtu = Mtu::new(BASE_MTU, 8972);
+        mtu.on_first_probe(Time::ZERO, 7, 1472);
+        assert!(!mtu.on_too_large(Time::ZERO, 1472), "a probe");
+        assert_eq!(mtu.first_probe(false), Some(1471));
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Path {
     validated: bool,
     candidates: Vec<SocketAddr>,
     tokens: [(u64, Time); TOKENS],
+    /// Tokens given out so far.
+    issued: usize,
     tries: usize,
     next_at: Time,
     challenge: Option<Challenge>,
@@ -57,6 +59,7 @@ impl Path {
             validated: false,
             candidates,
             tokens: [(0, Time::ZERO); TOKENS],
+            issued: 0,
             tries: 0,
             next_at: now,
             challenge: None,
@@ -124,8 +127,8 @@ impl Path {
     /// A new token for a ping sent now, kept for its answer.
     pub(crate) fn token(&mut self, now: Time, rng: &mut Rng) -> u64 {
         let token = rng.next_u64();
-        self.tokens[self.tries % TOKENS] = (token, now);
-        self.tries += 1;
+        self.tokens[self.issued % TOKENS] = (token, now);
+        self.issued += 1;
         token
     }
 
@@ -135,15 +138,26 @@ impl Path {
         self.challenge.map(|c| c.next_at).into_iter().chain(probe).min()
     }
 
+    /// Whether the addresses of the peer are to be pinged now because none has answered yet.
+    pub(crate) fn probes_at(&self, now: Time) -> bool {
+        !self.validated && now >= self.next_at
+    }
+
+    /// The addresses that the peer may have.
+    pub(crate) fn targets(&self) -> Vec<SocketAddr> {
+        let heard = self.remote.filter(|r| !self.candidates.contains(r));
+        self.candidates.iter().copied().chain(heard).collect()
+    }
+
     /// The pings due now: destinations and tokens.
     pub(crate) fn poll(&mut self, now: Time, rng: &mut Rng) -> Vec<(SocketAddr, u64)> {
         let mut pings = Vec::new();
         if !self.validated && now >= self.next_at {
             let gap = (FIRST_PROBE_GAP * (1 << self.tries.min(5))).min(MAX_PROBE_GAP);
-            let mut targets = self.candidates.clone();
-            targets.extend(self.remote.filter(|r| !self.candidates.contains(r)));
+            let targets = self.targets();
             if !targets.is_empty() {
                 let token = self.token(now, rng);
+                self.tries += 1;
                 pings.extend(targets.into_iter().map(|to| (to, token)));
             }
             self.next_at = now + gap;

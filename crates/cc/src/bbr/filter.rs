@@ -16,6 +16,11 @@ impl MaxFilter {
         self.best[0].1
     }
 
+    /// All values change by `factor`.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.best.iter_mut().for_each(|(_, value)| *value *= factor);
+    }
+
     pub(super) fn update(&mut self, round: u64, value: f64) {
         let new = (round, value);
         let [first, second, third] = &mut self.best;

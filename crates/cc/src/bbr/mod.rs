@@ -228,6 +228,17 @@ impl CongestionController for Bbr {
         Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        let mss = mtu.get().max(1) as f64;
+        let factor = std::mem::replace(&mut self.mss, mss) / mss;
+        let begun = self.model.set_mss(mss, factor);
+        if begun {
+            self.cwnd = (self.cwnd * factor).max(1.0);
+            self.prior_cwnd *= factor;
+            self.pace *= factor;
+        }
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         let idle = sent.in_flight == sent.bytes && self.was_app_limited;
         self.was_app_limited = sent.app_limited;

@@ -54,6 +54,16 @@ impl Model {
         }
     }
 
+    /// A packet has `mss` bytes from now on, and all numbers of packets change by `factor`. Returns
+    /// whether anything was acknowledged.
+    pub(super) fn set_mss(&mut self, mss: f64, factor: f64) -> bool {
+        self.mss = mss;
+        self.delivered *= factor;
+        self.lost *= factor;
+        self.max_rate.scale(factor);
+        self.newest > 0
+    }
+
     /// The maximum rate of the last ten rounds.
     pub(super) fn max_rate(&self) -> f64 {
         self.max_rate.get()

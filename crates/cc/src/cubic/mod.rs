@@ -44,6 +44,16 @@ pub struct Cubic {
     cwnd_prior: f64,
     epoch: Option<Epoch>,
     last: Time,
+    /// What a cut or collapse replaced, for the case that it is undone (RFC 9438 section 4.9).
+    replaced: Option<Replaced>,
+}
+
+/// The state beside the window that an undone cut restores.
+#[derive(Clone, Copy, Debug)]
+struct Replaced {
+    w_max: Option<f64>,
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
 }
 
 /// Congestion avoidance since the last cut.
@@ -70,6 +80,7 @@ impl Cubic {
             cwnd_prior: 0.0,
             epoch: None,
             last: config.now,
+            replaced: None,
         }
     }
 
@@ -149,6 +160,18 @@ impl Cubic {
         count
     }
 
+    /// Keeps what a cut or collapse replaces.
+    fn keep(&mut self) {
+        let Self { w_max, cwnd_prior, epoch, .. } = *self;
+        self.replaced = Some(Replaced { w_max, cwnd_prior, epoch });
+    }
+
+    fn restore(&mut self) {
+        if let Some(Replaced { w_max, cwnd_prior, epoch }) = self.replaced.take() {
+            (self.w_max, self.cwnd_prior, self.epoch) = (w_max, cwnd_prior, epoch);
+        }
+    }
+
     /// Records the window before a cut. Fast convergence lowers it when the window is smaller than
     /// at the last cut, to leave room for other flows (RFC 9438 section 4.7).
     fn record_window(&mut self) {
@@ -184,6 +207,14 @@ impl CongestionController for Cubic {
         Signals::of(&[Signal::Rtt, Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        let factor = self.window.set_mtu(mtu);
+        self.w_max = self.w_max.map(|packets| packets * factor);
+        self.cwnd_prior *= factor;
+        // The curve is one of packets: a new one starts at the window.
+        self.epoch = self.epoch.filter(|_| factor == 1.0);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.window.on_sent(sent);
     }
@@ -202,10 +233,13 @@ impl CongestionController for Cubic {
             }
             Action::Grow(acked) => self.grow(feedback.now, acked),
             Action::Cut => {
+                self.keep();
                 self.record_window();
                 self.window.cut(BETA);
             }
+            Action::Undo => self.restore(),
             Action::Collapse => {
+                self.keep();
                 self.window.collapse(BETA);
                 self.reset(feedback.now);
             }

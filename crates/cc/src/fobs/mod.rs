@@ -268,6 +268,10 @@ impl CongestionController for Fobs {
         Signals::of(&[Signal::Rtt, Signal::DeliveryRate, Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.mtu = mtu.get().max(1) as f64;
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.collector.on_sent(sent);
         self.app_limited |= sent.app_limited;

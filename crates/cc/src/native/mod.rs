@@ -156,6 +156,11 @@ impl CongestionController for Native {
         self.update_rate();
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.mtu = mtu.get().max(1) as f64;
+        self.update_rate();
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.rounds.on_sent(sent);
         if let State::Launch(launch) = &mut self.state {

@@ -168,6 +168,10 @@ impl CongestionController for Sabul {
         Signals::of(&[Signal::Losses])
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        self.mtu = mtu;
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.next = self.next.max(sent.first.saturating_add(u64::from(sent.count)));
         self.app_limited |= sent.app_limited;

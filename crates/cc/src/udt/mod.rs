@@ -251,6 +251,16 @@ impl CongestionController for Udt {
         }
     }
 
+    fn set_mtu(&mut self, mtu: ByteCount) {
+        let datagram = mtu.get().clamp(1, 1 << 16) as f64;
+        let factor = std::mem::replace(&mut self.datagram, datagram) / datagram;
+        self.increase.mtu = datagram + HEADERS;
+        for packets in [&mut self.ceiling, &mut self.rate, &mut self.before_cut] {
+            *packets *= factor;
+        }
+        self.ceiling = self.ceiling.clamp(MIN_RATE, MAX_RATE / 8.0 / datagram);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.gate.on_sent(sent.count.into());
         self.epochs.on_sent(sent.first.saturating_add(sent.count.into()));

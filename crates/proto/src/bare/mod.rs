@@ -58,7 +58,7 @@ pub struct BareConfig {
     pub role: Role,
     /// Number of lanes, 1 to 16.
     pub lanes: u8,
-    /// UDP payload bytes of the first datagrams.
+    /// UDP payload bytes that the path is known to carry.
     pub mtu: ByteCount,
     /// The largest datagram to probe for.
     pub max_mtu: ByteCount,
@@ -84,7 +84,7 @@ impl BareConfig {
         Self {
             role,
             lanes: 1,
-            mtu: ByteCount(1_472),
+            mtu: ByteCount(u64::from(limits::BASE_MTU)),
             max_mtu: ByteCount(1_472),
             rate_ceiling: None,
             room: Room::Endless,

@@ -9,6 +9,8 @@ const BUCKETS: usize = 10;
 const BUCKET: Duration = Duration::from_secs(1);
 /// UDT's SYN: the minimum interval between its round-trip samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// A shorter queueing delay is noise of threads and batches.
+const VISIBLE_QUEUE: Duration = Duration::from_micros(300);
 /// Maximum clock skew accepted: 200 parts per million.
 const SKEW_LIMIT: f64 = 200e-6;
 
@@ -20,7 +22,9 @@ pub(crate) struct Delay {
     buckets: Vec<(Time, f64)>,
     opened: Time,
     skew: f64,
-    newest: Option<Duration>,
+    /// The minimum of the newest report with a sample, and of the one before, with the time of the
+    /// newer.
+    reports: Option<(Time, Duration, Duration)>,
 }
 
 impl Delay {
@@ -43,14 +47,20 @@ impl Delay {
         let now = sent.as_nanos() as f64;
         let level = |(t, d): &(Time, f64)| d + self.skew * (now - t.as_nanos() as f64);
         let base = self.buckets.iter().map(level).fold(f64::INFINITY, f64::min);
-        let queueing = Duration::from_nanos((raw - base).max(0.0) as u64);
-        self.newest = Some(queueing);
-        queueing
+        Duration::from_nanos((raw - base).max(0.0) as u64)
     }
 
-    /// The newest sample.
-    pub(crate) fn newest(&self) -> Option<Duration> {
-        self.newest
+    /// The minimum of the samples of a report.
+    pub(crate) fn on_report(&mut self, now: Time, min: Duration) {
+        let before = self.reports.map_or(min, |(_, newest, _)| newest);
+        self.reports = Some((now, min, before));
+    }
+
+    /// The delay in the last two reports with a sample, if the newer came at `since` or later.
+    /// Threads and batches delay single packets, so the lower counts.
+    pub(crate) fn recent(&self, since: Time) -> Option<Duration> {
+        let (at, newest, before) = self.reports?;
+        (at >= since).then_some(newest.min(before))
     }
 
     /// Slope of the lower envelope: the median of the slopes between minima of the first and of the
@@ -68,6 +78,34 @@ impl Delay {
             .collect();
         slopes.sort_by(f64::total_cmp);
         slopes[half / 2].clamp(-SKEW_LIMIT, SKEW_LIMIT)
+    }
+}
+
+/// The queue of the path as far as losses show its size: the longest queueing delay around the
+/// last losses.
+#[derive(Debug, Default)]
+pub(crate) struct LearnedQueue {
+    peak: Duration,
+    learned: Option<Duration>,
+}
+
+impl LearnedQueue {
+    /// A queueing delay was measured.
+    pub(crate) fn on_delay(&mut self, queueing: Duration) {
+        self.peak = self.peak.max(queueing);
+    }
+
+    /// A round of losses began. Without a visible queue it says nothing.
+    pub(crate) fn on_loss_round(&mut self) {
+        let peak = std::mem::take(&mut self.peak);
+        if peak >= VISIBLE_QUEUE {
+            self.learned = Some(self.learned.map_or(peak, |old| peak.max((old * 7 + peak) / 8)));
+        }
+    }
+
+    /// How much of it a burst may fill: a quarter.
+    pub(crate) fn burst(&self) -> Option<Duration> {
+        self.learned.map(|queue| queue / 4)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use packtrain_cc::{CongestionController, Watched};
-use packtrain_units::{DataRate, Offset, Time};
+use packtrain_units::{DataRate, Duration, Offset, Time};
 
 use crate::breaker::Breaker;
 use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
@@ -161,6 +161,14 @@ impl Endpoint {
         }
     }
 
+    /// Native sender: the rate at which it may send; none if it knows none, or for other feedbacks.
+    pub(crate) fn native_rate(&self, srtt: Duration) -> Option<DataRate> {
+        match self {
+            Self::NativeSender(sender) => Some(sender.rate(srtt)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn mtu_mut(&mut self) -> Option<&mut Mtu> {
         match self {
             Self::NativeSender(sender) => Some(&mut sender.mtu),
@@ -178,10 +186,20 @@ impl Endpoint {
         }
     }
 
-    /// Sender: the payload did not have the bytes that the flow needs next.
-    pub(crate) fn payload_pending(&mut self) {
+    /// Sender: something outside of the flow holds the data back.
+    pub(crate) fn hold(&mut self) {
         match self {
             Self::NativeSender(sender) => sender.limit = Limit::Payload,
+            Self::UnitSender(sender) => sender.hold(),
+            _ => {}
+        }
+    }
+
+    /// Sender: the payload did not have the bytes that the flow needs next. The rate until they
+    /// come is that of the disk or of the pipe, not of the path.
+    pub(crate) fn payload_pending(&mut self) {
+        match self {
+            Self::NativeSender(sender) => sender.payload_pending(),
             Self::UnitSender(sender) => sender.payload_pending(),
             _ => {}
         }

@@ -81,7 +81,7 @@ impl Core {
             }
             match frame {
                 Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
-                Frame::Pong { token, .. } => self.on_pong(now, envelope, token),
+                Frame::Pong { token, size } => self.on_pong(now, envelope, token, size),
                 Frame::Report(report) => self.on_report(now, &report),
                 Frame::Ack { ack, host } => {
                     self.on_message(now, &Message::Ack(ack), Some(&host));
@@ -139,7 +139,10 @@ impl Core {
         }
     }
 
-    fn on_pong(&mut self, now: Time, envelope: &Envelope, token: u64) {
+    fn on_pong(&mut self, now: Time, envelope: &Envelope, token: u64, size: u16) {
+        if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token, size)) {
+            self.mtu_changed(now);
+        }
         let lane = &mut self.lanes[usize::from(envelope.lane)];
         match lane.path.on_pong(now, token, envelope.from) {
             Answer::Validated(rtt) => {
@@ -153,6 +156,9 @@ impl Core {
                 );
                 if !self.life.is_established() {
                     self.life.establish();
+                    if let Some(mtu) = self.endpoint.mtu_mut() {
+                        mtu.on_validated(now);
+                    }
                     if let Some(controller) = self.endpoint.controller_mut() {
                         controller.on_path(rtt);
                     }
@@ -180,11 +186,8 @@ impl Core {
                 self.log.note(now, "path:moved", || json!({ "to": to.to_string() }));
                 self.events.push_back(Event::PathChanged { lane: envelope.lane, to });
             }
-            Answer::Unknown => {
-                if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token)) {
-                    self.mtu_changed(now);
-                }
-            }
+            // Of a size probe, or too old.
+            Answer::Unknown => {}
         }
     }
 
@@ -246,6 +249,8 @@ impl Core {
         let Some(mtu) = self.endpoint.mtu().map(Mtu::current) else { return };
         if let Some(sender) = self.endpoint.unit_sender() {
             sender.on_mtu();
+        } else if let Some(controller) = self.endpoint.controller_mut() {
+            controller.set_mtu(ByteCount(u64::from(mtu)));
         }
         self.log.note(now, "mtu:changed", || json!({ "mtu": mtu }));
         self.events.push_back(Event::MtuChanged { mtu: ByteCount(u64::from(mtu)) });

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use packtrain_units::{Duration, Time};
 
+use crate::core::delay::Delay;
 use crate::core::ledger::Ledger;
 use crate::core::socket_drops::SocketDrops;
 use crate::core::window::Window;
@@ -24,10 +25,14 @@ pub(crate) struct Lane {
     pub(crate) drops: SocketDrops,
     /// Sent trains.
     pub(crate) ledger: Ledger,
+    /// Queueing delay on its way: each lane may take a path of its own.
+    pub(crate) delay: Delay,
     /// Number after that of the newest packet that gave a round-trip sample.
     pub(crate) measured_to: u64,
-    /// When a packet was last sent or acknowledged.
-    pub(crate) active_at: Time,
+    /// When a packet was last acknowledged, or the first one was sent after all had been: the start
+    /// of the wait for feedback (RFC 6298 section 5, rules 5.1 and 5.3). Sending more does not
+    /// extend the wait, so that a black hole shows while data still leaves.
+    waiting_since: Time,
     probes: u32,
 }
 
@@ -38,8 +43,9 @@ impl Lane {
             window: Window::new(),
             drops: SocketDrops::default(),
             ledger: Ledger::default(),
+            delay: Delay::default(),
             measured_to: 0,
-            active_at: now,
+            waiting_since: now,
             probes: 0,
         }
     }
@@ -56,8 +62,15 @@ impl Lane {
 
     /// A packet sent on it was acknowledged.
     pub(crate) fn on_progress(&mut self, now: Time) {
-        self.active_at = now;
+        self.waiting_since = now;
         self.probes = 0;
+    }
+
+    /// A train or tracked packet is about to be sent on it.
+    pub(crate) fn on_sending(&mut self, now: Time) {
+        if self.ledger.is_settled() {
+            self.waiting_since = now;
+        }
     }
 
     /// When a tail probe is due, if a packet sent on it is unacknowledged. `overdue` is the maximum
@@ -67,12 +80,12 @@ impl Lane {
             return None;
         }
         let gap = (overdue * (1 << self.probes.min(10))).min(MAX_TAIL_PROBE_GAP.max(overdue));
-        Some(self.active_at + gap)
+        Some(self.waiting_since + gap)
     }
 
     /// A tail probe is sent. Returns true if the lane has just become dead.
     pub(crate) fn on_tail_probe(&mut self, now: Time) -> bool {
-        self.active_at = now;
+        self.waiting_since = now;
         self.probes += 1;
         self.probes == DEAD_PROBES
     }

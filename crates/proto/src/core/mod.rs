@@ -49,6 +49,10 @@ use crate::stats::{FlowStats, Limit};
 /// One packet number per this many bursts is skipped, to detect a receiver that acknowledges
 /// packets that it did not get.
 const SKIP_EVERY: u64 = 128;
+/// Rate for which one lane suffices. The default buffer of a socket (264 coalesced datagrams) then
+/// holds 25 ms, which covers what a thread waits for a processor. A flow without need of more keeps
+/// its packets in one order: a loss shows when the next packet of its lane arrives.
+const RATE_PER_LANE: DataRate = DataRate::from_mbps(125);
 /// A unit sender below this rate stays on one lane.
 const SPREAD_ABOVE: DataRate = DataRate::from_mbps(2_000);
 
@@ -74,6 +78,8 @@ pub(crate) struct Core {
     overhead: u16,
     life: Life,
     next_lane: usize,
+    /// Number of lanes that data is spread over.
+    spread: usize,
     /// The signals that the feedback provides.
     provides: Signals,
     idle_reported: bool,
@@ -157,6 +163,7 @@ impl Core {
             overhead,
             life: Life::new(now),
             next_lane: 0,
+            spread: 1,
             provides,
             idle_reported: true,
             not_before: Time::ZERO,
@@ -263,7 +270,7 @@ impl Core {
         self.held = budget > 0 && now < self.not_before;
         if self.held {
             // The sender's own pace does not matter until then.
-            self.endpoint.payload_pending();
+            self.endpoint.hold();
             return None;
         }
         if budget == 0 {
@@ -379,20 +386,38 @@ impl Core {
         stats
     }
 
-    /// The next lane in rotation that may carry data. Lanes whose probes are answered are
-    /// preferred.
+    /// The next lane in rotation that may carry data, of as many as the rate asks for. Lanes whose
+    /// probes are answered are preferred.
     fn pick_lane(&mut self) -> Option<usize> {
         let n = self.lanes.len();
         // Order of units is worth more than room in sockets until one socket cannot hold them.
         let stays = self.endpoint.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
         let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
-        let turn = |i| (from + i) % n;
+        self.spread =
+            spread(self.spread, self.endpoint.native_rate(self.rtt.smoothed_or_guess()), n);
         let open = |i: &usize| self.lanes[*i].is_open();
         let alive = |i: &usize| open(i) && !self.lanes[*i].is_dead();
-        let lane = (0..n).map(turn).find(alive).or_else(|| (0..n).map(turn).find(open))?;
+        // The first lanes that work: others only carry what these cannot.
+        let last = (0..n).filter(alive).take(self.spread).last();
+        let turn = |i| (from + i) % n;
+        let mut turns = (0..n).map(turn);
+        let lane = match last {
+            Some(last) => turns.find(|i| *i <= last && alive(i)),
+            None => turns.find(open),
+        }?;
         self.next_lane = lane + 1;
         Some(lane)
     }
+}
+
+/// The number of lanes for `rate`, of `n`, where there were `before`. A rate that varies by a fifth
+/// does not change it back and forth.
+fn spread(before: usize, rate: Option<DataRate>, n: usize) -> usize {
+    let Some(rate) = rate else { return n };
+    let wanted = rate.as_bps().div_ceil(RATE_PER_LANE.as_bps()).max(1);
+    let slack = rate.mul_f64(1.2).as_bps().div_ceil(RATE_PER_LANE.as_bps()).max(1);
+    let [wanted, slack] = [wanted, slack].map(|lanes| lanes.min(n as u64) as usize);
+    before.clamp(wanted, slack.max(wanted))
 }
 
 fn datagram(size: ByteCount) -> Result<u16, FlowError> {

@@ -198,6 +198,7 @@ impl Receiver {
         if self.poll_timeout(srtt).is_none_or(|due| now < due) {
             return Vec::new();
         }
+        self.drain.set_rtt(srtt);
         let mut acks = self.intervals(lanes);
         let mut frames = Vec::with_capacity(1);
         loop {

@@ -12,7 +12,7 @@ use crate::breaker::{Breaker, Verdict};
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
-use crate::core::delay::{Delay, Rising};
+use crate::core::delay::{LearnedQueue, Rising};
 use crate::core::delivery::Delivery;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
@@ -44,7 +44,6 @@ pub(crate) struct Sender {
     receiver_rate_cap: ReceiverRateCap,
     pacer: Pacer,
     credit: Credit,
-    delay: Delay,
     rising: Rising,
     /// The delay grew; the controller has not been notified yet.
     warning: bool,
@@ -66,6 +65,9 @@ pub(crate) struct Sender {
     queueing: Option<Duration>,
     delivery_rate: Option<DataRate>,
     probe_due: Option<Time>,
+    /// When the newest acknowledged packet was sent.
+    acked_sent_at: Time,
+    learned_queue: LearnedQueue,
 }
 
 /// Effects of a report other than those on the controller.
@@ -95,7 +97,6 @@ impl Sender {
             receiver_rate_cap: ReceiverRateCap::new(now),
             pacer: Pacer::default(),
             credit: Credit::new(),
-            delay: Delay::default(),
             rising: Rising::default(),
             warning: false,
             bursts: Bursts::default(),
@@ -115,6 +116,8 @@ impl Sender {
             queueing: None,
             delivery_rate: None,
             probe_due: None,
+            acked_sent_at: Time::ZERO,
+            learned_queue: LearnedQueue::default(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Sender {
         let budget = self.permit(now, srtt);
         if budget == 0 {
             self.bursts.wait();
+            self.pacer.wait(self.limit == Limit::Pacing && self.probe_due.is_none());
         }
         budget
     }
@@ -130,6 +134,7 @@ impl Sender {
     fn permit(&mut self, now: Time, srtt: Duration) -> u32 {
         let wire = u64::from(self.mtu.current());
         self.limit = Limit::Idle;
+        self.probe_due = None;
         if self.backlog.sendable() == 0 {
             self.delivery.app_limited(self.in_flight);
             return 0;
@@ -158,6 +163,12 @@ impl Sender {
         quantum.max(1).min(room).min(u64::from(TRAIN_PACKETS)) as u32
     }
 
+    /// The payload did not have the bytes that are needed next.
+    pub(crate) fn payload_pending(&mut self) {
+        self.limit = Limit::Payload;
+        self.delivery.app_limited(self.in_flight);
+    }
+
     /// When `budget` may allow packets again if nothing arrives.
     pub(crate) fn paced_until(&self) -> Option<Time> {
         (self.limit == Limit::Pacing).then(|| self.probe_due.unwrap_or(self.pacer.next()))
@@ -184,8 +195,8 @@ impl Sender {
         let app_limited = sent.app_limited;
         let paced = self.pacing_rate().is_some();
         sent.run = self.bursts.on_sent(now, self.index, packets, paced, &self.capacity);
+        lane.on_sending(now);
         lane.ledger.push(sent);
-        lane.active_at = now;
         self.backlog.advance(repeat, bytes);
         if self.in_flight == 0 {
             // The wait for feedback starts now, not at the last report.
@@ -202,7 +213,8 @@ impl Sender {
             app_limited,
         });
         self.index += packets;
-        self.pacer.sent(now, ByteCount(wire), self.pacing_rate());
+        let burst = self.learned_queue.burst();
+        self.pacer.sent(now, ByteCount(wire), self.pacing_rate(), burst);
         stats.sent_packets += packets;
         stats.sent_bytes += ByteCount(bytes);
         if repeat {
@@ -216,6 +228,12 @@ impl Sender {
     pub(crate) fn pacing_rate(&self) -> Option<DataRate> {
         let rates = [self.capped_rate(), self.ceiling, self.breaker.ceiling()];
         rates.into_iter().flatten().min()
+    }
+
+    /// The pace, or what the window allows in a round trip where there is no pace.
+    pub(crate) fn rate(&self, srtt: Duration) -> DataRate {
+        let window = || DataRate::from_bytes_over(self.controller.cwnd(), srtt);
+        self.pacing_rate().unwrap_or_else(window)
     }
 
     /// The controller, for calls other than feedback.
@@ -254,7 +272,7 @@ impl Sender {
 
     /// Writes its gauges.
     pub(crate) fn gauges(&self, srtt: Duration, stats: &mut FlowStats) {
-        stats.queueing_delay = self.delay.newest();
+        stats.queueing_delay = self.queueing;
         stats.cwnd = self.controller.cwnd().min(self.credit.limit(srtt));
         stats.in_flight = ByteCount(self.in_flight);
         stats.pacing_rate = self.pacing_rate();
@@ -262,7 +280,7 @@ impl Sender {
         stats.delivery_rate = self.delivery_rate;
         stats.arrival_rate = self.arrival.rate;
         stats.capacity = self.capacity.estimate();
-        stats.mtu = ByteCount(u64::from(self.mtu.current()));
+        stats.mtu = ByteCount(u64::from(self.mtu.reported()));
         stats.host_drops = self.host_drops;
         stats.refused_packets = self.refused;
         stats.ecn_ce = self.ecn_ce;

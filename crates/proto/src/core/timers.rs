@@ -1,6 +1,8 @@
 //! The timers of the core: paths, liveness, reports, losses, tail probes, size probes, silence, the
 //! controller's own timer.
 
+use std::net::SocketAddr;
+
 use packtrain_units::{Duration, Time};
 use serde_json::json;
 
@@ -112,6 +114,7 @@ impl Core {
     }
 
     fn poll_paths(&mut self, now: Time) {
+        self.probe_first_size(now);
         let rtt = self.rtt_for_ping();
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             if lane.path.poll_timeout().is_none_or(|at| now < at) {
@@ -122,6 +125,34 @@ impl Core {
                 let lane = i as u8;
                 self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
             }
+        }
+    }
+
+    /// Sends padded pings before the small ones that validate the first lane. Where the path carries
+    /// them, their answers come first, and all data has the full size.
+    fn probe_first_size(&mut self, now: Time) {
+        let (Some(lane), Some(mtu)) = (self.lanes.first_mut(), self.endpoint.mtu_mut()) else {
+            return;
+        };
+        if self.life.is_established() || !lane.path.probes_at(now) {
+            return;
+        }
+        let v6 = |to: &SocketAddr| !to.ip().to_canonical().is_ipv4();
+        let targets = lane.path.targets();
+        let sized: Vec<(SocketAddr, u16)> =
+            targets.iter().filter_map(|to| Some((*to, mtu.first_probe(v6(to))?))).collect();
+        let Some(largest) = sized.iter().map(|(_, size)| *size).max() else { return };
+        let token = lane.path.token(now, &mut self.rng);
+        mtu.on_first_probe(now, token, largest);
+        for (to, size) in sized {
+            let frame = Frame::Ping { token, rtt: Duration::ZERO };
+            self.controls.push_back(Control {
+                lane: 0,
+                to,
+                frame,
+                pad: Some(size),
+                tracked: false,
+            });
         }
     }
 
@@ -191,7 +222,7 @@ impl Core {
                 sender.repeat_oldest();
             }
             if died && others {
-                sender.abandon(now, &mut self.lanes[i], &mut self.stats);
+                sender.abandon(&mut self.lanes[i], &mut self.stats);
                 self.log.note(now, "path:dead", || json!({ "lane": i }));
             }
         }

@@ -5,6 +5,7 @@ mod host;
 mod hostile;
 mod network;
 mod sabul;
+mod safety;
 mod speed;
 mod trace;
 mod transfer;
@@ -85,6 +86,21 @@ struct Source {
     released: RangeSet,
     pending_below: u64,
     unreadable: std::ops::Range<u64>,
+    /// The disk reads at this rate since then; bytes that it has not reached are pending.
+    disk: Option<(DataRate, Time)>,
+    read_to: u64,
+}
+
+impl Source {
+    fn read(&mut self, now: Time) {
+        if let Some((rate, since)) = self.disk {
+            let more = rate.bytes_in(now.since(since)).get();
+            // Whole blocks, as readers deliver them.
+            if more >= 64 << 10 {
+                (self.read_to, self.disk) = (self.read_to + more, Some((rate, now)));
+            }
+        }
+    }
 }
 
 fn byte_at(offset: u64) -> u8 {
@@ -98,7 +114,7 @@ impl Payload for Source {
         if at < self.unreadable.end && end > self.unreadable.start {
             return Fill::Failed;
         }
-        if at < self.pending_below {
+        if at < self.pending_below || self.disk.is_some() && end > self.read_to {
             return Fill::Pending;
         }
         // Only the edges have the pattern: filling all bytes would take most of the test's time.
@@ -127,7 +143,13 @@ struct Sink {
 
 impl Sink {
     fn new() -> Self {
-        Self { have: RangeSet::new(), room: 16 << 20, drain: None, used: 0, drained_at: Time::ZERO }
+        Self {
+            have: RangeSet::new(),
+            room: 16 << 20,
+            drain: None,
+            used: 0,
+            drained_at: Time::ZERO,
+        }
     }
 
     fn drain(&mut self, now: Time) {
@@ -206,6 +228,9 @@ struct Pair {
     channel_delay: Duration,
     /// Additional delay with which each lane of the receiver is read after the one before.
     lane_lag: Duration,
+    /// The sender's thread runs only this often, and when.
+    turns: Duration,
+    turn_at: Time,
 }
 
 const RECEIVER_PORT: u16 = 2000;
@@ -255,7 +280,7 @@ impl Setup {
         let controller = build(
             self.controller,
             &ControllerConfig {
-                mtu: ByteCount(1472),
+                mtu: config.first_mtu(),
                 seed: self.seed,
                 now,
                 ceiling: None,
@@ -287,6 +312,8 @@ impl Setup {
             channel: VecDeque::new(),
             channel_delay: self.rtt / 2,
             lane_lag: Duration::ZERO,
+            turns: Duration::ZERO,
+            turn_at: Time::ZERO,
         }
     }
 }
@@ -301,9 +328,14 @@ impl Pair {
         let end = self.now + limit;
         let mut still = 0;
         while !done(self) {
-            self.send(true);
+            if self.now >= self.turn_at {
+                self.send(true);
+                self.turn_at = self.now + self.turns;
+            }
             self.send(false);
-            let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
+            let turn_at = self.turn_at.max(self.now);
+            let sender = self.sender.poll_timeout().map(|at| at.max(turn_at));
+            let timers = [sender, self.receiver.poll_timeout()];
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
             let word = self.channel.front().map(|(at, ..)| *at);
             let next = timers.into_iter().flatten().chain(arrival).chain(word).min();
@@ -315,6 +347,7 @@ impl Pair {
             assert!(still < 10_000, "no progress: {timers:?} {:?}", self.sender);
             self.now = self.now.max(next);
             self.sink.drain(self.now);
+            self.source.read(self.now);
             self.deliver();
             self.deliver_words();
             self.sender.handle_timeout(self.now);

@@ -31,6 +31,42 @@ fn an_outage_of_twenty_seconds_is_survived() {
     }
 }
 
+/// What `cwnd` and pace are just before and after an outage of four seconds.
+fn around_an_outage(controller: &'static str) -> [crate::FlowStats; 2] {
+    let mut pair = Setup { controller, ..setup() }.pair();
+    pair.assign(1 << 40);
+    pair.run(Duration::from_secs(4), |_| false);
+    let before = pair.sender.stats();
+    (pair.forward.down, pair.back.down) = (true, true);
+    pair.run(Duration::from_secs(4), |_| false);
+    (pair.forward.down, pair.back.down) = (false, false);
+    let acked = pair.sender.stats().acked_bytes;
+    assert!(pair.run(Duration::from_secs(4), |p| p.sender.stats().acked_bytes > acked));
+    let after = pair.sender.stats();
+    let (at, bytes) = (pair.now, pair.sink.bytes());
+    pair.run(Duration::from_secs(4), |_| false);
+    let goodput = pair.goodput(at, pair.sink.bytes() - bytes);
+    assert!(goodput > DataRate::from_mbps(50), "{controller} came back to {goodput}");
+    [before, after]
+}
+
+#[test]
+fn after_an_outage_the_controllers_of_tcp_begin_with_the_loss_window() {
+    for controller in ["reno", "cubic", "highspeed", "scalable"] {
+        let [before, after] = around_an_outage(controller);
+        assert!(before.cwnd > ByteCount(200 * 1472), "{controller} {before:?}");
+        // One packet, and one for each that was acknowledged since.
+        assert!(after.cwnd < ByteCount(24 * 1472), "{controller} {after:?}");
+    }
+}
+
+#[test]
+fn after_an_outage_native_resumes_at_half_its_rate() {
+    let [before, after] = around_an_outage("native");
+    let [before, after] = [before, after].map(|stats| stats.pacing_rate.unwrap().as_bps());
+    assert!(after > before * 4 / 10 && after < before * 6 / 10, "{before} {after}");
+}
+
 #[test]
 fn silence_for_half_a_minute_ends_the_flow_at_both_ends() {
     let mut pair = setup().pair();
@@ -87,6 +123,81 @@ fn jumbo_datagrams_are_found_and_a_black_hole_is_left() {
     assert!(pair.run(Duration::from_secs(30), Pair::idle), "{:?}", pair.sender.stats());
     assert!(pair.sink.is_whole(len));
     assert!(pair.sender.stats().mtu <= ByteCount(1400));
+}
+
+/// The sizes of the captured datagrams with data, in order.
+fn data_sizes(pair: &Pair) -> Vec<usize> {
+    let captured = pair.captured.iter().flatten();
+    captured
+        .filter(|d| crate::codec::header::Header::parse(d).is_some_and(|(h, _)| h.offset.is_some()))
+        .map(Vec::len)
+        .collect()
+}
+
+#[test]
+fn a_path_that_carries_ethernet_gets_full_datagrams_at_once() {
+    for (controller, lanes) in [("fixed:50mbit", 1), ("native", 1), ("cubic", 8), ("udt:grid", 1)] {
+        let mut pair = Setup { lanes, ..Setup::new(controller, setup().rate, setup().rtt) }.pair();
+        pair.captured = Some(Vec::new());
+        pair.assign(1_000_000);
+        assert!(pair.run(Duration::from_secs(5), Pair::idle), "{:?}", pair.sender.stats());
+        let small = data_sizes(&pair).iter().filter(|size| **size < 1472).count();
+        assert!(small <= 1, "{controller}: {small} datagrams were not full");
+        assert_eq!(pair.sender.stats().mtu, ByteCount(1472));
+    }
+}
+
+#[test]
+fn a_path_narrower_than_ethernet_carries_data_in_the_first_round_trip() {
+    for controller in ["fixed:50mbit", "native", "cubic", "udt:grid", "fobs"] {
+        let mut pair = Setup::new(controller, setup().rate, setup().rtt).pair();
+        // PPPoE, and a tunnel with little room.
+        pair.forward.mtu = if controller == "cubic" { 1464 } else { 1230 };
+        pair.assign(10_000_000);
+        let established =
+            |(by, _, e): &(bool, Time, Event)| *by && matches!(e, Event::Established { .. });
+        pair.run(Duration::from_secs(1), |p| p.events.iter().any(established));
+        let begun = pair.now;
+        assert!(pair.run(Duration::from_secs(1), |p| p.sink.bytes() > 0));
+        let first = pair.now.since(begun);
+        assert!(first < setup().rtt, "{controller}: the first byte came after {first}");
+    }
+}
+
+#[test]
+fn a_black_hole_is_left_within_a_timeout() {
+    for controller in ["fixed:50mbit", "native", "cubic"] {
+        let mut pair = Setup { controller, ..setup() }.pair();
+        let len = 30_000_000;
+        pair.assign(len);
+        pair.run(Duration::from_secs(1), |_| false);
+        pair.forward.mtu = 1400;
+        // What is under way arrives.
+        pair.run(setup().rtt * 2, |_| false);
+        let (at, before) = (pair.now, pair.sink.bytes());
+        assert!(pair.run(Duration::from_secs(5), |p| p.sink.bytes() > before + 100_000));
+        let stalled = pair.now.since(at);
+        assert!(stalled < setup().rtt * 5, "{controller}: {stalled}");
+        assert!(pair.run(Duration::from_secs(30), Pair::idle), "{:?}", pair.sender.stats());
+        assert!(pair.sink.is_whole(len));
+    }
+}
+
+#[test]
+fn an_outage_is_no_black_hole() {
+    let mut pair = setup().pair();
+    pair.assign(60_000_000);
+    pair.run(Duration::from_secs(1), |_| false);
+    (pair.forward.down, pair.back.down) = (true, true);
+    pair.run(Duration::from_secs(5), |_| false);
+    (pair.forward.down, pair.back.down) = (false, false);
+    let mut least = 1472;
+    pair.run(Duration::from_secs(3), |p| {
+        least = least.min(p.sender.stats().mtu.get());
+        false
+    });
+    assert_eq!(least, 1472);
+    assert!(pair.sink.bytes() > 9_000_000, "{:?}", pair.sender.stats());
 }
 
 #[test]

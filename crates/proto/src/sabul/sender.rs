@@ -58,6 +58,8 @@ pub(crate) struct Sender {
     pace: Pace,
     limit: Limit,
     app_limited: bool,
+    /// The payload did not have what was allowed since the last units were sent.
+    starved: bool,
     /// The first unit of the buffer in its first phase; those before are in their second phase.
     buffer: u64,
     /// The end of a buffer in the last `Buffer` message.
@@ -104,6 +106,7 @@ impl Sender {
             pace: Pace::default(),
             limit: Limit::Idle,
             app_limited: false,
+            starved: false,
             buffer: 0,
             announced_end: 0,
             announced_at: now,
@@ -144,7 +147,8 @@ impl Sender {
         self.advance_phase(now, fresh, room.err());
         let quantum = self.quantum();
         let again = self.flight.next_lost_below(quantum, self.buffer);
-        self.app_limited = again.is_none() && (fresh == 0 || (room.is_ok() && fresh <= quantum));
+        let few = again.is_none() && (fresh == 0 || (room.is_ok() && fresh <= quantum));
+        self.app_limited = few || self.starved;
         if again.is_none() && fresh == 0 {
             return Err(Limit::Idle);
         }
@@ -245,6 +249,7 @@ impl Sender {
             retransmission: again,
             app_limited: self.app_limited,
         });
+        self.starved = false;
     }
 
     /// The next message to the receiver.
@@ -307,6 +312,11 @@ impl Sender {
     /// The number that the next new unit gets.
     pub(crate) fn next(&self) -> u64 {
         self.flight.next()
+    }
+
+    /// The units that were allowed are not in memory: what limits the flow is the application.
+    pub(crate) fn app_limited(&mut self) {
+        (self.app_limited, self.starved) = (true, true);
     }
 
     /// What limits it.

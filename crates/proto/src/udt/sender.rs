@@ -114,6 +114,8 @@ pub struct Sender {
     probe: (u64, u32),
     limit: Limit,
     app_limited: bool,
+    /// The payload did not have what was allowed since the last units were sent.
+    starved: bool,
     /// Whether the flow window limited it since the last full ACK.
     window_limited: bool,
     /// The receiver has room for units below this.
@@ -166,6 +168,7 @@ impl Sender {
             probe: (config.first + PROBE_EVERY.0, PROBE.0),
             limit: Limit::Idle,
             app_limited: false,
+            starved: false,
             window_limited: false,
             room: config.first.saturating_add(window),
             newest_ack: None,
@@ -211,7 +214,8 @@ impl Sender {
         }
         let next = self.flight.next();
         let room = self.room_for_fresh(now);
-        self.app_limited = fresh == 0 || (room.is_ok() && fresh <= self.quantum());
+        let few = fresh == 0 || (room.is_ok() && fresh <= self.quantum());
+        self.app_limited = few || self.starved;
         let probe = self.room_for_probe(room);
         if next < self.at_once && fresh > 0 && probe > 0 {
             let count = (self.at_once - next).min(probe).min(fresh);
@@ -329,6 +333,7 @@ impl Sender {
             retransmission: again,
             app_limited: self.app_limited,
         });
+        self.starved = false;
     }
 
     /// Schedules the units that follow these new units at once.
@@ -434,6 +439,11 @@ impl Sender {
     /// Number of units that wait for retransmission.
     pub fn pending_retransmissions(&self) -> u64 {
         self.flight.lost()
+    }
+
+    /// The units that were allowed are not in memory: what limits the flow is the application.
+    pub(crate) fn app_limited(&mut self) {
+        (self.app_limited, self.starved) = (true, true);
     }
 
     /// What limits it.

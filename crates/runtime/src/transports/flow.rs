@@ -272,8 +272,9 @@ impl SourceTransport for FlowSource {
         };
         if let State::Running(flow) = &self.state {
             self.seen.tried = true;
-            let mtu = flow.stats().flow.mtu;
-            self.seen.first_mtu = if mtu > ByteCount::ZERO { mtu } else { udp::MTU_V6 };
+            // The flow begins with the base size and reaches at least this in its first round trip,
+            // unless the path carries less.
+            self.seen.first_mtu = flow.stats().flow.mtu.max(udp::MTU_V6);
         }
     }
 

@@ -102,10 +102,14 @@ fn config(
         std::net::IpAddr::V4(_) => false,
     });
     let mut config = FlowConfig::new(role, keys, flow.id, peers);
-    config.mtu = if six { MTU_V6 } else { MTU_V4 };
     config.feedback = plan.feedback();
-    // UDT's arithmetic depends on the size of a unit, which therefore must not change.
-    config.max_mtu = if config.feedback == FeedbackKind::Native { JUMBO } else { config.mtu };
+    // UDT's arithmetic depends on the size of a unit, which therefore must not grow beyond
+    // Ethernet's.
+    config.max_mtu = match config.feedback {
+        FeedbackKind::Native => JUMBO,
+        _ if six => MTU_V6,
+        _ => MTU_V4,
+    };
     config.rate_ceiling = plan.rate_bps.map(DataRate::from_bps);
     config.seed = entropy::seed();
     config
@@ -127,7 +131,7 @@ pub fn start_sender<P: Payload + Send + 'static>(
     let controller = ControllerConfig {
         seed: config.seed,
         ceiling: config.rate_ceiling,
-        mtu: config.mtu,
+        mtu: config.first_mtu(),
         now,
         rtt: None,
     };

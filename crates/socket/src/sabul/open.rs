@@ -257,7 +257,6 @@ fn config(role: Role, agreed: &Agreed, sender: &Hello, (ip, port): (IpAddr, u16)
     let keys = FlowKeys { suite: Suite::Aes128Gcm, secret: sender.secret };
     let peers = vec![vec![SocketAddr::new(ip, port)]];
     FlowConfig {
-        mtu: agreed.mtu,
         max_mtu: agreed.mtu,
         room: agreed.buffer,
         buffer: agreed.buffer,

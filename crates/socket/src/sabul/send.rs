@@ -58,7 +58,7 @@ impl Sender {
         let Opened { agreed, config, socket, channel } = open::call(to, options)?;
         let now = clock::now();
         let variant = Variant { first: Some(agreed.rate), ..options.variant };
-        let (mtu, seed) = (config.mtu, config.seed);
+        let (mtu, seed) = (config.first_mtu(), config.seed);
         let controller = ControllerConfig { mtu, seed, now, ceiling: None, rtt: None };
         let controller = Box::new(Sabul::new(&controller, variant));
         let flow = Flow::new(config, Some(controller), now)?;

@@ -6,6 +6,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use super::{LOST_TRAIN_RETENTION, Outcome, Sender};
 use crate::codec::frame::{Mark, Report};
 use crate::codec::header::DATA_OVERHEAD;
+use crate::config::limits::LANES;
 use crate::core::backlog::Backlog;
 use crate::core::credit::Credit;
 use crate::core::delivery::RateSample;
@@ -15,8 +16,10 @@ use crate::core::receiver::report_interval;
 use crate::core::receiver_rate_cap::Arrived;
 use crate::core::rtt::Rtt;
 use crate::core::spread::Marked;
-use crate::mtu::Mtu;
 use crate::stats::FlowStats;
+
+/// Granularity of timers (RFC 9002 section 6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
 
 impl Sender {
     /// Handles a report.
@@ -42,7 +45,10 @@ impl Sender {
         }
         self.flush(&mut acked);
         let srtt = rtt.smoothed_or_guess();
-        let mtu_changed = self.detect(now, lanes, rtt, stats);
+        let mut silence = Silence::new(self.acked_sent_at, acked.sent_after);
+        let mtu_changed = self.detect(now, lanes, rtt, &mut silence, stats);
+        self.acked_sent_at = self.acked_sent_at.max(acked.newest_sent);
+        let persistent = silence.is_persistent(rtt);
         let newer = report.number > self.newest_report;
         if newer {
             self.newest_report = report.number;
@@ -59,7 +65,9 @@ impl Sender {
         stats.acked_bytes += ByteCount(acked.payload);
         self.reordering.on_report(now, srtt, acked.spurious);
         stats.loss_rounds += u64::from(self.begins_loss_round());
-        let lost = self.feed(now, rtt, measured, &acked, deltas);
+        // After a silence the controller has just lost what it had; the breaker halves what it was.
+        let before = self.capped_rate().filter(|_| self.breaker.is_silent());
+        let lost = self.feed(now, rtt, measured, &acked, deltas, persistent);
         let wanted = self.controller.pacing_rate();
         let arrived = Arrived {
             bytes: ByteCount(acked.bytes),
@@ -70,7 +78,7 @@ impl Sender {
         self.receiver_rate_cap.on_report(now, srtt, arrived, wanted);
         self.pacer.set_rate(now, self.pacing_rate());
         // The breaker counts all losses, also those attributed to the receiving host.
-        let wire = self.capped_rate();
+        let wire = before.or(self.capped_rate());
         let verdict = self.breaker.on_report(now, srtt, acked.packets, lost, wire);
         for lane in lanes.iter_mut() {
             lane.ledger.forget(now, (srtt * 2).max(LOST_TRAIN_RETENTION));
@@ -90,7 +98,7 @@ impl Sender {
     ) -> bool {
         let mut measured = false;
         let mut marked = Vec::with_capacity(marks.len());
-        let mut min: Option<Duration> = None;
+        let mut minima = [None; LANES];
         for (i, mark) in marks.iter().enumerate() {
             let Some(lane) = lanes.get_mut(usize::from(mark.lane)) else { continue };
             let Some(sent) = lane.ledger.find(mark.pn).filter(|_| mark.pn >= lane.measured_to)
@@ -98,8 +106,10 @@ impl Sender {
                 continue;
             };
             let train = sent.train;
-            let queueing = self.delay.sample(sent.sent_at, mark.at);
-            min = Some(min.map_or(queueing, |l| l.min(queueing)));
+            let queueing = lane.delay.sample(sent.sent_at, mark.at);
+            self.learned_queue.on_delay(queueing);
+            let min = &mut minima[usize::from(mark.lane)];
+            *min = Some(min.map_or(queueing, |l: Duration| l.min(queueing)));
             marked.push(Marked {
                 run: sent.run,
                 index: sent.index + (mark.pn - train.first),
@@ -113,11 +123,34 @@ impl Sender {
             lane.measured_to = mark.pn + 1;
         }
         self.capacity.on_marks(now, &mut marked, &mut self.bursts);
-        self.queueing = min.or(self.queueing);
-        if let Some(min) = min {
-            self.warning |= self.rising.sample(now, min, rtt.smoothed_or_guess());
+        if let Some(queueing) = self.most_queued(now, &minima, lanes, rtt.smoothed_or_guess()) {
+            self.queueing = Some(queueing);
+            self.warning |= self.rising.sample(now, queueing, rtt.smoothed_or_guess());
         }
         measured
+    }
+
+    /// Takes the minima of a report. The delay that counts is that of the lane with the longest
+    /// queue: where lanes take several paths of equal cost, an empty one must not hide a full one.
+    fn most_queued(
+        &self,
+        now: Time,
+        minima: &[Option<Duration>; LANES],
+        lanes: &mut [Lane],
+        srtt: Duration,
+    ) -> Option<Duration> {
+        let mut newest = None;
+        for (lane, min) in lanes.iter_mut().zip(minima) {
+            if let Some(min) = *min {
+                lane.delay.on_report(now, min);
+                newest = Some(min);
+            }
+        }
+        let newest = newest?;
+        let since = now - srtt.max(report_interval(srtt) * 2);
+        let recent = lanes.iter().filter_map(|lane| lane.delay.recent(since));
+        // A single lane needs no help against single late packets: its report is the measurement.
+        if recent.clone().count() == 1 { Some(newest) } else { recent.max() }
     }
 
     fn on_ack(
@@ -128,9 +161,14 @@ impl Sender {
         end: u64,
         acked: &mut Acked,
     ) -> Result<(), Impossible> {
-        let Self { delivery, backlog, mtu, in_flight, released, .. } = self;
+        let Self { delivery, backlog, mtu, in_flight, released, acked_sent_at, .. } = self;
         lane.ledger.ack(start, end, |sent, part| {
             acked.any += 1;
+            acked.newest_sent = acked.newest_sent.max(sent.sent_at);
+            if sent.sent_at > *acked_sent_at {
+                let first = acked.sent_after.get_or_insert(sent.sent_at);
+                *first = sent.sent_at.min(*first);
+            }
             if sent.train.size == 0 {
                 return;
             }
@@ -147,7 +185,7 @@ impl Sender {
             acked.payload += b - a;
             acked.largest = acked.largest.max(Some(sent.index + u64::from(part.to) - 1));
             delivery.acked(now, sent, wire);
-            mtu.on_acked(sent.train.size + DATA_OVERHEAD as u16);
+            mtu.on_acked(now, sent.train.size + DATA_OVERHEAD as u16);
             match &mut acked.span {
                 Some(span) if span.1 == a => span.1 = b,
                 span => {
@@ -167,24 +205,36 @@ impl Sender {
     }
 
     /// Detects losses in all lanes. Returns true if they are a black hole and the MTU fell.
-    fn detect(&mut self, now: Time, lanes: &mut [Lane], rtt: &Rtt, stats: &mut FlowStats) -> bool {
+    fn detect(
+        &mut self,
+        now: Time,
+        lanes: &mut [Lane],
+        rtt: &Rtt,
+        silence: &mut Silence,
+        stats: &mut FlowStats,
+    ) -> bool {
         let (window, overdue) = (self.loss_window(rtt), self.loss_overdue(rtt));
-        let srtt = rtt.smoothed_or_guess();
+        let probe_timeout = rtt.overdue(report_interval(rtt.smoothed_or_guess()));
         let mut fell = false;
         for lane in lanes {
             let Self { backlog, mtu, in_flight, lost, .. } = self;
             lane.ledger.detect(now, window, overdue, |sent, part| {
-                fell |= lose(now, srtt, sent, part, backlog, mtu, in_flight, lost, stats);
+                silence.add(sent.sent_at);
+                if lose(sent, part, backlog, in_flight, lost, stats) {
+                    let (size, count) =
+                        (sent.train.size + DATA_OVERHEAD as u16, part.to - part.from);
+                    fell |= mtu.on_lost(now, size, count, probe_timeout);
+                }
             });
         }
         fell
     }
 
     /// Marks all open packets of a dead lane lost, so that other lanes retransmit them.
-    pub(crate) fn abandon(&mut self, now: Time, lane: &mut Lane, stats: &mut FlowStats) {
-        let Self { backlog, mtu, in_flight, lost, .. } = self;
+    pub(crate) fn abandon(&mut self, lane: &mut Lane, stats: &mut FlowStats) {
+        let Self { backlog, in_flight, lost, .. } = self;
         lane.ledger.abandon(|sent, part| {
-            lose(now, Duration::ZERO, sent, part, backlog, mtu, in_flight, lost, stats);
+            lose(sent, part, backlog, in_flight, lost, stats);
         });
     }
 
@@ -197,10 +247,11 @@ impl Sender {
         rtt: &Rtt,
         stats: &mut FlowStats,
     ) -> bool {
-        let fell = self.detect(now, lanes, rtt, stats);
+        let mut silence = Silence::new(self.acked_sent_at, None);
+        let fell = self.detect(now, lanes, rtt, &mut silence, stats);
         if !self.lost.is_empty() {
             stats.loss_rounds += u64::from(self.begins_loss_round());
-            self.feed(now, rtt, false, &Acked::default(), Deltas::default());
+            self.feed(now, rtt, false, &Acked::default(), Deltas::default(), false);
         }
         fell
     }
@@ -227,13 +278,22 @@ impl Sender {
     fn begins_loss_round(&mut self) -> bool {
         let begins = self.lost.iter().any(|l| l.first + u64::from(l.count) > self.loss_round);
         if begins {
+            self.learned_queue.on_loss_round();
             self.loss_round = self.index;
         }
         begins
     }
 
     /// Passes the feedback to the controller; returns how many packets were lost.
-    fn feed(&mut self, now: Time, rtt: &Rtt, measured: bool, acked: &Acked, deltas: Deltas) -> u64 {
+    fn feed(
+        &mut self,
+        now: Time,
+        rtt: &Rtt,
+        measured: bool,
+        acked: &Acked,
+        deltas: Deltas,
+        persistent: bool,
+    ) -> u64 {
         let RateSample { rate, app_limited, round_ended, newest_sent_at } =
             self.delivery.sample(now);
         if rate.is_some() && round_ended {
@@ -265,7 +325,7 @@ impl Sender {
             drain_rate: Some(self.credit.drain).filter(|d| *d != DataRate::ZERO),
             app_limited,
             round_ended,
-            timeout: false,
+            timeout: persistent,
             delay_rising: std::mem::take(&mut self.warning),
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
@@ -283,8 +343,45 @@ struct Acked {
     payload: u64,
     spurious: u64,
     largest: Option<u64>,
+    /// When the newest of them was sent, and the oldest of those that were sent after all packets
+    /// acknowledged before.
+    newest_sent: Time,
+    sent_after: Option<Time>,
     /// The span that is still growing.
     span: Option<(u64, u64)>,
+}
+
+/// The time in which everything that was sent is lost: between the newest packet acknowledged
+/// before and the oldest acknowledged after it.
+#[derive(Debug)]
+struct Silence {
+    after: Time,
+    before: Option<Time>,
+    /// The sending times of the first and of the last packet lost in it.
+    lost: Option<(Time, Time)>,
+}
+
+impl Silence {
+    fn new(after: Time, before: Option<Time>) -> Self {
+        Self { after, before, lost: None }
+    }
+
+    /// A packet sent at `at` is lost.
+    fn add(&mut self, at: Time) {
+        if at > self.after && self.before.is_some_and(|before| at < before) {
+            let (first, last) = self.lost.unwrap_or((at, at));
+            self.lost = Some((first.min(at), last.max(at)));
+        }
+    }
+
+    /// Persistent congestion (RFC 9002 section 7.6): the packets lost span three probe timeouts.
+    /// Nothing is acknowledged before the first round trip is known.
+    fn is_persistent(&self, rtt: &Rtt) -> bool {
+        let delay = report_interval(rtt.smoothed_or_guess()) * 2;
+        let timeout = rtt.smoothed_or_guess() + (rtt.variation * 4).max(GRANULARITY) + delay;
+        self.after > Time::ZERO
+            && self.lost.is_some_and(|(first, last)| last.since(first) >= timeout * 3)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -301,14 +398,11 @@ fn take(have: &mut u64, reported: u64, newer: bool) -> u64 {
     grown
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of a sender that a loss touches")]
+/// Records a loss. Returns false if the train is a control packet.
 fn lose(
-    now: Time,
-    srtt: Duration,
     sent: &Sent,
     part: Part,
     backlog: &mut Backlog,
-    mtu: &mut Mtu,
     in_flight: &mut u64,
     lost: &mut Vec<LossRange>,
     stats: &mut FlowStats,
@@ -328,7 +422,7 @@ fn lose(
         bytes: ByteCount(wire),
         sent_at: sent.sent_at,
     });
-    mtu.on_lost(now, sent.train.size + DATA_OVERHEAD as u16, count, srtt)
+    true
 }
 
 /// The arrival rate by the receiver's counter and clock.

@@ -48,6 +48,11 @@ impl FeedbackSender {
         dispatch!(self, sender => sender.poll(now, fresh))
     }
 
+    /// The units that `poll` allowed are not in memory.
+    pub(super) fn app_limited(&mut self) {
+        dispatch!(self, sender => sender.app_limited());
+    }
+
     /// What limits it.
     pub(super) fn limit(&self) -> Limit {
         dispatch!(self, sender => sender.limit())

@@ -28,6 +28,10 @@ use crate::seam::TRAIN_PACKETS;
 use crate::stats::{FlowStats, Limit};
 use crate::udt::{self, HostUpdate, Impossible, Message, Permit};
 
+/// Minimum time without progress after which lost units may be a black hole: acknowledgements are
+/// cumulative, so a unit that is lost twice holds them up although later units arrive.
+const HOLE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The sender of one flow.
 #[derive(Debug)]
 pub(crate) struct UnitSender {
@@ -70,11 +74,13 @@ impl UnitSender {
         now: Time,
     ) -> Self {
         let bitmaps = config.feedback == FeedbackKind::Fobs;
-        let datagram = ByteCount(u64::from(mtu.current()));
+        // The arithmetic of these feedbacks counts full datagrams of one size, which is that of the
+        // controller.
+        let datagram = config.max_mtu;
         let train = config.train.clamp(1, TRAIN_PACKETS);
         let window = WINDOW_UNITS;
         let mut feedback = if config.feedback == FeedbackKind::Sabul {
-            let unit = u64::from(mtu.current()) - UNIT_OVERHEAD as u64;
+            let unit = datagram.get() - UNIT_OVERHEAD as u64;
             let buffer = config.buffer.get() / unit;
             let sabul = sabul::SenderConfig { datagram, train, window, buffer };
             FeedbackSender::Sabul(Box::new(sabul::Sender::new(sabul, controller, now)))
@@ -199,7 +205,7 @@ impl UnitSender {
         let (bytes, packets) = (train.bytes(), u64::from(train.count));
         let wire = bytes + packets * UNIT_OVERHEAD as u64;
         lane.ledger.take_many(train.count);
-        lane.active_at = now;
+        lane.on_sending(now);
         if self.in_flight() == 0 {
             // The wait for feedback starts now, not at the last message.
             self.reported_at = now;
@@ -253,7 +259,7 @@ impl UnitSender {
         // Units beyond a gap are acknowledged late, but show what the path carries.
         let top = state.top.filter(|_| self.feedback.arrived() > before);
         if let Some((_, size, ..)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
-            self.mtu.on_acked(size + UNIT_OVERHEAD as u16);
+            self.mtu.on_acked(now, size + UNIT_OVERHEAD as u16);
         }
         Ok(self.on_feedback(now, before, &state.lost, stats))
     }
@@ -279,7 +285,7 @@ impl UnitSender {
         map.forget(self.feedback.acked(), |a, b, size| {
             stats.acked_bytes += ByteCount(b - a);
             backlog.release(a, b, released);
-            mtu.on_acked(size + UNIT_OVERHEAD as u16);
+            mtu.on_acked(now, size + UNIT_OVERHEAD as u16);
         });
         let lost = self.new_losses();
         let mut mtu_changed = false;
@@ -290,7 +296,8 @@ impl UnitSender {
             }
             let size = missing.first().and_then(|(first, _)| self.map.find(*first, 1));
             if size.is_some_and(|(_, size, ..)| size + UNIT_OVERHEAD as u16 == full) {
-                mtu_changed = self.mtu.on_lost(now, full, lost as u32, self.rtt());
+                let timeout = (self.rtt() * 4).max(HOLE_TIMEOUT);
+                mtu_changed = self.mtu.on_lost(now, full, lost as u32, timeout);
             }
         }
         let verdict = self.judge(now, acked, lost);
@@ -418,7 +425,7 @@ impl UnitSender {
             return false;
         }
         let full = self.mtu.current();
-        self.mtu.on_lost(now, full, under_way, self.rtt())
+        self.mtu.on_lost(now, full, under_way, self.rtt() * 2)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
@@ -465,9 +472,15 @@ impl UnitSender {
         parts.into_iter().rev().for_each(|(a, b)| backlog.send_first(a, b));
     }
 
+    /// The data is held back.
+    pub(crate) fn hold(&mut self) {
+        self.limit = Limit::Payload;
+    }
+
     /// The payload did not have the bytes that are needed next.
     pub(crate) fn payload_pending(&mut self) {
         self.limit = Limit::Payload;
+        self.feedback.app_limited();
     }
 
     pub(crate) fn limit(&self) -> Limit {
@@ -494,7 +507,7 @@ impl UnitSender {
         self.feedback.gauges(stats);
         stats.rtt = stats.rtt.or(rtt);
         stats.silences += self.feedback.silences().1;
-        stats.mtu = ByteCount(u64::from(self.mtu.current()));
+        stats.mtu = ByteCount(u64::from(self.mtu.reported()));
         stats.host_drops = self.host.drops;
         stats.receiver_rate_cap = self.receiver_rate_cap.rate();
         stats.refused_packets = self.host.refused;

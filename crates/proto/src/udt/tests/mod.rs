@@ -50,6 +50,8 @@ impl CongestionController for Puppet {
         "puppet"
     }
 
+    fn set_mtu(&mut self, _: ByteCount) {}
+
     fn on_sent(&mut self, sent: &Sent) {
         let mut knobs = self.knobs();
         let next = knobs.last_index.map_or(0, |last| last + 1);

@@ -1,0 +1,166 @@
+//! Disturbances that are not the path's: slow disks, late threads, writers that take blocks, packets
+//! that were only late; and queues of single lanes.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn path(controller: &'static str, mbit: u64, rtt: u64) -> Setup {
+    Setup::new(controller, DataRate::from_mbps(mbit), MS * rtt)
+}
+
+/// A disk of 20 Mbit/s for ten seconds says nothing about a path of 100 Mbit/s.
+#[test]
+fn a_slow_disk_is_not_taken_for_a_slow_path() {
+    for controller in ["bbr", "native"] {
+        let mut pair = path(controller, 100, 40).pair();
+        pair.assign(1 << 40);
+        pair.run(seconds(4), |_| false);
+        let before = pair.sender.stats().pacing_rate.unwrap();
+        assert!(before > DataRate::from_mbps(75), "{controller} {before}");
+        pair.source.read_to = pair.sender.stats().sent_bytes.get();
+        pair.source.disk = Some((DataRate::from_mbps(20), pair.now));
+        pair.run(seconds(10), |_| false);
+        pair.source.disk = None;
+        let (at, bytes) = (pair.now, pair.sink.bytes());
+        pair.run(MS * 400, |_| false);
+        let goodput = pair.goodput(at, pair.sink.bytes() - bytes);
+        assert!(goodput > DataRate::from_mbps(65), "{controller}: {goodput}");
+    }
+}
+
+#[test]
+fn a_sender_that_gets_a_processor_late_keeps_its_rate() {
+    for turns in [0, 2, 5] {
+        let mut pair = path("fixed:80mbit", 1_000, 40).pair();
+        pair.turns = MS * turns;
+        pair.assign(1 << 40);
+        pair.run(seconds(1), |_| false);
+        let (at, bytes) = (pair.now, pair.sink.bytes());
+        pair.run(seconds(4), |_| false);
+        // The rate counts headers and tags too.
+        let mbps = pair.goodput(at, pair.sink.bytes() - bytes).as_bps() as f64 / 1e6;
+        assert!(mbps > 77.0 && mbps < 80.0, "turns of {turns} ms: {mbps} Mbit/s");
+        assert_eq!(pair.sender.stats().lost_packets, 0);
+    }
+}
+
+/// The queue holds 4 ms, the thread runs every 6 ms: one quarter of what was lost is made up, not
+/// more, and the losses end.
+#[test]
+fn lateness_does_not_overflow_a_short_queue() {
+    let mut pair = path("fixed:80mbit", 90, 40).pair();
+    pair.forward.queue = MS * 4;
+    pair.turns = MS * 6;
+    pair.assign(1 << 40);
+    pair.run(seconds(2), |_| false);
+    let before = pair.sender.stats().lost_packets;
+    pair.run(seconds(4), |_| false);
+    let lost = pair.sender.stats().lost_packets - before;
+    assert!(lost < 40, "{lost} lost: {:?}", pair.sender.stats());
+}
+
+#[test]
+fn packets_that_were_only_late_cost_no_window() {
+    for controller in ["reno", "cubic", "highspeed", "scalable"] {
+        let mut pair = path(controller, 100, 40).pair();
+        pair.assign(1 << 40);
+        // Beyond slow start, half a second after a loss: the queue is not full, and no packet of an
+        // earlier loss can still arrive.
+        pair.run(seconds(6), |_| false);
+        let (mut lost, mut calm) = (pair.forward.dropped, 0);
+        while calm < 5 {
+            pair.run(MS * 100, |_| false);
+            calm = if pair.forward.dropped == lost { calm + 1 } else { 0 };
+            lost = pair.forward.dropped;
+        }
+        let before = pair.sender.stats();
+        (pair.forward.reorder, pair.forward.detour) = (0.3, MS * 30);
+        pair.run(MS * 10, |_| false);
+        pair.forward.reorder = 0.0;
+        pair.run(MS * 200, |_| false);
+        let after = pair.sender.stats();
+        assert!(after.spurious_packets > before.spurious_packets, "{controller} {after:?}");
+        assert_eq!(pair.forward.dropped, lost, "{controller}: a loss of the queue disturbs");
+        assert!(
+            after.cwnd.get() * 100 > before.cwnd.get() * 95,
+            "{controller}: {:?} to {:?}",
+            before.cwnd,
+            after.cwnd
+        );
+    }
+}
+
+/// The lanes that packets with data take.
+fn lanes_used(pair: &Pair) -> std::collections::BTreeSet<u8> {
+    let headers = pair.captured.iter().flatten();
+    headers
+        .filter_map(|d| crate::codec::header::Header::parse(d))
+        .filter(|(header, _)| header.offset.is_some())
+        .map(|(header, _)| header.lane)
+        .collect()
+}
+
+#[test]
+fn a_flow_uses_as_many_lanes_as_its_rate_needs() {
+    for (controller, lanes) in [("fixed:8mbit", 1), ("fixed:300mbit", 3), ("fixed:2gbit", 8)] {
+        let mut pair = Setup { lanes: 8, ..path(controller, 10_000, 10) }.pair();
+        pair.captured = Some(Vec::new());
+        pair.assign(1 << 40);
+        pair.run(MS * 200, |_| false);
+        assert_eq!(lanes_used(&pair).len(), lanes, "{controller}");
+    }
+}
+
+/// Eight packets a second and lane do not make a loss wait for the next one of its lane.
+#[test]
+fn a_loss_of_a_slow_flow_is_repaired_in_a_round_trip() {
+    let mut pair = Setup { lanes: 8, ..path("fixed:1mbit", 100, 40) }.pair();
+    pair.assign(1 << 40);
+    pair.run(seconds(2), |_| false);
+    pair.forward.loss = 0.05;
+    let mut waits = Vec::new();
+    let (mut hole, mut since) = (pair.sink.bytes(), None);
+    pair.run(seconds(20), |p| {
+        let contiguous = p.sink.have.iter().next().map_or(0, |first| first.end);
+        if contiguous > hole {
+            hole = contiguous;
+            waits.extend(since.take().map(|at| p.now.since(at)));
+        }
+        if p.sink.bytes() > contiguous {
+            since.get_or_insert(p.now);
+        }
+        false
+    });
+    waits.sort();
+    let median = waits[waits.len() / 2];
+    assert!(waits.len() > 20 && median < MS * 75, "{median} of {}", waits.len());
+}
+
+#[test]
+fn one_full_lane_is_not_hidden_by_empty_ones() {
+    let mut pair = Setup { lanes: 8, ..path("fixed:2gbit", 10_000, 10) }.pair();
+    pair.assign(1 << 40);
+    pair.run(MS * 500, |_| false);
+    let idle = pair.sender.stats().queueing_delay.unwrap();
+    assert!(idle < MS, "{idle}");
+    // Lane 7 is delayed by 14 ms, lane 0 not at all.
+    pair.lane_lag = MS * 2;
+    pair.run(MS * 200, |_| false);
+    let full = pair.sender.stats().queueing_delay.unwrap();
+    assert!(full > MS * 12, "{full}");
+}
+
+#[test]
+fn lanes_over_paths_of_different_length_are_no_queue() {
+    let mut pair = Setup { lanes: 8, ..path("fixed:2gbit", 10_000, 10) }.pair();
+    pair.lane_lag = MS * 2;
+    pair.assign(1 << 40);
+    pair.run(seconds(1), |_| false);
+    let queueing = pair.sender.stats().queueing_delay.unwrap();
+    assert!(queueing < MS, "{queueing}");
+}
