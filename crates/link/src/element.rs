@@ -16,6 +16,14 @@ pub trait Segments: Sized {
 
     /// A copy, for duplication by a link.
     fn duplicate(&self) -> Self;
+
+    /// Whether their transport understands congestion marks (RFC 3168: ECT(0), ECT(1) or CE).
+    fn is_ect(&self) -> bool {
+        false
+    }
+
+    /// Marks all of them as having experienced congestion (CE). Called only if they are ECT.
+    fn mark(&mut self) {}
 }
 
 /// When the segments of a train pass a point: the first at `first`, each following one `gap` later.
@@ -105,6 +113,11 @@ pub trait Observer<P> {
     /// those between in equal steps. Their own transmission time is not included.
     fn queued(&mut self, packet: &P, first: Duration, last: Duration) {
         let _ = (packet, first, last);
+    }
+
+    /// Packets were marked instead of dropped early (RFC 3168 section 5). They go on.
+    fn marked(&mut self, packet: &P) {
+        let _ = packet;
     }
 }
 

@@ -25,6 +25,9 @@
 //! }
 //! ```
 //!
+//! Packets whose transport understands congestion marks are marked where a queue says
+//! [`DropCause::Early`], or drops at its head: the link does that for every queue.
+//!
 //! A queue that decides when packets leave it, as CoDel does, returns true from `decides_at_head`
 //! and implements `release`. The link then keeps the packets until that time.
 //!
@@ -94,6 +97,13 @@ pub trait Discipline: Debug + Send {
     /// decision on many packets must not depend on it.
     fn admit(&mut self, arriving: Arriving, backlog: &mut Backlog) -> Verdict;
 
+    /// Packets are to be dropped early that can be marked instead: whether the first of them fit.
+    /// An early drop is a signal, and a queue that is full drops all the same.
+    fn fits(&self, arriving: Arriving, backlog: &mut Backlog) -> bool {
+        let _ = (arriving, backlog);
+        true
+    }
+
     /// Whether `release` is called; constant.
     fn decides_at_head(&self) -> bool {
         false
@@ -104,6 +114,11 @@ pub trait Discipline: Debug + Send {
     fn release(&mut self, now: Time, waited: Duration, backlog: &Backlog) -> Release {
         let _ = (now, waited, backlog);
         Release::Send
+    }
+
+    /// The packet that `release` has just decided to drop is marked and sent instead.
+    fn mark(&mut self, now: Time) {
+        let _ = now;
     }
 }
 
@@ -143,6 +158,22 @@ impl Discipline for Queue {
             Self::DropTail(_) | Self::Red(_) => false,
             Self::CoDel(_) => true,
             Self::Own(queue) => queue.decides_at_head(),
+        }
+    }
+
+    fn fits(&self, arriving: Arriving, backlog: &mut Backlog) -> bool {
+        match self {
+            Self::Red(queue) => queue.fits(arriving, backlog),
+            Self::Own(queue) => queue.fits(arriving, backlog),
+            Self::DropTail(_) | Self::CoDel(_) => true,
+        }
+    }
+
+    fn mark(&mut self, now: Time) {
+        match self {
+            Self::CoDel(queue) => queue.mark(now),
+            Self::Own(queue) => queue.mark(now),
+            Self::DropTail(_) | Self::Red(_) => {}
         }
     }
 

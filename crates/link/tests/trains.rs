@@ -8,7 +8,7 @@ use packtrain_link::{
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use proptest::prelude::*;
 
-/// Packets of two flows; the last one of a train may be short.
+/// Packets of two flows; the last one of a train may be short. Those of flow 1 are ECT.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
     flow: u8,
@@ -16,6 +16,7 @@ struct Load {
     count: u32,
     size: u32,
     last: u32,
+    ce: bool,
 }
 
 impl Segments for Load {
@@ -37,6 +38,15 @@ impl Segments for Load {
     fn duplicate(&self) -> Self {
         *self
     }
+
+    fn is_ect(&self) -> bool {
+        self.flow == 1
+    }
+
+    fn mark(&mut self) {
+        assert!(self.is_ect());
+        self.ce = true;
+    }
 }
 
 /// All events of packets, one entry each.
@@ -44,7 +54,8 @@ impl Segments for Load {
 struct Events {
     dropped: Vec<(Time, u8, u64, DropCause)>,
     queued: Vec<(u8, u64, Duration)>,
-    left: Vec<(Time, u8, u64)>,
+    marked: Vec<u64>,
+    left: Vec<(Time, u8, u64, bool)>,
 }
 
 impl Observer<Load> for Events {
@@ -68,12 +79,26 @@ impl Observer<Load> for Events {
             self.queued.push((load.flow, load.first + u64::from(i), Duration::from_nanos(wait)));
         }
     }
+
+    fn marked(&mut self, load: &Load) {
+        assert!(load.ce);
+        self.marked.extend((0..load.count).map(|i| load.first + u64::from(i)));
+    }
 }
 
 impl Events {
+    /// The marked packets that left, sorted, each once.
+    fn left_marked(&self) -> Vec<u64> {
+        let mut marked: Vec<u64> =
+            self.left.iter().filter(|left| left.3).map(|(_, _, n, _)| *n).collect();
+        marked.sort_unstable();
+        marked.dedup();
+        marked
+    }
+
     fn left(&mut self, pace: Pace, load: Load) {
         for i in 0..load.count {
-            self.left.push((pace.time(i), load.flow, load.first + u64::from(i)));
+            self.left.push((pace.time(i), load.flow, load.first + u64::from(i), load.ce));
         }
     }
 
@@ -140,7 +165,8 @@ prop_compose! {
             now = pace.time(count - 1);
             let first = firsts[usize::from(flow)];
             firsts[usize::from(flow)] += u64::from(count);
-            (pace, Load { flow, first, count, size, last: if short { size / 2 } else { size } })
+            (pace, Load { flow, first, count, size, last: if short { size / 2 } else { size },
+                ce: false })
         }).collect()
     }
 }
@@ -240,7 +266,7 @@ proptest! {
     fn every_packet_has_one_fate(config in links(), trains in trains()) {
         let config = LinkConfig { duplicate: 0.0, ..config };
         let events = run(&config, &trains, u32::MAX, false);
-        let mut all: Vec<(u8, u64)> = events.left.iter().map(|(_, flow, n)| (*flow, *n)).collect();
+        let mut all: Vec<(u8, u64)> = events.left.iter().map(|(_, flow, n, _)| (*flow, *n)).collect();
         all.extend(events.dropped.iter().map(|(_, flow, n, _)| (*flow, *n)));
         all.sort_unstable();
         let mut offered = Vec::new();
@@ -249,6 +275,25 @@ proptest! {
         }
         offered.sort_unstable();
         prop_assert_eq!(all, offered);
+    }
+
+    #[test]
+    fn what_understands_marks_is_marked_and_not_dropped_early(config in links(),
+        trains in trains()) {
+        let config = LinkConfig { loss: LossConfig::None, ..config };
+        let events = run(&config, &trains, u32::MAX, false);
+        let early = |(_, flow, _, cause): &(Time, u8, u64, DropCause)| {
+            *flow == 1 && *cause == DropCause::Early
+        };
+        prop_assert!(!events.dropped.iter().any(early));
+        let mut marked = events.marked.clone();
+        marked.sort_unstable();
+        marked.dedup();
+        prop_assert_eq!(marked.len(), events.marked.len(), "each once");
+        if !events.dropped.iter().any(|(_, flow, _, cause)| *flow == 1
+            && *cause == DropCause::Down) {
+            prop_assert_eq!(events.left_marked(), marked);
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl<P: Segments> Link<P> {
                 self.send_open(&mut open, observer);
                 continue;
             }
-            let (arrived, size) = (pace.time(done), packet.size(0));
+            let (arrived, size, ect) = (pace.time(done), packet.size(0), packet.is_ect());
             self.update_transmitter(self.backlog.free().max(arrived));
             let now = self.backlog.free().max(arrived);
             if now == Time::MAX {
@@ -99,7 +99,12 @@ impl<P: Segments> Link<P> {
                 break;
             }
             self.backlog.unhold(1, size);
-            if self.queue.release(now, now.since(arrived), &self.backlog) == Release::Drop {
+            let drops = self.queue.release(now, now.since(arrived), &self.backlog) == Release::Drop;
+            if drops && ect {
+                self.send_open(&mut open, observer);
+                self.queue.mark(now);
+                self.mark_head(observer);
+            } else if drops {
                 self.send_open(&mut open, observer);
                 if let Some((_, packet)) = self.held.take_first(1) {
                     observer.dropped(Pace::at(now), packet, DropCause::Early);
@@ -117,6 +122,15 @@ impl<P: Segments> Link<P> {
             }
         }
         self.send_open(&mut open, observer);
+    }
+
+    /// Marks the packet at the head, which becomes a train of its own.
+    fn mark_head(&mut self, observer: &mut impl Observer<P>) {
+        if let Some((pace, mut packet)) = self.held.take_first(1) {
+            packet.mark();
+            observer.marked(&packet);
+            self.held.0.push_front((pace, packet));
+        }
     }
 
     /// Drops all waiting packets, because the link is down permanently.

@@ -13,13 +13,16 @@ struct Cutter<P> {
     pace: Pace,
     left: Option<P>,
     open: Option<Sent>,
+    /// Whether those of `open` are to be marked.
+    marks: bool,
 }
 
 impl<P: Segments> Link<P> {
     pub(super) fn pass(&mut self, pace: Pace, packet: P, observer: &mut impl Observer<P>) {
         let (count, size) = (packet.count(), packet.size(0));
         let mut coming = Arriving { pace, count, size };
-        let mut cutter = Cutter { pace, left: Some(packet), open: None };
+        let ect = packet.is_ect();
+        let mut cutter = Cutter { pace, left: Some(packet), open: None, marks: false };
         while coming.count > 0 {
             self.update_transmitter(coming.pace.first);
             if self.backlog.free() == Time::MAX {
@@ -38,8 +41,22 @@ impl<P: Segments> Link<P> {
                     }
                 }
                 Verdict::Take(n) => self.take(coming, n, &mut cutter, observer),
+                Verdict::Drop(n, DropCause::Early)
+                    if ect && self.queue.fits(coming, &mut self.backlog) =>
+                {
+                    self.flush(&mut cutter, observer);
+                    cutter.marks = true;
+                    // All of them leave at one pace, or each part is marked.
+                    let taken = self.take(coming, n, &mut cutter, observer);
+                    self.flush(&mut cutter, observer);
+                    cutter.marks = false;
+                    taken
+                }
                 Verdict::Drop(n, cause) => {
                     let n = n.clamp(1, coming.count);
+                    // What is ECN-capable is dropped only for lack of room.
+                    let early = cause == DropCause::Early && ect;
+                    let cause = if early { DropCause::Overflow } else { cause };
                     self.drop_first(&mut cutter, n, cause, observer);
                     n
                 }
@@ -137,7 +154,11 @@ impl<P: Segments> Link<P> {
 
     fn flush(&mut self, cutter: &mut Cutter<P>, observer: &mut impl Observer<P>) {
         let Some(open) = cutter.open.take() else { return };
-        if let Some((pace, packet)) = cutter.first(open.count) {
+        if let Some((pace, mut packet)) = cutter.first(open.count) {
+            if cutter.marks {
+                packet.mark();
+                observer.marked(&packet);
+            }
             self.sent(pace, open, packet, observer);
         }
     }

@@ -123,6 +123,15 @@ impl Discipline for CoDel {
             }
         }
     }
+
+    /// The packet itself is the one that is sent after a drop, as in Linux.
+    fn mark(&mut self, now: Time) {
+        match std::mem::replace(&mut self.stage, Stage::Fresh) {
+            Stage::Entering => self.enter(now),
+            Stage::Dropping => self.drop_next = self.control_law(self.drop_next),
+            Stage::Fresh => {}
+        }
+    }
 }
 
 #[cfg(test)]

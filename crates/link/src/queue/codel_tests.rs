@@ -159,6 +159,64 @@ proptest! {
     }
 }
 
+/// As `Count`, with marks.
+#[derive(Clone, Copy, Debug)]
+struct Marking(Count, bool);
+
+impl Segments for Marking {
+    fn count(&self) -> u32 {
+        self.0.count
+    }
+
+    fn size(&self, i: u32) -> u32 {
+        self.0.size(i)
+    }
+
+    fn split_off(&mut self, at: u32) -> Self {
+        Self(self.0.split_off(at), self.1)
+    }
+
+    fn duplicate(&self) -> Self {
+        *self
+    }
+
+    fn is_ect(&self) -> bool {
+        true
+    }
+
+    fn mark(&mut self) {
+        self.1 = true;
+    }
+}
+
+/// Marks come at the times of Linux (`codel_dequeue` with `ecn`): the first after an interval above
+/// the target, the next ones ever sooner, and no packet is lost.
+#[test]
+fn marks_follow_the_control_law() {
+    let limit = Limit::Packets(100_000);
+    let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+    let queue = QueueConfig::CoDel(CoDelConfig { limit, target, interval });
+    let link = LinkConfig::new(DataRate::from_mbps(100), Duration::ZERO, 1);
+    let mut link = Link::new(LinkConfig { queue, ..link });
+    // Twice what the link carries, for half a second.
+    for i in 0..12_500 {
+        let packet = Count { count: 1, size: SIZE as u32, first: i };
+        link.offer(Pace::at(Time::from_nanos(i * 40_000)), Marking(packet, false), &mut ());
+    }
+    let (mut marks, mut left) = (Vec::new(), 0);
+    while let Some((pace, Marking(train, ce))) =
+        link.poll_departure(Time::ZERO + Duration::from_millis(500), &mut ())
+    {
+        left += train.count;
+        if ce {
+            marks.push(pace.first.as_nanos() / 1_000_000);
+        }
+    }
+    assert_eq!(left, 6_250);
+    // The target is passed after 10 ms; then intervals of 100, 100 / sqrt 2, 100 / sqrt 3 and so on.
+    assert_eq!(marks, [110, 210, 280, 338, 388, 433, 474]);
+}
+
 #[test]
 fn a_standing_queue_is_brought_down() {
     let limit = Limit::Packets(100_000);

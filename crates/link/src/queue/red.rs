@@ -171,6 +171,11 @@ impl Discipline for Red {
         }
         Verdict::Take(1)
     }
+
+    fn fits(&self, arriving: Arriving, backlog: &mut Backlog) -> bool {
+        let idle = backlog.idle_since(arriving.pace.first).is_some();
+        idle || fits(self.config.limit, backlog, arriving.size)
+    }
 }
 
 #[cfg(test)]
