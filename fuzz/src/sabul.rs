@@ -40,7 +40,7 @@ fn flow(role: Role, now: Time) -> Flow {
     };
     let controller = (role == Role::Sender).then(|| {
         let config = packtrain_cc::ControllerConfig {
-            mtu: config.mtu,
+            mtu: config.first_mtu(),
             seed: 1,
             now,
             ceiling: None,

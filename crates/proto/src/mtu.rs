@@ -15,6 +15,9 @@ use crate::config::limits::BASE_MTU;
 
 /// Probes of one size before it counts as too large (RFC 8899 MAX_PROBES).
 const MAX_PROBES: usize = 3;
+/// Tokens of one probe that are kept: before the path is validated it is sent as often as a small
+/// ping, which is six times in a round trip of half a second.
+const TOKENS: usize = 8;
 /// Lost packets of the current size, with none of that size arriving, that may be a black hole.
 const BLACK_HOLE_PACKETS: u32 = 8;
 /// Falls from one size, without data of that size arriving in between, after which it counts as too
@@ -52,8 +55,12 @@ pub(crate) struct Mtu {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     size: u16,
+    /// How often it was sent since the path was validated: before, a missing answer has other
+    /// causes.
     tries: usize,
-    tokens: [u64; MAX_PROBES],
+    /// Those of the last transmissions.
+    tokens: [u64; TOKENS],
+    sent: usize,
 }
 
 impl Mtu {
@@ -93,16 +100,13 @@ impl Mtu {
     /// Ethernet, or what is left to try of it. `v6` if it goes to an IPv6 address.
     pub(crate) fn first_probe(&self, v6: bool) -> Option<u16> {
         let ethernet = if v6 { ETHERNET.1 } else { ETHERNET.0 };
-        if self.probe.is_some_and(|probe| probe.tries >= MAX_PROBES) {
-            return None;
-        }
         let size = ethernet.min(self.max).min(self.too_large - 1);
         (size > self.current).then_some(size)
     }
 
     /// Padded pings of up to `size` bytes were sent with this token before the path was validated.
     pub(crate) fn on_first_probe(&mut self, now: Time, token: u64, size: u16) {
-        self.record(token, size);
+        self.record(token, size, 0);
         self.next_at = now + FIRST_TIMEOUT;
     }
 
@@ -125,17 +129,18 @@ impl Mtu {
             return None;
         }
         let size = self.probe.map(|p| p.size).or_else(|| self.wanted())?;
-        self.record(token, size);
+        self.record(token, size, 1);
         self.next_at = now + timeout;
         Some(size)
     }
 
-    fn record(&mut self, token: u64, size: u16) {
-        let tokens = [token; MAX_PROBES];
-        let probe = self.probe.get_or_insert(Probe { size, tries: 0, tokens });
-        probe.tokens[probe.tries.min(MAX_PROBES - 1)] = token;
+    fn record(&mut self, token: u64, size: u16, tries: usize) {
+        let tokens = [token; TOKENS];
+        let probe = self.probe.get_or_insert(Probe { size, tries: 0, tokens, sent: 0 });
+        probe.tokens[probe.sent % TOKENS] = token;
         probe.size = size;
-        probe.tries += 1;
+        probe.sent += 1;
+        probe.tries += tries;
     }
 
     /// Handles the answer to a probe: the peer received a datagram of `size` bytes with `token`.

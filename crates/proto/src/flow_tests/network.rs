@@ -136,8 +136,11 @@ fn data_sizes(pair: &Pair) -> Vec<usize> {
 
 #[test]
 fn a_path_that_carries_ethernet_gets_full_datagrams_at_once() {
-    for (controller, lanes) in [("fixed:50mbit", 1), ("native", 1), ("cubic", 8), ("udt:grid", 1)] {
-        let mut pair = Setup { lanes, ..Setup::new(controller, setup().rate, setup().rtt) }.pair();
+    for (controller, lanes, rtt) in
+        [("fixed:50mbit", 1, 30), ("native", 1, 30), ("cubic", 8, 400), ("udt:grid", 1, 30)]
+    {
+        let rtt = Duration::from_millis(rtt);
+        let mut pair = Setup { lanes, ..Setup::new(controller, setup().rate, rtt) }.pair();
         pair.captured = Some(Vec::new());
         pair.assign(1_000_000);
         assert!(pair.run(Duration::from_secs(5), Pair::idle), "{:?}", pair.sender.stats());
@@ -145,6 +148,19 @@ fn a_path_that_carries_ethernet_gets_full_datagrams_at_once() {
         assert!(small <= 1, "{controller}: {small} datagrams were not full");
         assert_eq!(pair.sender.stats().mtu, ByteCount(1472));
     }
+}
+
+#[test]
+fn a_peer_that_comes_late_does_not_make_datagrams_small() {
+    let mut pair = setup().pair();
+    pair.assign(2_000_000);
+    pair.forward.down = true;
+    pair.run(Duration::from_secs(3), |_| false);
+    pair.forward.down = false;
+    pair.captured = Some(Vec::new());
+    assert!(pair.run(Duration::from_secs(5), Pair::idle), "{:?}", pair.sender.stats());
+    assert_eq!(pair.sender.stats().mtu, ByteCount(1472));
+    assert!(data_sizes(&pair).iter().filter(|size| **size < 1472).count() <= 1);
 }
 
 #[test]
