@@ -161,10 +161,10 @@ impl Endpoint {
         }
     }
 
-    /// Native sender: the rate at which it may send; none if it knows none, or for other feedbacks.
-    pub(crate) fn native_rate(&self, srtt: Duration) -> Option<DataRate> {
+    /// Native sender: the rate at which it may send, and the packets of a burst.
+    pub(crate) fn native_load(&self, srtt: Duration) -> Option<(DataRate, u64)> {
         match self {
-            Self::NativeSender(sender) => Some(sender.rate(srtt)),
+            Self::NativeSender(sender) => Some((sender.rate(srtt), sender.burst())),
             _ => None,
         }
     }
@@ -189,7 +189,7 @@ impl Endpoint {
     /// Sender: something outside of the flow holds the data back.
     pub(crate) fn hold(&mut self) {
         match self {
-            Self::NativeSender(sender) => sender.limit = Limit::Payload,
+            Self::NativeSender(sender) => sender.hold(),
             Self::UnitSender(sender) => sender.hold(),
             _ => {}
         }

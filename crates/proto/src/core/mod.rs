@@ -53,6 +53,8 @@ const SKIP_EVERY: u64 = 128;
 /// holds 25 ms, which covers what a thread waits for a processor. A flow without need of more keeps
 /// its packets in one order: a loss shows when the next packet of its lane arrives.
 const RATE_PER_LANE: DataRate = DataRate::from_mbps(125);
+/// Packets back to back that one lane takes: what the default buffer holds.
+const PACKETS_PER_LANE: u64 = 256;
 /// A unit sender below this rate stays on one lane.
 const SPREAD_ABOVE: DataRate = DataRate::from_mbps(2_000);
 
@@ -393,8 +395,8 @@ impl Core {
         // Order of units is worth more than room in sockets until one socket cannot hold them.
         let stays = self.endpoint.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
         let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
-        self.spread =
-            spread(self.spread, self.endpoint.native_rate(self.rtt.smoothed_or_guess()), n);
+        let load = self.endpoint.native_load(self.rtt.smoothed_or_guess());
+        self.spread = spread(self.spread, load, n);
         let open = |i: &usize| self.lanes[*i].is_open();
         let alive = |i: &usize| open(i) && !self.lanes[*i].is_dead();
         // The first lanes that work: others only carry what these cannot.
@@ -410,12 +412,13 @@ impl Core {
     }
 }
 
-/// The number of lanes for `rate`, of `n`, where there were `before`. A rate that varies by a fifth
-/// does not change it back and forth.
-fn spread(before: usize, rate: Option<DataRate>, n: usize) -> usize {
-    let Some(rate) = rate else { return n };
-    let wanted = rate.as_bps().div_ceil(RATE_PER_LANE.as_bps()).max(1);
-    let slack = rate.mul_f64(1.2).as_bps().div_ceil(RATE_PER_LANE.as_bps()).max(1);
+/// The number of lanes, of `n`, for a rate and a burst of so many packets, where there were
+/// `before`. A rate that varies by a fifth does not change it back and forth.
+fn spread(before: usize, load: Option<(DataRate, u64)>, n: usize) -> usize {
+    let Some((rate, burst)) = load else { return n };
+    let lanes = |rate: DataRate| rate.as_bps().div_ceil(RATE_PER_LANE.as_bps());
+    let wanted = [1, lanes(rate), burst.div_ceil(PACKETS_PER_LANE)].into_iter().max();
+    let [wanted, slack] = [wanted.unwrap_or(1), lanes(rate.mul_f64(1.2))];
     let [wanted, slack] = [wanted, slack].map(|lanes| lanes.min(n as u64) as usize);
     before.clamp(wanted, slack.max(wanted))
 }

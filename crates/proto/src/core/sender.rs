@@ -163,9 +163,15 @@ impl Sender {
         quantum.max(1).min(room).min(u64::from(TRAIN_PACKETS)) as u32
     }
 
+    /// Something outside of the flow holds the data back. That time is not made up.
+    pub(crate) fn hold(&mut self) {
+        self.limit = Limit::Payload;
+        self.pacer.wait(false);
+    }
+
     /// The payload did not have the bytes that are needed next.
     pub(crate) fn payload_pending(&mut self) {
-        self.limit = Limit::Payload;
+        self.hold();
         self.delivery.app_limited(self.in_flight);
     }
 
@@ -234,6 +240,11 @@ impl Sender {
     pub(crate) fn rate(&self, srtt: Duration) -> DataRate {
         let window = || DataRate::from_bytes_over(self.controller.cwnd(), srtt);
         self.pacing_rate().unwrap_or_else(window)
+    }
+
+    /// Packets of the burst that is being sent back to back to measure the capacity.
+    pub(crate) fn burst(&self) -> u64 {
+        self.bursts.packets()
     }
 
     /// The controller, for calls other than feedback.

@@ -63,6 +63,11 @@ impl Bursts {
         self.left > 0
     }
 
+    /// Packets of the burst that is being sent; zero outside of one.
+    pub(super) fn packets(&self) -> u64 {
+        if self.left > 0 { self.length } else { 0 }
+    }
+
     /// The sender has to wait.
     pub(super) fn wait(&mut self) {
         (self.streak, self.left) = (false, 0);
