@@ -139,7 +139,8 @@ impl Egress {
         let (until, own) = (run.first + self.hold, &run.piece);
         let follows = std::rc::Rc::ptr_eq(&own.packet, &piece.packet)
             && own.from + own.count == piece.from
-            && own.wire == piece.wire;
+            && own.wire == piece.wire
+            && own.marked == piece.marked;
         if !follows || pace.first < run.last || pace.first > until {
             return 0;
         }

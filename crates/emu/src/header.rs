@@ -18,6 +18,8 @@ const NEEDS_CSUM: u8 = 1;
 const GSO_TCP4: u8 = 1;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
+/// Congestion experienced, and the mask of the ECN bits (RFC 3168).
+const CE: u8 = 3;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -127,6 +129,19 @@ impl Layout {
     /// Offset of the IP header.
     pub(crate) const fn ip(&self) -> usize {
         self.ip
+    }
+
+    /// Whether the sender understands congestion marks (RFC 3168 section 5).
+    pub(crate) fn is_ect(&self, head: &[u8]) -> bool {
+        head.get(self.ip + 1).is_some_and(|service| service & CE != 0)
+    }
+
+    /// Marks composed headers as congestion-experienced.
+    pub(crate) fn mark(&self, out: &mut [u8]) {
+        out[self.ip + 1] |= CE;
+        write16(out, self.ip + 10, 0);
+        let sum = !fold(add(0, &out[self.ip..self.l4]));
+        write16(out, self.ip + 10, sum);
     }
 
     /// Writes to `out` the headers of segments `from` to `to` as one packet, derived from the

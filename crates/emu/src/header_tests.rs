@@ -56,6 +56,21 @@ fn a_whole_packet_is_written_as_it_was_read() {
 }
 
 #[test]
+fn a_mark_keeps_the_checksum_right() {
+    for (service, ect) in [(0, false), (0xb8, false), (0xba, true), (1, true), (3, true)] {
+        let mut packet = tcp(3_000, 1_000, 0x18, 0);
+        packet[VIRTIO + 1] = service;
+        let layout = Layout::of(&packet, packet.len(), 0).expect("good");
+        assert_eq!(layout.is_ect(&packet), ect, "{service:#x}");
+        let mut out = [0; MAX_HEADER_BYTES];
+        let len = layout.compose(&packet, 1, 2, &mut out);
+        layout.mark(&mut out[..len]);
+        assert_eq!(out[VIRTIO + 1], service | CE);
+        assert_eq!(fold(add(0, &out[VIRTIO..VIRTIO + 20])), 0xffff, "IP checksum");
+    }
+}
+
+#[test]
 fn flags_of_the_ends_stay_at_the_ends() {
     let packet = tcp(4_000, 1_000, 0x80 | 0x10 | 0x08 | 0x01, 0);
     let layout = Layout::of(&packet, packet.len(), 0).expect("good");
@@ -165,7 +180,8 @@ proptest! {
         if let Ok(layout) = Layout::of(head, len, l2) {
             let mut out = [0; MAX_HEADER_BYTES];
             for i in 0..layout.count.min(5) {
-                layout.compose(head, i, i + 1, &mut out);
+                let headers = layout.compose(head, i, i + 1, &mut out);
+                layout.mark(&mut out[..headers]);
                 let (a, b) = layout.offsets(i, i + 1);
                 prop_assert!(a <= b && b <= len);
             }

@@ -39,6 +39,7 @@ impl Batch {
         let (Some(first), Some(tcp)) = (self.first, tcp) else { return Err(run) };
         let before = &self.runs[0].piece;
         let follows = before.wire == run.piece.wire
+            && before.marked == run.piece.marked
             && tcp.sequence == first.sequence.wrapping_add(self.payload)
             && tcp.payload <= first.payload
             && self.payload + tcp.payload <= MAX_WRITE_PAYLOAD_BYTES
@@ -61,6 +62,14 @@ impl Batch {
 
     /// Writes the headers of all runs as one packet to `out` and returns their length.
     pub(crate) fn compose(&self, out: &mut [u8; MAX_HEADER_BYTES]) -> usize {
+        let len = self.compose_unmarked(out);
+        if let Some(first) = self.runs.first().filter(|run| run.piece.marked) {
+            first.piece.packet.layout.mark(&mut out[..len]);
+        }
+        len
+    }
+
+    fn compose_unmarked(&self, out: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return 0 };
         let piece = &first.piece;
         let packet = &piece.packet;

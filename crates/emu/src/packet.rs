@@ -58,13 +58,15 @@ pub(crate) struct Piece {
     pub(crate) wire: usize,
     /// The number of the first among all packets offered to this wire.
     pub(crate) number: u64,
+    /// A queue marked them as having experienced congestion.
+    pub(crate) marked: bool,
 }
 
 impl Piece {
     /// All segments of a packet that is on no wire yet.
     pub(crate) fn whole(packet: Rc<Packet>) -> Self {
         let count = packet.layout.count;
-        Self { packet, from: 0, count, wire: usize::MAX, number: 0 }
+        Self { packet, from: 0, count, wire: usize::MAX, number: 0, marked: false }
     }
 
     /// Bytes from the network header on, for every segment.
@@ -91,6 +93,7 @@ impl Segments for Piece {
             count: self.count - at,
             wire: self.wire,
             number: self.number + u64::from(at),
+            marked: self.marked,
         };
         self.count = at;
         rest
@@ -98,5 +101,13 @@ impl Segments for Piece {
 
     fn duplicate(&self) -> Self {
         self.clone()
+    }
+
+    fn is_ect(&self) -> bool {
+        self.packet.layout.is_ect(self.packet.head())
+    }
+
+    fn mark(&mut self) {
+        self.marked = true;
     }
 }

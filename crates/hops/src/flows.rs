@@ -156,6 +156,7 @@ fn config(role: Role, kind: HopTransport, flow: &HopFlow, peer: SocketAddr) -> F
         max_mtu: mtu,
         room: FIRST_ROOM,
         seed: entropy::seed(),
+        ecn: true,
         feedback: match kind {
             HopTransport::Udt => FeedbackKind::Udt(Variant::of_controller(controller(kind))),
             _ => FeedbackKind::Native,

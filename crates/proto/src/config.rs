@@ -155,7 +155,8 @@ pub struct FlowConfig {
     pub room: ByteCount,
     /// Seed of all randomness that is not secret.
     pub seed: u64,
-    /// Sender: mark packets ECN-capable, ECT(0).
+    /// Sender, feedback `native`: mark data packets ECN-capable, ECT(0), as long as the path carries
+    /// the marks (RFC 9000 section 13.4.2).
     pub ecn: bool,
     /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
@@ -208,6 +209,7 @@ pub(crate) struct CoreConfig {
     pub(crate) rate_ceiling: Option<DataRate>,
     pub(crate) room: ByteCount,
     pub(crate) seed: u64,
+    pub(crate) ecn: bool,
     pub(crate) feedback: FeedbackKind,
     /// Feedback `sabul`: bytes of a buffer.
     pub(crate) buffer: ByteCount,
@@ -227,6 +229,7 @@ impl From<&FlowConfig> for CoreConfig {
             rate_ceiling: config.rate_ceiling,
             room: config.room,
             seed: config.seed,
+            ecn: config.ecn,
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,

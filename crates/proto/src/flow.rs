@@ -18,9 +18,6 @@ use crate::sealing::Sealing;
 use crate::seam::{BATCH_BYTES, CloseReason, Datagrams, Event, Payload, Placement, Transmit};
 use crate::stats::FlowStats;
 
-/// ECT(0), the mark of a sender that understands congestion marks (RFC 3168).
-const ECT0: u8 = 2;
-
 /// One end of a flow.
 #[derive(Debug)]
 pub struct Flow {
@@ -28,7 +25,6 @@ pub struct Flow {
     sealer: Sealer,
     opener: Opener,
     flow_id: u32,
-    ecn: u8,
     /// Bytes of a data packet beside its payload.
     overhead: usize,
     /// Whether it uses a reliable feedback channel.
@@ -54,7 +50,6 @@ impl Flow {
             sealer: Sealer::new(&config.keys, config.role, lanes)?,
             opener: Opener::new(&config.keys, config.role, lanes),
             flow_id: config.flow_id,
-            ecn: if config.ecn { ECT0 } else { 0 },
             overhead: config.feedback.overhead(),
             reliable: config.feedback == FeedbackKind::Sabul,
             text: Vec::with_capacity(2048),
@@ -166,12 +161,12 @@ impl Flow {
         if out.len() < BATCH_BYTES {
             return None;
         }
-        let Self { core, sealer, flow_id, ecn, overhead, text, .. } = self;
+        let Self { core, sealer, flow_id, overhead, text, .. } = self;
         let mut sealing = Sealing { sealer, flow_id: *flow_id, text, payload, out, len: 0 };
-        let Left { lane, to, size } = core.transmit(now, &mut sealing)?;
+        let Left { lane, to, size, ecn } = core.transmit(now, &mut sealing)?;
         let len = sealing.len;
         let segment = size.map_or(len, |size| (usize::from(size) + *overhead).min(len));
-        Some(Transmit { lane, to, len, segment, ecn: *ecn })
+        Some(Transmit { lane, to, len, segment, ecn })
     }
 
     /// Runs the timers that are due; call it at the time that `poll_timeout` gave.

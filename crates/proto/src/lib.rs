@@ -20,6 +20,7 @@ mod codec;
 mod config;
 mod core;
 mod dispersion;
+mod ecn;
 mod feedback;
 mod flow;
 mod fobs;

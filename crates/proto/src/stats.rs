@@ -49,6 +49,11 @@ pub struct FlowStats {
     pub refused_packets: u64,
     /// Packets marked congestion-experienced.
     pub ecn_ce: u64,
+    /// Packets marked ECN-capable, ECT(0), without congestion.
+    pub ecn_ect0: u64,
+    /// Sender: whether it marks its packets ECN-capable: the owner wants it, and the path has not
+    /// changed the marks.
+    pub ecn: bool,
     /// Datagrams that were not authentic or not well formed.
     pub bad_datagrams: u64,
     /// Datagrams received more than once.

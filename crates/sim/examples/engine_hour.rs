@@ -30,6 +30,7 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
         coalesce: true,
         train: 44,
         warnings: true,
+        ecn: true,
     };
     Scenario {
         name: "engine-hour".to_owned(),

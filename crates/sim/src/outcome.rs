@@ -89,6 +89,8 @@ pub struct LinkOutcome {
     pub utilisation: f64,
     /// Packets dropped, by cause: overflow, early, random, other.
     pub dropped: [u64; 4],
+    /// Packets marked as having experienced congestion instead of being dropped early.
+    pub marked: u64,
 }
 
 /// A sample of a flow's curves.

@@ -170,6 +170,7 @@ fn link(scenario: &Scenario, index: usize, net: &Network) -> LinkOutcome {
         transmitted: ByteCount(transmitted),
         utilisation: if could > 0.0 { (bits / could).clamp(0.0, 1.0) } else { 0.0 },
         dropped: stats.dropped,
+        marked: stats.marked,
     }
 }
 

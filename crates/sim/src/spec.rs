@@ -222,6 +222,8 @@ pub struct EngineSpec {
     pub train: u32,
     /// UDT: whether the receiver sends delay warnings.
     pub warnings: bool,
+    /// Native feedback: whether data packets are marked ECN-capable, as in the product.
+    pub ecn: bool,
 }
 
 /// Many short connections.

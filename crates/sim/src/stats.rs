@@ -26,6 +26,8 @@ pub(crate) struct LinkStats {
     pub(crate) at_warm_up: (u64, u64, Time),
     /// By cause: overflow, early, random, other.
     pub(crate) dropped: [u64; 4],
+    /// Packets marked instead of dropped early.
+    pub(crate) marked: u64,
     /// Per flow, from its first packet on.
     pub(crate) flows: Vec<Option<Box<FlowAtLink>>>,
     /// Digest of the dropped packets.
@@ -100,6 +102,10 @@ impl Observer<Train> for LinkStats {
         if train.toward == Toward::Receiver {
             self.flow(train.flow).dropped += count;
         }
+    }
+
+    fn marked(&mut self, train: &Train) {
+        self.marked += u64::from(train.count());
     }
 
     fn queued(&mut self, train: &Train, first: Duration, last: Duration) {

@@ -9,6 +9,9 @@ use packtrain_units::Duration;
 pub(crate) use self::engine::{EngineBody, HEADERS, Segment};
 pub(crate) use self::sack::{BLOCKS, Sack};
 
+/// Congestion experienced.
+const CE: u8 = 3;
+
 /// The room of a receiver without a limit.
 pub(crate) const ROOM: u32 = u32::MAX;
 
@@ -38,6 +41,8 @@ pub(crate) struct Train {
     pub(crate) toward: Toward,
     /// Number of the first packet; its meaning depends on the body.
     pub(crate) first: u64,
+    /// The ECN bits of each packet (RFC 3168).
+    pub(crate) ecn: u8,
     /// Contents of the packets.
     pub(crate) body: Body,
 }
@@ -95,7 +100,8 @@ impl Train {
             && self.conn == next.conn
             && self.to == next.to
             && self.size == next.size
-            && self.toward == next.toward;
+            && self.toward == next.toward
+            && self.ecn == next.ecn;
         if !same {
             return Err(next);
         }
@@ -182,5 +188,13 @@ impl Segments for Train {
             Body::Engine(engine) => Body::Engine(Box::new(engine.duplicate())),
         };
         Self { body, ..*self }
+    }
+
+    fn is_ect(&self) -> bool {
+        self.ecn != 0
+    }
+
+    fn mark(&mut self) {
+        self.ecn = CE;
     }
 }

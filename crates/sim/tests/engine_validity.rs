@@ -28,6 +28,7 @@ fn scenario(cell: &Cell) -> Scenario {
         coalesce: true,
         train: 44,
         warnings: true,
+        ecn: true,
     };
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }

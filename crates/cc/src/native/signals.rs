@@ -32,6 +32,8 @@ pub(super) struct Round {
     pub(super) host: f64,
     /// Packets refused by the receiver for lack of room.
     pub(super) refused: f64,
+    /// Packets marked congestion-experienced.
+    pub(super) marked: f64,
     /// Capacity from dispersion, in bytes per second.
     pub(super) capacity: Option<f64>,
     /// The application, not the controller, limited the sender.
@@ -126,6 +128,7 @@ impl Rounds {
         sum.arrived += feedback.acked_packets as f64;
         sum.host += feedback.host_drops as f64;
         sum.refused += feedback.refused as f64;
+        sum.marked += feedback.ecn_ce as f64;
         sum.capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
         self.acked += feedback.acked.get() as f64;
         self.reports += u32::from(feedback.acked_packets > 0);

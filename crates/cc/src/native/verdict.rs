@@ -82,6 +82,10 @@ impl Judge {
         if self.heavy >= 2 {
             return Cause::Backstop;
         }
+        // A queue says so itself: no doubt is possible (RFC 3168).
+        if round.marked > 0.0 {
+            return Cause::Congestion;
+        }
         if round.host > 0.0 && round.host >= HOST_SHARE * round.lost {
             return Cause::Host;
         }
@@ -127,6 +131,12 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(judge.judge(&round(0.0, 100.0, 0.0)), Cause::Random);
         }
+    }
+
+    #[test]
+    fn a_mark_is_congestion_without_a_loss_and_without_a_visible_queue() {
+        let marked = Round { marked: 1.0, ..round(0.0, 0.0, 0.0) };
+        assert_eq!(Judge::default().judge(&marked), Cause::Congestion);
     }
 
     #[test]

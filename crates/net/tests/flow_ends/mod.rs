@@ -91,7 +91,7 @@ pub fn addresses(sockets: &[UdpSocket]) -> Vec<Vec<SocketAddr>> {
 
 pub fn config(role: Role, secret: [u8; 32], peers: Vec<Vec<SocketAddr>>) -> FlowConfig {
     let keys = FlowKeys { suite: Suite::Aes128Gcm, secret };
-    FlowConfig::new(role, keys, 7, peers)
+    FlowConfig { ecn: true, ..FlowConfig::new(role, keys, 7, peers) }
 }
 
 /// Two ends that know each other's addresses.
@@ -114,7 +114,8 @@ pub fn join(
     let feedback = if cc.starts_with("sabul") { FeedbackKind::Sabul } else { FeedbackKind::Native };
     let sending = FlowConfig { feedback, ..config(Role::Sender, secret, there) };
     let seed = entropy::seed();
-    let control = ControllerConfig { mtu: sending.mtu, seed, now, ceiling: None, rtt: None };
+    let control =
+        ControllerConfig { mtu: sending.first_mtu(), seed, now, ceiling: None, rtt: None };
     let controller = build(cc, &control).unwrap();
     let receiving = FlowConfig { feedback, ..config(Role::Receiver, secret, here) };
     let (ready, asked, broken) = <(Arc<AtomicU64>, Arc<AtomicU64>, Arc<AtomicBool>)>::default();

@@ -68,6 +68,8 @@ pub struct BareConfig {
     pub room: Room,
     /// Seed of all randomness.
     pub seed: u64,
+    /// Sender, feedback `native`: mark data packets ECN-capable.
+    pub ecn: bool,
     /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
     /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
@@ -89,6 +91,7 @@ impl BareConfig {
             rate_ceiling: None,
             room: Room::Endless,
             seed: 1,
+            ecn: false,
             feedback: FeedbackKind::Native,
             buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
@@ -136,6 +139,7 @@ impl BareFlow {
             rate_ceiling: config.rate_ceiling,
             room,
             seed: config.seed,
+            ecn: config.ecn,
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,
@@ -160,6 +164,12 @@ impl BareFlow {
     /// Sender: payload bytes assigned and not yet acknowledged.
     pub fn backlog(&self) -> ByteCount {
         self.core.backlog()
+    }
+
+    /// Sender: the ECN bits of the data packets that `poll_transmit` returns now; control packets
+    /// have none.
+    pub fn ecn_bits(&self) -> u8 {
+        self.core.ecn_bits()
     }
 
     /// Receiver: payload bytes received, each counted once.

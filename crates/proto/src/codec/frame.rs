@@ -6,6 +6,7 @@ use crate::codec::bitmap;
 use crate::codec::message;
 pub(crate) use crate::codec::message::{Host, nak_pieces};
 use crate::codec::varint::{self, Reader, put};
+use crate::ecn::EcnCounts;
 use crate::fobs::Bitmap;
 use crate::udt::{self, Message};
 
@@ -75,8 +76,8 @@ pub(crate) struct Report {
     pub(crate) refused: u64,
     /// Datagrams dropped by the host so far.
     pub(crate) host_drops: u64,
-    /// Packets marked congestion-experienced so far.
-    pub(crate) ecn_ce: u64,
+    /// Packets that came with congestion marks so far.
+    pub(crate) ecn: EcnCounts,
     /// Room of the receiver's pool.
     pub(crate) room: ByteCount,
     /// The drain rate of its application.
@@ -185,7 +186,8 @@ fn write_report(report: &Report, out: &mut Vec<u8>) {
     put(out, report.received.get());
     put(out, report.refused);
     put(out, report.host_drops);
-    put(out, report.ecn_ce);
+    put(out, report.ecn.ect0);
+    put(out, report.ecn.ce);
     put(out, report.room.get());
     put(out, report.drain.as_bps());
     put(out, report.marks.len() as u64);
@@ -207,7 +209,7 @@ fn parse_report(reader: &mut Reader<'_>) -> Option<Report> {
         received: ByteCount(reader.varint()?),
         refused: reader.varint()?,
         host_drops: reader.varint()?,
-        ecn_ce: reader.varint()?,
+        ecn: EcnCounts { ect0: reader.varint()?, ce: reader.varint()? },
         room: ByteCount(reader.varint()?),
         drain: DataRate::from_bps(reader.varint()?),
         ..Report::default()

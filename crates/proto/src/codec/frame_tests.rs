@@ -33,7 +33,7 @@ fn report() -> Report {
         received: ByteCount(70_000),
         refused: 1,
         host_drops: 2,
-        ecn_ce: 3,
+        ecn: EcnCounts { ect0: 9, ce: 3 },
         room: ByteCount(1 << 20),
         drain: DataRate::from_mbps(100),
         marks: vec![Mark { lane: 1, pn: 44, at: Time::from_nanos(4_900_000) }],
@@ -58,7 +58,7 @@ fn golden_frames() {
         (Frame::Close { code: 1 }, "0401"),
         (
             Frame::Report(report()),
-            "0303804c4b40800111700102038010000085f5e10001012c800186a001010a2302001e0203",
+            "0303804c4b4080011170010209038010000085f5e10001012c800186a001010a2302001e0203",
         ),
     ];
     for (frame, hex) in golden {

@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 use packtrain_units::{ByteCount, Time};
 
 use crate::core::{Burst, Control, Core, Envelope, Load};
+use crate::ecn::{CE, ECT0};
 use crate::seam::Fill;
-
-/// Congestion experienced (RFC 3168).
-const CE: u8 = 3;
 
 /// Turns the core's packets into a codec's bytes or a simulator's packets.
 pub(crate) trait Edge {
@@ -27,6 +25,8 @@ pub(crate) struct Left {
     pub(crate) to: SocketAddr,
     /// Payload bytes of a full packet; none for a control packet.
     pub(crate) size: Option<u16>,
+    /// The ECN bits of the packets.
+    pub(crate) ecn: u8,
 }
 
 /// The result of a received batch.
@@ -54,13 +54,14 @@ impl Core {
         while let Some((control, pn)) = self.poll_control(now) {
             if edge.control(&control, pn) {
                 let Control { lane, to, .. } = control;
-                return Some(Left { lane, to, size: None });
+                return Some(Left { lane, to, size: None, ecn: 0 });
             }
         }
         let burst = self.begin(now)?;
+        let ecn = self.endpoint.ecn_bits();
         let packets = self.fill(now, &burst, edge);
         let Burst { lane, to, size, .. } = burst;
-        (packets > 0).then_some(Left { lane, to, size: Some(size) })
+        (packets > 0).then_some(Left { lane, to, size: Some(size), ecn })
     }
 
     /// Writes the packets of one burst. It may hold several trains: retransmissions are often
@@ -106,8 +107,10 @@ impl Core {
         room: ByteCount,
     ) {
         let Some(last) = &arrivals.newest else { return };
-        if ecn == Some(CE) {
-            self.stats.ecn_ce += arrivals.good as u64;
+        match ecn {
+            Some(CE) => self.stats.ecn_ce += arrivals.good as u64,
+            Some(ECT0) => self.stats.ecn_ect0 += arrivals.good as u64,
+            _ => {}
         }
         self.on_batch(now, received_at, last, room);
     }

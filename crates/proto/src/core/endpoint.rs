@@ -54,7 +54,8 @@ impl Endpoint {
         Ok(match config.feedback {
             FeedbackKind::Native => {
                 let ceiling = config.rate_ceiling;
-                Self::NativeSender(Box::new(Sender::new(controller, ceiling, mtu, now)))
+                let ecn = config.ecn;
+                Self::NativeSender(Box::new(Sender::new(controller, ceiling, mtu, ecn, now)))
             }
             FeedbackKind::Udt(_) | FeedbackKind::Fobs | FeedbackKind::Sabul => {
                 Self::UnitSender(Box::new(UnitSender::new(config, controller, mtu, now)))
@@ -158,6 +159,14 @@ impl Endpoint {
         match self {
             Self::UnitSender(sender) => sender.rate(),
             _ => None,
+        }
+    }
+
+    /// Sender: the ECN bits of its data packets. Only the native feedback validates the path.
+    pub(crate) fn ecn_bits(&self) -> u8 {
+        match self {
+            Self::NativeSender(sender) => sender.ecn.bits(),
+            _ => 0,
         }
     }
 

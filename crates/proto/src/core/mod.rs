@@ -365,6 +365,11 @@ impl Core {
         new
     }
 
+    /// The ECN bits of data packets sent now.
+    pub(crate) fn ecn_bits(&self) -> u8 {
+        self.endpoint.ecn_bits()
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

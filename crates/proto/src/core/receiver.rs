@@ -6,6 +6,7 @@ use crate::codec::frame::{Ack, Frame, Mark, Report, ack_len};
 use crate::config::limits::{LANES, REPORT_MAX, REPORT_MIN};
 use crate::core::drain::Drain;
 use crate::core::lane::Lane;
+use crate::ecn::EcnCounts;
 use crate::stats::FlowStats;
 
 /// Number of reports that repeat each interval.
@@ -232,7 +233,7 @@ impl Receiver {
             received: stats.received_bytes,
             refused: stats.refused_packets,
             host_drops: self.total_host_drops(),
-            ecn_ce: stats.ecn_ce,
+            ecn: EcnCounts { ect0: stats.ecn_ect0, ce: stats.ecn_ce },
             room: self.room,
             drain: self.drain.rate,
             marks: std::mem::take(&mut self.marks),

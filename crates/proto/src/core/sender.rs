@@ -20,6 +20,7 @@ use crate::core::loss::Reordering;
 use crate::core::receiver_rate_cap::ReceiverRateCap;
 use crate::core::sender::feedback::Arrival;
 use crate::core::spread::{Bursts, Capacity};
+use crate::ecn::Ecn;
 use crate::mtu::Mtu;
 use crate::pacer::Pacer;
 use crate::seam::TRAIN_PACKETS;
@@ -58,6 +59,7 @@ pub(crate) struct Sender {
     arrival: Arrival,
     host_drops: u64,
     refused: u64,
+    pub(crate) ecn: Ecn,
     ecn_ce: u64,
     lost: Vec<LossRange>,
     /// Losses from this send index on begin a new round of losses.
@@ -84,6 +86,7 @@ impl Sender {
         controller: Box<dyn CongestionController>,
         ceiling: Option<DataRate>,
         mtu: Mtu,
+        ecn: bool,
         now: Time,
     ) -> Self {
         Self {
@@ -110,6 +113,7 @@ impl Sender {
             arrival: Arrival::default(),
             host_drops: 0,
             refused: 0,
+            ecn: Ecn::new(ecn),
             ecn_ce: 0,
             lost: Vec::new(),
             loss_round: 0,
@@ -219,6 +223,7 @@ impl Sender {
             app_limited,
         });
         self.index += packets;
+        self.ecn.on_sent(packets);
         let burst = self.learned_queue.burst();
         self.pacer.sent(now, ByteCount(wire), self.pacing_rate(), burst);
         stats.sent_packets += packets;
@@ -295,6 +300,7 @@ impl Sender {
         stats.host_drops = self.host_drops;
         stats.refused_packets = self.refused;
         stats.ecn_ce = self.ecn_ce;
+        stats.ecn = self.ecn.bits() != 0;
         stats.limit = self.limit;
         let state = self.controller.state();
         stats.controller = format!("{} {state}", self.controller.name());

@@ -36,7 +36,7 @@ pub(super) fn forge_frame(pair: &mut Pair, frame: Frame) {
     assert!(sealing.control(&control, 5000));
     let len = sealing.len;
     let (now, from) = (pair.now, addr(RECEIVER_PORT, 0));
-    pair.give(false, 0, from, &mut slab[..len], len, now);
+    pair.give(false, (0, 0), from, &mut slab[..len], len, now);
     pair.collect();
 }
 
@@ -75,7 +75,7 @@ fn replays_are_refused() {
     let (now, from) = (pair.now, addr(9999, 0));
     for mut datagram in pair.captured.take().unwrap() {
         let stride = datagram.len();
-        assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+        assert_eq!(pair.give(true, (0, 0), from, &mut datagram, stride, now), 0);
     }
     let after = pair.receiver.stats();
     assert_eq!(after.received_packets, before.received_packets);
@@ -91,10 +91,10 @@ fn another_flow_or_lane_is_not_ours() {
     let (flow, lane) = crate::peek(&datagram).unwrap();
     assert_eq!((flow, lane), (7, 0));
     let (now, from, stride) = (pair.now, addr(1000, 0), datagram.len());
-    assert_eq!(pair.give(true, 1, from, &mut datagram.clone(), stride, now), 0);
-    assert_eq!(pair.give(true, 200, from, &mut datagram.clone(), stride, now), 0);
+    assert_eq!(pair.give(true, (1, 0), from, &mut datagram.clone(), stride, now), 0);
+    assert_eq!(pair.give(true, (200, 0), from, &mut datagram.clone(), stride, now), 0);
     datagram[2] ^= 1;
-    assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+    assert_eq!(pair.give(true, (0, 0), from, &mut datagram, stride, now), 0);
 }
 
 proptest! {
@@ -113,7 +113,7 @@ proptest! {
         }
         let (now, from) = (pair.now, addr(1000, 0));
         for to_receiver in [true, false] {
-            prop_assert_eq!(pair.give(to_receiver, 0, from, &mut bytes.clone(), stride, now), 0);
+            prop_assert_eq!(pair.give(to_receiver, (0, 0), from, &mut bytes.clone(), stride, now), 0);
         }
         prop_assert!(pair.sink.is_whole(300_000));
     }
@@ -131,6 +131,6 @@ proptest! {
         datagram[at / 8] ^= 1 << (at % 8);
         let stride = datagram.len();
         let (now, from) = (pair.now, addr(1000, 0));
-        prop_assert_eq!(pair.give(true, 0, from, &mut datagram, stride, now), 0);
+        prop_assert_eq!(pair.give(true, (0, 0), from, &mut datagram, stride, now), 0);
     }
 }

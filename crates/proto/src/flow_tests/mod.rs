@@ -1,5 +1,6 @@
 //! Two flows and a small network between them, in virtual time.
 
+mod ecn;
 mod fobs;
 mod host;
 mod hostile;
@@ -37,6 +38,22 @@ struct Link {
     down: bool,
     free_at: Time,
     dropped: u64,
+    marking: Marking,
+}
+
+/// What a link does to ECN bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Marking {
+    /// Leaves them.
+    Keep,
+    /// Clears them.
+    Clear,
+    /// Turns ECT(0) into CE.
+    All,
+    /// Drops what is ECT.
+    Drop,
+    /// Turns ECT(0) into CE where the queue is longer.
+    Above(Duration),
 }
 
 impl Link {
@@ -53,6 +70,19 @@ impl Link {
             down: false,
             free_at: Time::ZERO,
             dropped: 0,
+            marking: Marking::Keep,
+        }
+    }
+
+    /// The ECN bits that arrive of a datagram sent with `ecn`; none if it is dropped for them.
+    fn mark(&self, now: Time, ecn: u8) -> Option<u8> {
+        match self.marking {
+            _ if ecn == 0 => Some(0),
+            Marking::Keep => Some(ecn),
+            Marking::Clear => Some(0),
+            Marking::All => Some(3),
+            Marking::Drop => None,
+            Marking::Above(queue) => Some(if self.free_at.since(now) > queue { 3 } else { ecn }),
         }
     }
 
@@ -143,13 +173,7 @@ struct Sink {
 
 impl Sink {
     fn new() -> Self {
-        Self {
-            have: RangeSet::new(),
-            room: 16 << 20,
-            drain: None,
-            used: 0,
-            drained_at: Time::ZERO,
-        }
+        Self { have: RangeSet::new(), room: 16 << 20, drain: None, used: 0, drained_at: Time::ZERO }
     }
 
     fn drain(&mut self, now: Time) {
@@ -199,6 +223,7 @@ struct Flying {
     lane: u8,
     from: SocketAddr,
     bytes: Vec<u8>,
+    ecn: u8,
 }
 
 /// A sender, a receiver, and the network.
@@ -252,6 +277,7 @@ struct Setup {
     seed: u64,
     max_mtu: u64,
     feedback: FeedbackKind,
+    ecn: bool,
 }
 
 impl Setup {
@@ -263,7 +289,7 @@ impl Setup {
         } else {
             FeedbackKind::Native
         };
-        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472, feedback }
+        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472, feedback, ecn: false }
     }
 
     /// Any controller over UDT's feedback.
@@ -276,7 +302,7 @@ impl Setup {
         let peers = |port| (0..self.lanes).map(|lane| vec![addr(port, lane)]).collect();
         let mut config = FlowConfig::new(Role::Sender, keys(), 7, peers(RECEIVER_PORT));
         config.max_mtu = ByteCount(self.max_mtu);
-        (config.seed, config.feedback) = (self.seed, self.feedback);
+        (config.seed, config.feedback, config.ecn) = (self.seed, self.feedback, self.ecn);
         let controller = build(
             self.controller,
             &ControllerConfig {
@@ -379,7 +405,8 @@ impl Pair {
                 if let Some(captured) = self.captured.as_mut().filter(|_| by_sender) {
                     captured.push(datagram.to_vec());
                 }
-                self.launch(by_sender, from, transmit.to, transmit.lane, datagram);
+                let (lane, ecn) = (transmit.lane, transmit.ecn);
+                self.launch(by_sender, from, transmit.to, (lane, ecn), datagram);
             }
         }
         self.slab = slab;
@@ -395,7 +422,7 @@ impl Pair {
         by_sender: bool,
         from: SocketAddr,
         to: SocketAddr,
-        lane: u8,
+        (lane, ecn): (u8, u8),
         bytes: &[u8],
     ) {
         for byte in &bytes[..9] {
@@ -407,10 +434,12 @@ impl Pair {
             return;
         }
         let link = if by_sender { &mut self.forward } else { &mut self.back };
+        let Some(ecn) = link.mark(self.now, ecn) else { return };
         for at in link.offer(self.now, bytes.len(), &mut self.rng) {
             self.sent += 1;
             let at = if by_sender { at + self.lane_lag * u64::from(lane) } else { at };
-            let flying = Flying { to_receiver: by_sender, lane, from, bytes: bytes.to_vec() };
+            let bytes = bytes.to_vec();
+            let flying = Flying { to_receiver: by_sender, lane, from, bytes, ecn };
             self.flying.insert((at, self.sent), flying);
         }
     }
@@ -423,11 +452,12 @@ impl Pair {
                 break;
             }
             let (to_receiver, lane, from) = (first.to_receiver, first.lane, first.from);
-            let stride = first.bytes.len();
+            let (stride, ecn) = (first.bytes.len(), first.ecn);
             let mut bytes = Vec::new();
             while let Some(entry) = self.flying.first_entry() {
                 let next = entry.get();
-                let same = (next.to_receiver, next.lane, next.from) == (to_receiver, lane, from);
+                let same = (next.to_receiver, next.lane, next.from, next.ecn)
+                    == (to_receiver, lane, from, ecn);
                 if entry.key().0 > self.now || !same || next.bytes.len() > stride {
                     break;
                 }
@@ -437,7 +467,7 @@ impl Pair {
                     break;
                 }
             }
-            self.give(to_receiver, lane, from, &mut bytes, stride, at);
+            self.give(to_receiver, (lane, ecn), from, &mut bytes, stride, at);
         }
     }
 
@@ -453,13 +483,13 @@ impl Pair {
     fn give(
         &mut self,
         to_receiver: bool,
-        lane: u8,
+        (lane, ecn): (u8, u8),
         from: SocketAddr,
         bytes: &mut [u8],
         stride: usize,
         received_at: Time,
     ) -> usize {
-        let input = Datagrams { lane, from, bytes, stride, ecn: None, received_at };
+        let input = Datagrams { lane, from, bytes, stride, ecn: Some(ecn), received_at };
         let flow = if to_receiver { &mut self.receiver } else { &mut self.sender };
         flow.handle(self.now, input, &mut self.sink)
     }

@@ -112,6 +112,7 @@ fn config(
     };
     config.rate_ceiling = plan.rate_bps.map(DataRate::from_bps);
     config.seed = entropy::seed();
+    config.ecn = true;
     config
 }
 

@@ -48,6 +48,7 @@ impl Source {
             count: packets.count,
             toward: Toward::Receiver,
             first: self.sent,
+            ecn: 0,
             body: Body::Bare,
         };
         self.sent += u64::from(packets.count);

@@ -213,6 +213,7 @@ fn engine(fields: &Fields<'_>) -> Result<EngineSpec, FileError> {
             Ok(f.integer(1, u64::from(packtrain_proto::TRAIN_PACKETS))? as u32)
         })?,
         warnings: fields.or("warnings", true, Field::bool)?,
+        ecn: fields.or("ecn", true, Field::bool)?,
     })
 }
 

@@ -175,6 +175,7 @@ fn any_engine() -> impl Strategy<Value = EngineSpec> {
             coalesce,
             train: if trains { 44 } else { 1 },
             warnings,
+            ecn: true,
         },
     )
 }

@@ -44,6 +44,7 @@ impl Sender {
             }
         }
         self.flush(&mut acked);
+        self.ecn.on_acked(acked.packets);
         let srtt = rtt.smoothed_or_guess();
         let mut silence = Silence::new(self.acked_sent_at, acked.sent_after);
         let mtu_changed = self.detect(now, lanes, rtt, &mut silence, stats);
@@ -59,12 +60,14 @@ impl Sender {
         let deltas = Deltas {
             host_drops: take(&mut self.host_drops, report.host_drops, newer),
             refused: take(&mut self.refused, report.refused, newer),
-            ecn_ce: take(&mut self.ecn_ce, report.ecn_ce, newer),
+            ecn_ce: if newer { self.ecn.on_report(report.ecn) } else { 0 },
         };
+        self.ecn_ce += deltas.ecn_ce;
         stats.spurious_packets += acked.spurious;
         stats.acked_bytes += ByteCount(acked.payload);
         self.reordering.on_report(now, srtt, acked.spurious);
         stats.loss_rounds += u64::from(self.begins_loss_round());
+        self.ecn.on_lost(self.lost.iter().map(|l| u64::from(l.count)).sum());
         // After a silence the controller has just lost what it had; the breaker halves what it was.
         let before = self.capped_rate().filter(|_| self.breaker.is_silent());
         let lost = self.feed(now, rtt, measured, &acked, deltas, persistent);

@@ -10,7 +10,7 @@ use crate::train::{Body, EngineBody, Train};
 /// How long a receiving process sleeps after a packet arrives.
 const COALESCE: Duration = Duration::from_micros(50);
 
-/// Packets of one size, the last perhaps shorter.
+/// Packets of one size and with the same ECN bits, the last perhaps shorter.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// Without a codec: the packets.
@@ -18,6 +18,7 @@ pub(super) struct Batch {
     /// With a codec: the bytes.
     pub(super) bytes: Vec<u8>,
     size: u32,
+    ecn: u8,
     stride: usize,
     count: u32,
     opened: Time,
@@ -35,6 +36,7 @@ impl Batch {
             packets: Vec::new(),
             bytes: Vec::new(),
             size: 0,
+            ecn: 0,
             stride: 0,
             count: 0,
             opened: Time::ZERO,
@@ -60,6 +62,11 @@ impl Batch {
         self.stride
     }
 
+    /// The ECN bits of its packets.
+    pub(super) fn ecn(&self) -> u8 {
+        self.ecn
+    }
+
     /// When its last packet arrived.
     pub(super) fn last(&self) -> Time {
         self.last
@@ -83,12 +90,12 @@ impl Batch {
         mut train: Train,
         until: Time,
     ) -> Option<(Pace, Train)> {
-        if self.count > 0 && train.size > self.size {
+        if self.count > 0 && (train.size > self.size || train.ecn != self.ecn) {
             self.ended = true;
             return Some((pace, train));
         }
         if self.count == 0 {
-            (self.size, self.opened) = (train.size, pace.first);
+            (self.size, self.ecn, self.opened) = (train.size, train.ecn, pace.first);
         }
         if self.ended || self.count == self.max_packets {
             return Some((pace, train));

@@ -72,6 +72,7 @@ impl End {
             feedback,
             train: spec.train,
             warnings: spec.warnings,
+            ecn: spec.ecn,
             ..BareConfig::new(role)
         };
         let setup = Setup { role, codec: spec.codec, config, controller };
@@ -204,7 +205,7 @@ impl End {
         }
         while let Some(segment) = self.channel.poll() {
             let body = EngineBody::Channel(segment.clone());
-            self.leave(now, 1, segment.size(), body, ctx);
+            self.leave(now, (1, 0), segment.size(), body, ctx);
         }
         while let Some(event) = self.wire.poll_event() {
             if event == Event::Idle && self.completed_at.is_none() {
@@ -226,15 +227,15 @@ impl End {
     }
 
     fn send(&mut self, now: Time, leaving: Leaving, ctx: &mut Ctx<'_>) {
-        let Leaving { count, size, body } = leaving;
-        self.leave(now, count, size + ByteCount(HEADERS), body, ctx);
+        let Leaving { count, size, ecn, body } = leaving;
+        self.leave(now, (count, ecn), size + ByteCount(HEADERS), body, ctx);
     }
 
     /// Sends packets of `size` bytes each from the network header on.
     fn leave(
         &mut self,
         now: Time,
-        count: u32,
+        (count, ecn): (u32, u8),
         size: ByteCount,
         body: EngineBody,
         ctx: &mut Ctx<'_>,
@@ -247,6 +248,7 @@ impl End {
             count,
             toward: self.toward,
             first: self.sent,
+            ecn,
             body: Body::Engine(Box::new(body)),
         };
         self.sent += u64::from(count);

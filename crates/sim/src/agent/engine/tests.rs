@@ -1,4 +1,6 @@
-use packtrain_link::{HostConfig, Limit, LinkConfig, LossConfig, QueueConfig, Scheduler};
+use packtrain_link::{
+    CoDelConfig, HostConfig, Limit, LinkConfig, LossConfig, QueueConfig, Scheduler,
+};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::outcome::{FlowOutcome, Outcome};
@@ -17,6 +19,7 @@ pub(super) fn engine(cc: &str) -> EngineSpec {
         coalesce: true,
         train: 44,
         warnings: true,
+        ecn: true,
     }
 }
 
@@ -385,4 +388,29 @@ fn a_starved_receiver_keeps_what_it_has_processor_time_for() {
         let (cubic, _) = starved("cubic", scheduler);
         assert!(cubic < 0.4 * alone, "{name}: it takes a sleep for congestion: {cubic}");
     }
+}
+
+/// CoDel marks the packets of an engine, which then slows down without losing any.
+#[test]
+fn a_queue_that_manages_itself_marks_an_engine_and_drops_nothing() {
+    let codel = QueueConfig::CoDel(CoDelConfig {
+        limit: Limit::Packets(10_000),
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+    });
+    let with = |ecn| {
+        let spec = EngineSpec { ecn, ..engine("cubic") };
+        let (rate, rtt) = (DataRate::from_mbps(100), Duration::from_millis(40));
+        let mut scenario = path(rate, rtt, vec![flow("a", spec)]);
+        for link in &mut scenario.links {
+            link.config.queue = codel.clone();
+        }
+        let outcome = play(&scenario);
+        (outcome.links[0].marked, outcome.links[0].dropped[1], outcome.flows[0].goodput)
+    };
+    let (marked, dropped, goodput) = with(true);
+    assert!(marked > 0 && dropped == 0, "{marked} {dropped}");
+    let (unmarked, early, without) = with(false);
+    assert!(unmarked == 0 && early > 0, "{unmarked} {early}");
+    assert!(goodput.as_bps() * 10 > without.as_bps() * 9, "{goodput} {without}");
 }

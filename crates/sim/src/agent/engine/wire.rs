@@ -21,6 +21,8 @@ pub(super) struct Leaving {
     pub(super) count: u32,
     /// UDP payload bytes of each.
     pub(super) size: ByteCount,
+    /// Their ECN bits.
+    pub(super) ecn: u8,
     pub(super) body: EngineBody,
 }
 
@@ -48,6 +50,8 @@ pub(super) struct Sealed {
     slab: Vec<u8>,
     /// The part of the last batch not handed out yet: from, to, stride.
     rest: (usize, usize, usize),
+    /// The ECN bits of that batch.
+    ecn: u8,
 }
 
 impl Wire {
@@ -79,7 +83,7 @@ impl Wire {
     pub(super) fn handle(&mut self, now: Time, received_at: Time, batch: &mut Batch) {
         match self {
             Self::Bare(flow, _) => {
-                flow.handle(now, received_at, None, &batch.packets);
+                flow.handle(now, received_at, Some(batch.ecn()), &batch.packets);
             }
             Self::Sealed(sealed) => sealed.handle(now, received_at, batch),
         }
@@ -121,7 +125,11 @@ impl Wire {
                     *rest = Some(BarePacket::Train(train.split_off(train.count() - 1)));
                 }
                 let (count, size) = (packet.count(), packet.datagram(0));
-                Some(Leaving { count, size, body: EngineBody::Bare(packet) })
+                let ecn = match &packet {
+                    BarePacket::Train(_) => flow.ecn_bits(),
+                    BarePacket::Control(_) => 0,
+                };
+                Some(Leaving { count, size, ecn, body: EngineBody::Bare(packet) })
             }
             Self::Sealed(sealed) => sealed.poll_transmit(now),
         }
@@ -184,17 +192,19 @@ impl Sealed {
             feedback: bare.feedback,
             train: bare.train,
             warnings: bare.warnings,
+            ecn: bare.ecn,
             ..FlowConfig::new(role, keys, 1, vec![known])
         };
         let flow = Flow::new(config, controller, now)?;
-        Ok(Self { flow, pool, peer, slab: vec![0; BATCH_BYTES], rest: (0, 0, 0) })
+        Ok(Self { flow, pool, peer, slab: vec![0; BATCH_BYTES], rest: (0, 0, 0), ecn: 0 })
     }
 
     fn handle(&mut self, now: Time, received_at: Time, batch: &mut Batch) {
         self.pool.advance(now);
-        let (from, stride) = (self.peer, batch.stride());
+        let (from, stride, ecn) = (self.peer, batch.stride(), batch.ecn());
         let bytes = &mut batch.bytes[..];
-        let input = Datagrams { lane: 0, from, bytes, stride, ecn: None, received_at };
+        let ecn = Some(ecn);
+        let input = Datagrams { lane: 0, from, bytes, stride, ecn, received_at };
         self.flow.handle(now, input, &mut self.pool);
     }
 
@@ -202,6 +212,7 @@ impl Sealed {
         if self.rest.0 == self.rest.1 {
             let sent = self.flow.poll_transmit(now, &mut NullPayload, &mut self.slab)?;
             self.rest = (0, sent.len, sent.segment);
+            self.ecn = sent.ecn;
         }
         let (from, to, stride) = self.rest;
         let full = (to - from) / stride;
@@ -210,7 +221,8 @@ impl Sealed {
         let until = from + count * stride;
         self.rest.0 = until;
         let body = EngineBody::Sealed(self.slab[from..until].to_vec(), stride);
-        Some(Leaving { count: count as u32, size: ByteCount(stride as u64), body })
+        let size = ByteCount(stride as u64);
+        Some(Leaving { count: count as u32, size, ecn: self.ecn, body })
     }
 
     fn handle_timeout(&mut self, now: Time) {

@@ -101,6 +101,7 @@ impl Shape {
             count,
             toward: Toward::Receiver,
             first,
+            ecn: 0,
             body,
         }
     }
@@ -120,6 +121,7 @@ impl Shape {
             count,
             toward: Toward::Sender,
             first,
+            ecn: 0,
             body,
         }
     }
