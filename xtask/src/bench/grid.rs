@@ -89,7 +89,6 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         runs: Vec::new(),
         idle: Vec::new(),
         began: Instant::now(),
-        repeat: plan.repeat,
         limit: (form == Form::Short && plan.cases.is_none()).then_some(SHORT_LIMIT),
     };
     grid.memory.retain(|program| plan.wants(&program.name));
@@ -103,6 +102,9 @@ pub(super) fn run(lab: &Lab, plan: &Plan, report: &mut Report) -> Result<()> {
         grid.idle.push(Idle::measure());
         for &at in &chosen {
             grid.cell(at, round)?;
+        }
+        if plan.repeat {
+            grid.repeat(round)?;
         }
         results::publish(&grid, &chosen, rounds, report);
         report.save(&sh::root().join("bench/results"))?;
@@ -122,7 +124,6 @@ struct Grid<'a> {
     /// The machine at the start of each round.
     idle: Vec<Idle>,
     began: Instant,
-    repeat: bool,
     limit: Option<Duration>,
 }
 
@@ -140,17 +141,28 @@ impl Grid<'_> {
         of(Part::Memory) + of(Part::File)
     }
 
-    /// One round of a cell. A doubtful run is repeated once, at once.
+    /// One round of a cell.
     fn cell(&mut self, at: usize, round: usize) -> Result<()> {
         for part in [Part::Memory, Part::File] {
             for index in 0..self.programs(at, part).len() {
                 let run = self.measure(at, part, index, round, 0)?;
-                let again = self.repeat && !run.doubts().is_empty() && self.in_time(&run);
                 self.runs.push(run);
-                if again {
-                    let run = self.measure(at, part, index, round, 1)?;
-                    self.runs.push(run);
-                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats the doubtful runs of a round once, when all cells are measured: repetitions take no
+    /// time from other cells.
+    fn repeat(&mut self, round: usize) -> Result<()> {
+        let of_round = self.runs.iter().filter(|run| run.round == round);
+        let doubtful = of_round.filter(|run| !run.doubts().is_empty());
+        for run in doubtful.cloned().collect::<Vec<_>>() {
+            let programs = self.programs(run.cell, run.part);
+            let index = programs.iter().position(|program| program.name == run.program);
+            if let Some(index) = index.filter(|_| self.in_time(&run)) {
+                let again = self.measure(run.cell, run.part, index, round, 1)?;
+                self.runs.push(again);
             }
         }
         Ok(())
