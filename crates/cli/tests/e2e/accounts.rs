@@ -5,9 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::depots::depot;
-use crate::rig::{Rig, Running, contents, free_port, send};
+use crate::rig::{Rig, Running, contents, free_port, send, wait_until};
 use crate::server::{serve, ticket};
-use crate::server_access::wait_until;
 use crate::spool::{Depot, sending};
 use crate::tree::{self, MIB};
 

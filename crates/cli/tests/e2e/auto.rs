@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::depots::{depot, passed_on};
 use crate::emulate::allowed;
-use crate::rig::{Ended, Rig, free_port, send};
+use crate::rig::{Ended, Rig, free_port, listens, send};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
@@ -138,8 +138,7 @@ impl Copied {
         fs::write(rig.path("ssh"), SSH.replace("DIR", &dir)).expect("a file");
         let [from, to] = if self.fetch { ["served/big", "big"] } else { ["big", "served/big"] };
         tree::file(&rig.path(from), 40 * MIB + 3, 1);
-        let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-        fs::write(rig.path("keys"), shown.stdout).expect("a file");
+        rig.own_key("keys");
         let far = format!(
             "echo $$ > {dir}/far; XDG_CONFIG_HOME={dir}/fc XDG_STATE_HOME={dir}/fs exec {program} \
              serve --root {dir}/served --listen 0.0.0.0:7876 --authorized-keys {dir}/keys"
@@ -265,9 +264,7 @@ fn a_depot_frozen_in_the_middle_is_left_for_the_direct_way() {
 fn depots_of_a_clique_measure_each_other() {
     let rig = Rig::local();
     let [one, two] = [0; 2].map(|_| format!("127.0.0.1:{}", free_port()));
-    let keys = rig.path("depot-keys");
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(&keys, shown.stdout).expect("a file");
+    let keys = rig.own_key("depot-keys");
     let start = |name: &str, peer: &str| {
         let mut depot = rig.packtrain();
         depot.args(["depot", "--listen", name, "--name", name, "--peer", peer]);
@@ -298,9 +295,7 @@ fn depots_of_a_clique_measure_each_other() {
 #[test]
 fn what_a_depot_measured_goes_out_and_comes_back() {
     let rig = Rig::local();
-    let keys = rig.path("depot-keys");
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(&keys, shown.stdout).expect("a file");
+    let keys = rig.own_key("depot-keys");
     let port = free_port();
     // Kept by an earlier run of the depot.
     let sample = |n: u64, mbps: u64| {
@@ -321,14 +316,7 @@ fn what_a_depot_measured_goes_out_and_comes_back() {
     let place = format!("127.0.0.1:{port}");
     let mut depot = rig.packtrain();
     depot.args(["depot", "--listen", &place, "--allow", "127.0.0.1", "--authorized-keys"]);
-    let mut depot = rig.start(depot.arg(&keys));
-    for _ in 0..400 {
-        assert!(!depot.ended(), "the depot ended: {}", depot.stderr());
-        if std::net::TcpStream::connect(&place).is_ok() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(25));
-    }
+    let depot = rig.start(depot.arg(&keys)).when_up(|_| listens(&place));
     let forecast = |words: &[&str]| {
         let ended = rig.ok(rig.packtrain().arg("forecast").args(words));
         serde_json::from_slice::<serde_json::Value>(&ended.stdout).expect("JSON")

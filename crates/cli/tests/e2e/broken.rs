@@ -67,8 +67,7 @@ fn without_udp(hops: &str, from_the_beginning: bool) {
     fs::create_dir(rig.path("src")).expect("a folder");
     fs::create_dir(rig.path("root")).expect("a folder");
     tree::file(&rig.path("src/big"), 40 * MIB + 17, 1);
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(rig.path("keys"), shown.stdout).expect("a file");
+    rig.own_key("keys");
     let script = format!(
         r#"
         ip link set lo up || exit 99
@@ -147,8 +146,7 @@ fn a_cable_is_pulled(whose: &str, seconds: &str, hops: &str) {
     fs::create_dir(rig.path("src")).expect("a folder");
     fs::create_dir(rig.path("root")).expect("a folder");
     tree::file(&rig.path("src/big"), 40 * MIB + 17, 1);
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(rig.path("keys"), shown.stdout).expect("a file");
+    rig.own_key("keys");
     let script = format!(
         r#"
         ip link add switch type bridge && ip link set switch up || exit 99

@@ -5,13 +5,12 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::rig::{Ended, Rig, Running, free_port, is_root, skipped};
+use crate::rig::{Ended, Rig, Running, free_port, is_root, listens, skipped};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB};
 
@@ -81,16 +80,9 @@ fn listening(rig: &Rig, policy: &str, args: &[&str]) -> (Running, u16) {
     if args[0] == "serve" {
         command.arg("--root").arg(rig.path("root"));
     }
-    let mut running = rig.start(&mut command);
-    for _ in 0..1200 {
-        let written = fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
-        if written && TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return (running, port);
-        }
-        assert!(!running.ended(), "the server ended: {}", running.stderr());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the server did not come up: {}", running.stderr());
+    let written = || fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
+    let running = rig.start(&mut command);
+    (running.when_up(|_| written() && listens(("127.0.0.1", port))), port)
 }
 
 /// Runs a command that must succeed, and returns an upper limit of its duration.

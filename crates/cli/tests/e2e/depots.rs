@@ -2,11 +2,10 @@
 //! copy.
 
 use std::fs;
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::rig::{Rig, Running, contents, free_port, send};
+use crate::rig::{Rig, Running, contents, free_port, listens, send};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB, assert_same};
 
@@ -18,23 +17,11 @@ pub(crate) fn depot(rig: &Rig, more: &[&str]) -> (Running, String) {
 
 /// The same at a given address, for example that of an earlier depot.
 pub(crate) fn depot_at(rig: &Rig, place: &str, more: &[&str]) -> Running {
-    let keys = rig.path("depot-keys");
-    if !keys.exists() {
-        let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-        fs::write(&keys, shown.stdout).expect("a file");
-    }
+    let keys = rig.own_key("depot-keys");
     let mut command = rig.packtrain();
     command.args(["depot", "--json", "--listen", place, "--authorized-keys"]).arg(keys);
     command.args(if more.contains(&"--allow") { &[][..] } else { &["--allow", "127.0.0.1"] });
-    let mut running = rig.start(command.args(more));
-    for _ in 0..400 {
-        if TcpStream::connect(place).is_ok() {
-            return running;
-        }
-        assert!(!running.ended(), "the depot ended: {}", running.stderr());
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the depot did not come up: {}", running.stderr());
+    rig.start(command.args(more)).when_up(|_| listens(place))
 }
 
 pub(crate) fn cp(rig: &Rig, via: &str, more: &[&str]) -> Command {

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::rig::{Rig, contents, is_root, skipped};
-use crate::server_access::wait_until;
+use crate::rig::{Rig, Running, contents, is_root, skipped, wait_until};
 use crate::tree::{self, MIB, assert_same};
 
 /// A tree whose last files are read well after the copy has started.
@@ -18,21 +17,22 @@ fn slow_tree(rig: &Rig) {
     tree::file(&rig.path("src/z-last"), 6 * MIB, 1);
 }
 
-/// Waits until the copy of [`slow_tree`] has listed the files and moves the first one.
-fn wait_for_begin(rig: &Rig) {
+/// A copy of [`slow_tree`] that has listed the files and moves the first one.
+fn copy_of_slow_tree(rig: &Rig) -> Running {
+    slow_tree(rig);
+    let mut command = rig.cp();
+    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
+    let running = rig.start(&mut command);
     wait_until("the copy begins", || rig.path("dst").exists());
     std::thread::sleep(Duration::from_millis(300));
+    running
 }
 
 #[test]
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
     let Some(rig) = Rig::ssh() else { return };
-    slow_tree(&rig);
-    let mut command = rig.cp();
-    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
-    let running = rig.start(&mut command);
-    wait_for_begin(&rig);
+    let running = copy_of_slow_tree(&rig);
     fs::remove_file(rig.path("src/z-last")).expect("removed");
     let ended = running.wait();
     assert_eq!(ended.code, 24, "{}", ended.stderr);
@@ -43,11 +43,7 @@ fn a_file_that_vanishes_is_24_and_the_rest_is_done() {
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_that_changes_is_23_and_the_rest_is_done() {
     let Some(rig) = Rig::ssh() else { return };
-    slow_tree(&rig);
-    let mut command = rig.cp();
-    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
-    let running = rig.start(&mut command);
-    wait_for_begin(&rig);
+    let running = copy_of_slow_tree(&rig);
     tree::file(&rig.path("src/z-last"), 7 * MIB, 2);
     let ended = running.wait();
     assert_eq!(ended.code, 23, "{}", ended.stderr);
@@ -61,11 +57,7 @@ fn a_file_that_changes_is_23_and_the_rest_is_done() {
 #[ignore = "needs an ssh server; `cargo xtask test` runs it"]
 fn a_file_cut_short_while_it_is_read_is_23() {
     let Some(rig) = Rig::ssh() else { return };
-    slow_tree(&rig);
-    let mut command = rig.cp();
-    command.args(["--rate", "400mbit"]).arg(contents(&rig.path("src"))).arg(rig.far("dst"));
-    let running = rig.start(&mut command);
-    wait_for_begin(&rig);
+    let running = copy_of_slow_tree(&rig);
     let big = fs::OpenOptions::new().write(true).open(rig.path("src/a-big")).expect("the file");
     big.set_len(MIB).expect("cut");
     let ended = running.wait();

@@ -100,8 +100,7 @@ fn a_disk_fills(at_the_first: bool) {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");
     tree::file(&rig.path("src/big"), 40 * MIB + 17, 1);
-    let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(rig.path("keys"), shown.stdout).expect("a file");
+    rig.own_key("keys");
     let spools = if at_the_first { ["mnt/spool", "spool"] } else { ["spool", "mnt/spool"] };
     // `dd` fills the disk; 40 of 90 MiB have arrived by then.
     let script = format!(

@@ -1,7 +1,6 @@
 //! Every transfer writes a row, and an error of the history never breaks a transfer.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use serde_json::Value;
 
 use crate::faults::in_namespace;
 use crate::postgres::Server;
-use crate::rig::{Ended, Rig, contents, free_port, send};
+use crate::rig::{Ended, Rig, contents, free_port, send, wait_until};
+use crate::server::serve;
 use crate::tree::{self, MIB};
 
 /// The export of `history` with these arguments.
@@ -160,12 +160,7 @@ fn what_was_killed_is_in_the_history_too() {
     let mut command = rig.cp();
     command.args(["--rate", "40mbit"]).arg(rig.path("a")).arg(rig.path("b"));
     let running = rig.start(&mut command);
-    for _ in 0..200 {
-        if waiting(&rig) == 1 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the copy begins", || waiting(&rig) == 1);
     assert_eq!(rows(&rig, &[])[0]["ended"], "running");
     send("KILL", running.pid());
     running.wait();
@@ -204,17 +199,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     let rig = Rig::local();
     tree::file(&rig.path("a"), 4 * MIB, 1);
     fs::create_dir_all(rig.path("root")).expect("a folder");
-    let port = free_port();
-    let mut server = rig.packtrain();
-    server.env("XDG_STATE_HOME", rig.path("far-state"));
-    server.env("XDG_CONFIG_HOME", rig.path("far-config"));
-    server.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--root"]);
-    server.arg(rig.path("root")).arg("--ticket-file").arg(rig.path("ticket"));
-    let server = rig.start(&mut server);
-    let up = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-    while !(fs::metadata(rig.path("ticket")).is_ok_and(|t| t.len() > 0) && up()) {
-        std::thread::sleep(Duration::from_millis(25));
-    }
+    let (server, port) = serve(&rig, &[]);
     let ticket = fs::read_to_string(rig.path("ticket")).expect("a ticket");
     let mut put = rig.cp();
     // Slow enough that the streams are sampled while they run.
@@ -226,12 +211,7 @@ fn both_ends_of_a_server_keep_rows_and_no_secret() {
     assert_eq!((&near["to_host"], &near["streams"]), (&"127.0.0.1".into(), &1.into()));
     assert_eq!((&near["id"], &near["transport"]), (&id(&put).into(), &"tcp".into()));
     assert!(near["tcp_info"].is_object(), "{near}");
-    for _ in 0..200 {
-        if !far_rows(&rig).is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(25));
-    }
+    wait_until("the server's row", || !far_rows(&rig).is_empty());
     let far = &far_rows(&rig)[0];
     assert_eq!((&far["role"], &far["side"]), (&"sink".into(), &"called".into()));
     assert_eq!((&far["from_host"], &far["ended"]), (&"127.0.0.1".into(), &"done".into()));

@@ -34,9 +34,9 @@ fn file(path: &str, size: u64) -> Entry {
 
 /// All messages of a manifest.
 fn announce(peer: &mut Peer, entries: &[Entry]) {
-    peer.say(&Message::Manifest(encode_segment(EntryId(0), entries)));
+    peer.send(&Message::Manifest(encode_segment(EntryId(0), entries)));
     let entries = entries.len() as u64;
-    peer.say(&Message::ManifestEnd {
+    peer.send(&Message::ManifestEnd {
         entries,
         failed: 0,
         vanished: 0,
@@ -58,15 +58,15 @@ fn send_all(peer: &mut Peer, entries: &[Entry]) {
     let (mut at, mut pieces) = (0, Vec::new());
     for (n, entry) in entries.iter().enumerate() {
         if let EntryKind::File { size } = entry.kind {
-            peer.say(&Message::Data { offset: Offset(at), bytes: b"hello".to_vec() });
+            peer.send(&Message::Data { offset: Offset(at), bytes: b"hello".to_vec() });
             let digest = digest::piece(0, true, b"hello");
             pieces.push(PieceDigest { entry: EntryId(n as u32), digest });
             at += size;
         }
     }
-    peer.say(&Message::Digests { chunk: ChunkIndex(0), pieces });
+    peer.send(&Message::Digests { chunk: ChunkIndex(0), pieces });
     peer.wait_for(|message| matches!(message, Message::Finished(_)).then_some(()));
-    peer.say(&Message::Bye);
+    peer.send(&Message::Bye);
     peer.drain();
 }
 
@@ -208,9 +208,9 @@ fn a_file_is_not_longer_than_was_announced() {
             return;
         }
         for offset in [0, 10, 1 << 20, 1 << 40, u64::MAX - 3] {
-            peer.say(&Message::Data { offset: Offset(offset), bytes: vec![1; 200_000] });
+            peer.send(&Message::Data { offset: Offset(offset), bytes: vec![1; 200_000] });
         }
-        peer.say(&Message::Hole(Offset(10)..Offset(1 << 40)));
+        peer.send(&Message::Hole(Offset(10)..Offset(1 << 40)));
         peer.drain();
     };
     let fallen = victim.over_ssh(&["user@evil:asked", "."], lie);
@@ -246,7 +246,7 @@ fn a_flood_before_the_manifest_is_refused_and_takes_no_memory() {
             let message = fat(name);
             // Decoded, they need 400 MiB and more.
             for _ in 0..130 {
-                if !peer.say(&message) {
+                if !peer.send(&message) {
                     return;
                 }
             }
@@ -267,7 +267,7 @@ fn floods_of_what_may_be_said_at_any_time_take_no_memory() {
             let message = fat(name);
             let count = if name == "Ping" { 300_000 } else { 300 };
             for _ in 0..count {
-                if !peer.say(&message) {
+                if !peer.send(&message) {
                     return;
                 }
             }
@@ -395,7 +395,7 @@ fn a_called_sink_takes_what_its_caller_asked_of_a_third_machine() {
             });
             let text = refused.expect("it refuses").text;
             assert!(text.contains(name), "{name}: {text}");
-            peer.hear(Duration::from_millis(1));
+            peer.receive(Duration::from_millis(1));
         });
         fallen.check(name);
         victim.check(name);

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -167,6 +167,17 @@ impl Rig {
         Running { child, out, err, what: format!("{command:?}") }
     }
 
+    /// A file with the public key of this rig's user. An existing one stays, since a program may
+    /// be reading it.
+    pub(crate) fn own_key(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        if !path.exists() {
+            let shown = self.ok(self.packtrain().args(["key", "show"]));
+            fs::write(&path, shown.stdout).expect("a file of keys");
+        }
+        path
+    }
+
     /// Process ids of the remote end.
     pub(crate) fn far_pids(&self) -> Vec<u32> {
         let mut pids = Vec::new();
@@ -232,6 +243,15 @@ impl Running {
         self.child.try_wait().expect("a child").is_some()
     }
 
+    /// The program when `is_up` has returned true; it may not end before.
+    pub(crate) fn when_up(mut self, mut is_up: impl FnMut(&Self) -> bool) -> Self {
+        wait_until(&format!("{} is up", self.what), || {
+            assert!(!self.ended(), "{} ended: {}", self.what, self.stderr());
+            is_up(&self)
+        });
+        self
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(mut self) -> Ended {
         use std::os::unix::process::ExitStatusExt;
@@ -276,6 +296,20 @@ impl Ended {
             .unwrap_or_else(|error| panic!("last line {last:?}: {error}\n{}", self.stderr));
         assert_eq!(value["event"], "done", "{last}");
         value[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {last}"))
+    }
+}
+
+/// Whether something accepts TCP connections at this address.
+pub(crate) fn listens(at: impl ToSocketAddrs) -> bool {
+    TcpStream::connect(at).is_ok()
+}
+
+/// Waits until `is_so` returns true.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < TIMEOUT, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::rig::{Dice, Rig, Running, contents, free_port, send};
+use crate::rig::{Dice, Rig, Running, contents, free_port, listens, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A server on a free port with a ticket, and its port.
@@ -23,19 +23,13 @@ pub(crate) fn serve_at(rig: &Rig, port: u16, more: &[&str]) -> Running {
     fs::create_dir_all(rig.path("root")).expect("a folder");
     let mut command = as_server(rig);
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--root"]);
-    let mut running = rig.start(command.arg(rig.path("root")).args(more));
-    for _ in 0..4000 {
+    rig.start(command.arg(rig.path("root")).args(more)).when_up(|running| {
         // The server prints this line after it wrote the ticket; with --json it goes to stdout.
         let told = running.stderr().contains("listening") || more.contains(&"--json");
         let written = || fs::metadata(rig.path("ticket")).is_ok_and(|found| found.len() > 0);
         let written = !more.contains(&"--ticket-file") || written();
-        if told && written && TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return running;
-        }
-        assert!(!running.ended(), "the server ended: {}", running.stderr());
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the server did not come up: {}", running.stderr());
+        told && written && listens(("127.0.0.1", port))
+    })
 }
 
 /// `packtrain` with the state directory of the server, which represents another machine.

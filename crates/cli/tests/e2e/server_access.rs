@@ -5,9 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::rig::{Rig, Running, TIMEOUT, free_port};
+use crate::rig::{Rig, Running, free_port, wait_until};
 use crate::server::{as_server, serve, serve_at, ticket};
 use crate::tree::{self, MIB, assert_same};
 
@@ -17,15 +16,6 @@ fn put(rig: &Rig, port: u16, name: &str, more: &[&str]) -> Command {
     put.args(["--retries", "0"]).args(more).arg(rig.path("f"));
     put.arg(format!("pt://127.0.0.1:{port}/{name}"));
     put
-}
-
-/// Waits until `is_so` returns true.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < TIMEOUT, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Waits until the journal of a transfer into the server's root has grown twice, so that the

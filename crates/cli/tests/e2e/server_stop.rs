@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::rig::{Rig, Running, free_port, send};
+use crate::rig::{Rig, Running, free_port, send, wait_until};
 use crate::server::{serve, serve_at, ticket};
-use crate::server_access::{wait_for_journal, wait_until};
+use crate::server_access::wait_for_journal;
 use crate::tree::{self, MIB};
 
 const SIZE: u64 = 40 * MIB;

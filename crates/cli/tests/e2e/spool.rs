@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Rig, Running, contents, free_port, send};
+use crate::rig::{Rig, Running, contents, free_port, listens, send};
 use crate::tree::{self, MIB, assert_same};
 
 /// A depot that keeps sessions in a directory of its own.
@@ -18,15 +18,6 @@ pub(crate) struct Depot {
     pub(crate) running: Running,
     pub(crate) place: String,
     pub(crate) spool: PathBuf,
-}
-
-fn keys(rig: &Rig) -> PathBuf {
-    let keys = rig.path("depot-keys");
-    if !keys.exists() {
-        let shown = rig.ok(rig.packtrain().args(["key", "show"]));
-        fs::write(&keys, shown.stdout).expect("a file");
-    }
-    keys
 }
 
 fn start(rig: &Rig, place: &str, spool: &Path, more: &[&str]) -> Running {
@@ -44,15 +35,8 @@ fn start(rig: &Rig, place: &str, spool: &Path, more: &[&str]) -> Running {
     let free: &[&str] =
         if more.contains(&"--spool-free") { &[] } else { &["--spool-free", "1MiB"] };
     command.args(free).args(more).arg("--spool").arg(spool);
-    let mut running = rig.start(command.arg("--authorized-keys").arg(keys(rig)));
-    for _ in 0..400 {
-        if TcpStream::connect(place).is_ok() {
-            return running;
-        }
-        assert!(!running.ended(), "the depot ended: {}", running.stderr());
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the depot did not come up: {}", running.stderr());
+    command.arg("--authorized-keys").arg(rig.own_key("depot-keys"));
+    rig.start(&mut command).when_up(|_| listens(place))
 }
 
 impl Depot {

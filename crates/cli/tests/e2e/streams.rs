@@ -86,8 +86,7 @@ fn a_second_copy_begins_with_what_the_first_one_measured() {
     let program = env!("CARGO_BIN_EXE_packtrain");
     let shown = |name: &str| rig.path(name).display().to_string();
     let (keys, at) = (shown("keys"), "10.77.0.2:7879");
-    let key = rig.ok(rig.packtrain().args(["key", "show"]));
-    fs::write(rig.path("keys"), &key.stdout).expect("a file of keys");
+    rig.own_key("keys");
     let far = format!(
         "XDG_STATE_HOME={} XDG_CONFIG_HOME={} exec {program} serve --listen {at} --root {} \
          --authorized-keys {keys}",

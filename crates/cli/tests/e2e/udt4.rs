@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use packtrain_socket::{Listener, Options, Socket};
 
-use crate::rig::{Ended, Rig, Running, free_port, skipped};
+use crate::rig::{Ended, Rig, Running, free_port, skipped, wait_until};
 use crate::tree;
 
 const IN_CLEAR: &str = "udt4 is not encrypted or verified";
@@ -31,13 +31,7 @@ fn stock(rig: &Rig) -> Option<PathBuf> {
 /// Starts a packtrain server and waits until it reports that it listens.
 fn serve(rig: &Rig, words: &[&str]) -> Running {
     let running = rig.start(rig.packtrain().args(words));
-    for _ in 0..400 {
-        if running.stderr().contains("listening on") {
-            return running;
-        }
-        thread::sleep(Duration::from_millis(25));
-    }
-    panic!("the server did not come up: {}", running.stderr());
+    running.when_up(|running| running.stderr().contains("listening on"))
 }
 
 fn fetch(rig: &Rig, port: u16, name: &str, to: &Path) -> Ended {
@@ -101,12 +95,9 @@ fn a_killed_fetch_leaves_nothing_for_good() {
         command.args(["cp", "--retries", "0", "--rate", "20mbit", &place]).arg(rig.path("to"));
         let running = rig.start(&mut command);
         let arrives = |item: fs::DirEntry| item.metadata().is_ok_and(|meta| meta.len() > 100_000);
-        for _ in 0..4000 {
-            if fs::read_dir(rig.path("to")).expect("a folder").flatten().any(arrives) {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("a file arrives", || {
+            fs::read_dir(rig.path("to")).expect("a folder").flatten().any(arrives)
+        });
         crate::rig::send("KILL", running.pid());
         running.wait();
         assert!(fs::read_dir(rig.path("to")).expect("a folder").count() > 0, "it left something");
@@ -211,12 +202,7 @@ fn an_interrupted_fetch_ends_with_the_signal() {
     let (socket, _) = listener.accept().expect("a caller");
     socket.send_all(&1_000_000_i64.to_ne_bytes()).expect("room");
     socket.send_all(&[7; 1_000]).expect("room");
-    for _ in 0..200 {
-        thread::sleep(Duration::from_millis(25));
-        if fs::read_dir(rig.path("to")).expect("a folder").count() == 1 {
-            break;
-        }
-    }
+    wait_until("a temporary file", || fs::read_dir(rig.path("to")).expect("a folder").count() == 1);
     crate::rig::send("TERM", running.pid());
     let ended = running.wait();
     assert_eq!(ended.code, 128 + 15, "{}", ended.stderr);

@@ -258,8 +258,8 @@ fn a_pipe_and_a_download_obey_the_mask() {
     let home = Home::new();
     let body = std::sync::Arc::new(noise(3 << 20));
     let file = std::sync::Arc::clone(&body);
-    let server = crate::web::server::Server::new(move |asked, _| {
-        crate::web::server::Said::file(asked, &file, "\"one\"")
+    let server = crate::web::server::Server::new(move |request, _| {
+        crate::web::server::Response::file(request, &file, "\"one\"")
     });
     let url = server.url("f.bin");
     for (mask, mode) in [("077", 0o600), ("022", 0o644), ("002", 0o664)] {
@@ -283,8 +283,8 @@ fn what_goes_to_standard_output_is_private_and_is_removed() {
     let home = Home::new();
     let body = std::sync::Arc::new(noise(3 << 20));
     let file = std::sync::Arc::clone(&body);
-    let server = crate::web::server::Server::new(move |asked, _| {
-        crate::web::server::Said::file(asked, &file, "\"one\"")
+    let server = crate::web::server::Server::new(move |request, _| {
+        crate::web::server::Response::file(request, &file, "\"one\"")
     });
     let tmp = home.path("tmp");
     fs::create_dir(&tmp).expect("writable");

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use server::{Said, Server};
+use server::{Response, Server};
 
 use crate::common::{Home, code, done, exists, stderr};
 
@@ -43,10 +43,10 @@ const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 fn a_file_comes_by_ranges_over_several_streams() {
     let body = Arc::new(noise(21_000_003));
     let file = Arc::clone(&body);
-    let server = Server::new(move |asked, _| {
-        let mut said = Said::file(asked, &file, "\"one\"").with("Last-Modified", DATE);
-        said.rate = Some(8_000_000);
-        said
+    let server = Server::new(move |request, _| {
+        let mut response = Response::file(request, &file, "\"one\"").with("Last-Modified", DATE);
+        response.rate = Some(8_000_000);
+        response
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "3", &server.url("a%20b.bin?x=1"), "."]);
@@ -55,19 +55,19 @@ fn a_file_comes_by_ranges_over_several_streams() {
     assert_eq!(std::fs::read(home.path("a b.bin")).unwrap(), *body);
     assert_eq!((&last["transport"], &last["bytes_moved"]), (&"http".into(), &21_000_003.into()));
     assert_eq!(last["streams"]["most"], 3, "{last}");
-    let asked = server.asked();
-    assert!(asked.iter().filter(|a| a.range().is_some_and(|(f, t)| t - f > 1)).count() >= 3);
-    assert!(asked.iter().all(|a| a.header("accept-encoding") == Some("identity")));
+    let requests = server.requests();
+    assert!(requests.iter().filter(|a| a.range().is_some_and(|(f, t)| t - f > 1)).count() >= 3);
+    assert!(requests.iter().all(|a| a.header("accept-encoding") == Some("identity")));
     let modified = std::fs::metadata(home.path("a b.bin")).unwrap().modified().unwrap();
     let secs = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert_eq!(secs, 784_111_777);
     // The same version is at the target: one request shows that.
-    let before = server.asked().len();
+    let before = server.requests().len();
     let again = fetch(&home, &[&server.url("a%20b.bin?x=1"), "."]);
     assert_eq!((code(&again), &done(&again)["unchanged"]), (0, &1.into()), "{}", stderr(&again));
-    assert_eq!(server.asked().len(), before + 1);
-    assert_eq!(server.asked()[0].method, "GET");
-    assert!(server.asked()[0].path.ends_with("a%20b.bin?x=1"));
+    assert_eq!(server.requests().len(), before + 1);
+    assert_eq!(server.requests()[0].method, "GET");
+    assert!(server.requests()[0].path.ends_with("a%20b.bin?x=1"));
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn a_new_version_of_the_same_size_and_second_is_fetched() {
     let which = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&which);
     let files = bodies.clone();
-    let server = Server::new(move |asked, _| {
+    let server = Server::new(move |request, _| {
         let n = now.load(Ordering::Relaxed);
-        Said::file(asked, &files[n], &format!("\"v{n}\"")).with("Last-Modified", DATE)
+        Response::file(request, &files[n], &format!("\"v{n}\"")).with("Last-Modified", DATE)
     });
     let home = Home::new();
     for (n, body) in bodies.iter().enumerate() {
@@ -94,9 +94,9 @@ fn a_server_without_ranges_is_read_by_one_stream_and_that_is_said() {
     let body = Arc::new(noise(9_500_000));
     let file = Arc::clone(&body);
     let server = Server::new(move |_, _| {
-        let mut said = Said::new(200).with("ETag", "\"x\"");
-        said.body = file.to_vec();
-        said
+        let mut response = Response::new(200).with("ETag", "\"x\"");
+        response.body = file.to_vec();
+        response
     });
     let home = Home::new();
     let output = fetch(&home, &[&server.url("x"), "y"]);
@@ -104,17 +104,17 @@ fn a_server_without_ranges_is_read_by_one_stream_and_that_is_said() {
     assert!(stderr(&output).contains("gives no ranges: one stream"), "{}", stderr(&output));
     assert!(std::fs::read(home.path("y")).unwrap() == *body);
     assert!(server.connections() <= 5, "a probe and one stream that reads");
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
 fn connections_that_are_cut_are_gone_on_from() {
     let body = Arc::new(noise(12_000_000));
     let file = Arc::clone(&body);
-    let server = Server::new(move |asked, _| {
-        let mut said = Said::file(asked, &file, "\"x\"");
-        said.cut = Some(1_500_000);
-        said
+    let server = Server::new(move |request, _| {
+        let mut response = Response::file(request, &file, "\"x\"");
+        response.cut = Some(1_500_000);
+        response
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "2", &server.url("x"), "y"]);
@@ -126,16 +126,16 @@ fn connections_that_are_cut_are_gone_on_from() {
 fn a_busy_server_is_waited_for() {
     let body = Arc::new(noise(5_000_000));
     let file = Arc::clone(&body);
-    let server = Server::new(move |asked, before| match before {
-        0 | 3 => Said::new(503).with("Retry-After", "1"),
-        4 => Said::new(429),
-        _ => Said::file(asked, &file, "\"x\""),
+    let server = Server::new(move |request, before| match before {
+        0 | 3 => Response::new(503).with("Retry-After", "1"),
+        4 => Response::new(429),
+        _ => Response::file(request, &file, "\"x\""),
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "1", "--retries", "0", &server.url("x"), "y"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(std::fs::read(home.path("y")).unwrap() == *body);
-    let always = Server::new(|_, _| Said::new(503));
+    let always = Server::new(|_, _| Response::new(503));
     let output = fetch(&home, &["--retries", "0", &always.url("x"), "z"]);
     assert_eq!((code(&output), &done(&output)["error"]["kind"]), (5, &"temporary".into()));
 }
@@ -144,19 +144,20 @@ fn a_busy_server_is_waited_for() {
 fn a_version_that_changes_on_the_way_is_never_mixed() {
     for strict in [true, false] {
         let old = noise(24_000_000);
-        let server = Server::new(move |asked, before| {
+        let server = Server::new(move |request, before| {
             let (body, tag) =
                 if before < 3 { (old.clone(), "\"a\"") } else { (vec![1; 24_000_000], "\"b\"") };
-            let mut said = Said::file(asked, &body, tag);
-            if !strict && asked.range().is_some() {
+            let mut response = Response::file(request, &body, tag);
+            if !strict && request.range().is_some() {
                 // The server ignores If-Range.
-                let (from, to) = asked.range().expect("just seen");
-                said = Said::new(206).with("ETag", tag);
-                said = said.with("Content-Range", format!("bytes {from}-{}/24000000", to - 1));
-                said.body = body[from..to].to_vec();
+                let (from, to) = request.range().expect("just seen");
+                response = Response::new(206).with("ETag", tag);
+                response =
+                    response.with("Content-Range", format!("bytes {from}-{}/24000000", to - 1));
+                response.body = body[from..to].to_vec();
             }
-            said.cut = Some(5_000_000);
-            said
+            response.cut = Some(5_000_000);
+            response
         });
         let home = Home::new();
         let output = fetch(&home, &["--streams", "2", "--retries", "0", &server.url("x"), "y"]);
@@ -173,13 +174,13 @@ fn a_version_that_changes_on_the_way_is_never_mixed() {
 #[test]
 fn ranges_that_were_not_asked_for_are_refused() {
     let body = noise(8_000_000);
-    let server = Server::new(move |asked, before| {
-        let mut said = Said::file(asked, &body, "\"x\"");
+    let server = Server::new(move |request, before| {
+        let mut response = Response::file(request, &body, "\"x\"");
         if before > 0 {
-            said.headers.retain(|(name, _)| *name != "Content-Range");
-            said = said.with("Content-Range", "bytes 100-5000000/8000000");
+            response.headers.retain(|(name, _)| *name != "Content-Range");
+            response = response.with("Content-Range", "bytes 100-5000000/8000000");
         }
-        said
+        response
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "1", &server.url("x"), "y"]);
@@ -191,13 +192,13 @@ fn ranges_that_were_not_asked_for_are_refused() {
 #[test]
 fn a_server_that_stops_giving_ranges_does_not_corrupt() {
     let body = noise(8_000_000);
-    let server = Server::new(move |asked, before| {
+    let server = Server::new(move |request, before| {
         if before == 0 {
-            return Said::file(asked, &body, "\"x\"");
+            return Response::file(request, &body, "\"x\"");
         }
-        let mut said = Said::new(200).with("ETag", "\"x\"");
-        said.body = body.clone();
-        said
+        let mut response = Response::new(200).with("ETag", "\"x\"");
+        response.body = body.clone();
+        response
     });
     let home = Home::new();
     let output = fetch(&home, &["--streams", "2", "--retries", "0", &server.url("x"), "y"]);
@@ -211,12 +212,12 @@ fn a_server_that_stops_giving_ranges_does_not_corrupt() {
 fn coded_contents_and_refusals_have_their_codes() {
     let home = Home::new();
     for (status, wanted) in [(404, 3), (410, 3), (401, 12), (403, 12), (418, 23)] {
-        let server = Server::new(move |_, _| Said::new(status));
+        let server = Server::new(move |_, _| Response::new(status));
         let output = fetch(&home, &[&server.url("x"), "y"]);
         assert_eq!(code(&output), wanted, "{status}: {}", stderr(&output));
     }
-    let server = Server::new(|asked, _| {
-        Said::file(asked, &[1; 100], "\"x\"").with("Content-Encoding", "gzip")
+    let server = Server::new(|request, _| {
+        Response::file(request, &[1; 100], "\"x\"").with("Content-Encoding", "gzip")
     });
     let output = fetch(&home, &[&server.url("x"), "y"]);
     assert_eq!(code(&output), 7, "{}", stderr(&output));
@@ -226,11 +227,11 @@ fn coded_contents_and_refusals_have_their_codes() {
 
 #[test]
 fn redirections_are_followed_but_not_for_ever() {
-    let server = Server::new(|asked, _| match asked.path.as_str() {
-        "/start" => Said::new(302).with("Location", "/next/"),
-        "/next/" => Said::new(307).with("Location", "../file"),
-        "/file" => Said::file(asked, &noise(700_000), "\"x\""),
-        _ => Said::new(301).with("Location", "/loop"),
+    let server = Server::new(|request, _| match request.path.as_str() {
+        "/start" => Response::new(302).with("Location", "/next/"),
+        "/next/" => Response::new(307).with("Location", "../file"),
+        "/file" => Response::file(request, &noise(700_000), "\"x\""),
+        _ => Response::new(301).with("Location", "/loop"),
     });
     let home = Home::new();
     let output = fetch(&home, &[&server.url("start"), "y"]);
@@ -245,10 +246,10 @@ fn redirections_are_followed_but_not_for_ever() {
 fn what_has_no_length_comes_as_a_stream() {
     for size in [0, 100_000, 4 << 20, 9_000_000] {
         let server = Server::new(move |_, _| {
-            let mut said = Said::new(200);
-            said.body = noise(size);
-            said.endless = true;
-            said
+            let mut response = Response::new(200);
+            response.body = noise(size);
+            response.endless = true;
+            response
         });
         let home = Home::new();
         let output = fetch(&home, &[&server.url("x"), "y"]);
@@ -260,9 +261,9 @@ fn what_has_no_length_comes_as_a_stream() {
 
 #[test]
 fn small_and_empty_files_and_standard_output() {
-    let server = Server::new(|asked, _| {
-        let size: usize = asked.path.trim_start_matches('/').parse().unwrap_or(0);
-        Said::file(asked, &noise(size), &format!("\"{size}\"")).with("Last-Modified", DATE)
+    let server = Server::new(|request, _| {
+        let size: usize = request.path.trim_start_matches('/').parse().unwrap_or(0);
+        Response::file(request, &noise(size), &format!("\"{size}\"")).with("Last-Modified", DATE)
     });
     let home = Home::new();
     let sizes = [0usize, 1, 255, 262_144, 262_145, 1_048_577, 4_194_304, 4_194_305];
@@ -298,7 +299,7 @@ fn secure(body: Vec<u8>) -> Server {
         .expect("they fit");
     let config = Arc::new(config);
     Server::over(
-        move |asked, _| Said::file(asked, &body, "\"x\""),
+        move |request, _| Response::file(request, &body, "\"x\""),
         move |socket| {
             let session = rustls::ServerConnection::new(Arc::clone(&config)).ok()?;
             Some(Box::new(rustls::StreamOwned::new(session, socket)))
@@ -336,12 +337,12 @@ fn a_proxy_of_the_environment_is_asked() {
     let body = noise(800_000);
     let file = body.clone();
     // A proxy receives absolute addresses and the user's credentials.
-    let proxy = Server::new(move |asked, _| {
-        let known = asked.header("proxy-authorization") == Some("Basic bWU6c2VjcmV0");
-        match asked.path.as_str() {
-            "http://far.example/x" if known => Said::file(asked, &file, "\"x\""),
-            "far.example:443" => Said::new(407),
-            _ => Said::new(400),
+    let proxy = Server::new(move |request, _| {
+        let known = request.header("proxy-authorization") == Some("Basic bWU6c2VjcmV0");
+        match request.path.as_str() {
+            "http://far.example/x" if known => Response::file(request, &file, "\"x\""),
+            "far.example:443" => Response::new(407),
+            _ => Response::new(400),
         }
     });
     let home = Home::new();
@@ -356,23 +357,24 @@ fn a_proxy_of_the_environment_is_asked() {
     assert!(std::fs::read(home.path("y")).unwrap() == body);
     let output = run("https://far.example/x");
     assert_eq!(code(&output), 12, "{}", stderr(&output));
-    assert_eq!(proxy.asked().last().unwrap().method, "CONNECT");
+    assert_eq!(proxy.requests().last().unwrap().method, "CONNECT");
 }
 
 #[test]
 fn what_the_server_says_of_the_whole_is_compared() {
     let body = noise(5_000_000);
     let good = "sha-256=:lR1AqpSUOlzX8rF6fBmWRJCmXkVdbD7ZQt3XyTzCXv4=:";
-    let server =
-        Server::new(move |asked, _| Said::file(asked, &body, "\"x\"").with("Repr-Digest", good));
+    let server = Server::new(move |request, _| {
+        Response::file(request, &body, "\"x\"").with("Repr-Digest", good)
+    });
     let home = Home::new();
     let output = fetch(&home, &[&server.url("x"), "y"]);
     assert_eq!(code(&output), 13, "{}", stderr(&output));
     assert!(stderr(&output).contains("SHA-256"), "{}", stderr(&output));
     // With the correct digest.
     let sum = "sha-256=:dLNXKfFhz2L0diIctU3c02AmXl5tXmRXWRRqAWu1oZQ=:";
-    let server = Server::new(move |asked, _| {
-        Said::file(asked, b"packtrain", "\"x\"").with("Repr-Digest", sum)
+    let server = Server::new(move |request, _| {
+        Response::file(request, b"packtrain", "\"x\"").with("Repr-Digest", sum)
     });
     let output = fetch(&home, &[&server.url("x"), "z"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -400,11 +402,11 @@ fn traces(home: &Home, outputs: &[&Output], log: &std::path::Path) -> Vec<u8> {
 #[test]
 fn the_secrets_of_a_signed_address_are_not_kept_or_shown() {
     let body = noise(300_000);
-    let server = Server::new(move |asked, _| match asked.path.split('?').next() {
-        Some("/gone") => Said::new(404),
-        Some("/away") => Said::new(302).with("Location", "ftp://me:5ecre7@h/x?sig=5ecre7"),
-        Some("/busy") => Said::new(503),
-        _ => Said::file(asked, &body, "\"one\"").with("Last-Modified", DATE),
+    let server = Server::new(move |request, _| match request.path.split('?').next() {
+        Some("/gone") => Response::new(404),
+        Some("/away") => Response::new(302).with("Location", "ftp://me:5ecre7@h/x?sig=5ecre7"),
+        Some("/busy") => Response::new(503),
+        _ => Response::file(request, &body, "\"one\"").with("Last-Modified", DATE),
     });
     let home = Home::new();
     let log = home.path("log");

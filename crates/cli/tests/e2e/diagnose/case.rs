@@ -64,7 +64,7 @@ pub(super) struct Case {
 }
 
 /// The diagnosis of a transfer.
-pub(super) struct Said {
+pub(super) struct Diagnosis {
     /// The object of `diagnose last --json`.
     pub(super) json: Value,
     /// The output of `cp --json` and of all other programs before it.
@@ -99,7 +99,7 @@ impl Case {
     }
 
     /// Runs the case; `None` if this machine has no namespaces.
-    pub(super) fn run(&self) -> Option<Said> {
+    pub(super) fn run(&self) -> Option<Diagnosis> {
         let source = self.fill();
         let program = env!("CARGO_BIN_EXE_packtrain");
         let (ticket, out) = (self.rig.path("ticket"), self.rig.path("served"));
@@ -133,19 +133,19 @@ impl Case {
         let text = String::from_utf8_lossy(&ended.stdout);
         let last = text.lines().last().unwrap_or_default();
         let before = format!("{text}\n{}", ended.stderr);
-        Some(Said { json: serde_json::from_str(last).expect("a line of JSON"), before })
+        Some(Diagnosis { json: serde_json::from_str(last).expect("a line of JSON"), before })
     }
 
     /// Runs it and checks the cause.
     #[track_caller]
-    pub(super) fn is(&self, cause: &str) -> Option<Said> {
+    pub(super) fn is(&self, cause: &str) -> Option<Diagnosis> {
         let said = self.run()?;
         said.check(cause);
         Some(said)
     }
 }
 
-impl Said {
+impl Diagnosis {
     /// Asserts that the first finding is `cause`, and likely, with evidence, a remedy and ceilings.
     #[track_caller]
     pub(super) fn check(&self, cause: &str) {

@@ -137,7 +137,7 @@ fn the_pipe_through_ssh() {
     let said = rig.ok(rig.packtrain().args(["diagnose", "last", "--json"]));
     let before = format!("{}\n{}", String::from_utf8_lossy(&copy.stdout), copy.stderr);
     let json = serde_json::from_slice(&said.stdout).expect("JSON");
-    let said = super::case::Said { json, before };
+    let said = super::case::Diagnosis { json, before };
     said.check("ssh-pipe");
     assert!(said.before.contains("pipe through ssh"), "{}", said.before);
 }

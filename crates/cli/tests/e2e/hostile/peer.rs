@@ -48,7 +48,7 @@ impl Stream for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
 
 /// A received message, or the reason why none came.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Message(Message),
     Nothing,
     Closed,
@@ -81,36 +81,36 @@ impl Peer {
     }
 
     /// Sends a message; false if the other end has closed.
-    pub(super) fn say(&mut self, message: &Message) -> bool {
+    pub(super) fn send(&mut self, message: &Message) -> bool {
         let mut frame = Vec::new();
         encode(message, &mut frame);
         self.raw(&frame)
     }
 
     /// The next message within `limit`.
-    pub(super) fn hear(&mut self, limit: Duration) -> Heard {
+    pub(super) fn receive(&mut self, limit: Duration) -> Received {
         let start = Instant::now();
         let mut buffer = vec![0; 64 << 10];
         loop {
             match self.decoder.next() {
-                Ok(Some(message)) => return Heard::Message(message),
+                Ok(Some(message)) => return Received::Message(message),
                 Ok(None) => {}
-                Err(_) => return Heard::Closed,
+                Err(_) => return Received::Closed,
             }
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
-                return Heard::Nothing;
+                return Received::Nothing;
             }
             if self.stream.set_patience(left).is_err() {
-                return Heard::Closed;
+                return Received::Closed;
             }
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Heard::Closed,
+                Ok(0) => return Received::Closed,
                 Ok(n) => self.decoder.feed(&buffer[..n]),
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Heard::Closed,
+                Err(_) => return Received::Closed,
             }
         }
     }
@@ -119,8 +119,8 @@ impl Peer {
     pub(super) fn wait_for<T>(&mut self, wanted: impl Fn(&Message) -> Option<T>) -> Option<T> {
         let start = Instant::now();
         while start.elapsed() < TIMEOUT {
-            match self.hear(Duration::from_millis(200)) {
-                Heard::Message(message) => {
+            match self.receive(Duration::from_millis(200)) {
+                Received::Message(message) => {
                     if let Some(found) = wanted(&message) {
                         return Some(found);
                     }
@@ -129,8 +129,8 @@ impl Peer {
                         return None;
                     }
                 }
-                Heard::Nothing => {}
-                Heard::Closed => return None,
+                Received::Nothing => {}
+                Received::Closed => return None,
             }
         }
         None
@@ -143,8 +143,8 @@ impl Peer {
             over.then_some(())
         };
         loop {
-            match self.hear(Duration::from_millis(300)) {
-                Heard::Message(message) if end(&message).is_none() => {}
+            match self.receive(Duration::from_millis(300)) {
+                Received::Message(message) if end(&message).is_none() => {}
                 _ => return,
             }
         }
@@ -156,19 +156,19 @@ impl Peer {
 
     /// Sends the first messages of a called end; returns the caller's `Open`.
     pub(super) fn be_called(&mut self) -> Option<Open> {
-        self.say(&Self::hello());
+        self.send(&Self::hello());
         let open = self.wait_for(|message| match message {
             Message::Open(open) => Some(open.clone()),
             _ => None,
         });
-        self.say(&Message::Opened(Opened { channel: packtrain_runtime::sample_answer() }));
+        self.send(&Message::Opened(Opened { channel: packtrain_runtime::sample_answer() }));
         open
     }
 
     /// Sends the first messages of a caller, and waits for `Opened`.
     pub(super) fn call(&mut self, open: Open) -> Option<()> {
-        self.say(&Self::hello());
-        self.say(&Message::Open(open));
+        self.send(&Self::hello());
+        self.send(&Message::Open(open));
         self.wait_for(|message| match message {
             Message::Opened(_) => Some(()),
             _ => None,
@@ -180,7 +180,7 @@ impl Peer {
         while !choices.is_empty() {
             let (message, announced) = script::message(choices, self.announced);
             self.announced = announced;
-            if !self.say(&message) || matches!(self.hear(MOMENT), Heard::Closed) {
+            if !self.send(&message) || matches!(self.receive(MOMENT), Received::Closed) {
                 return;
             }
         }

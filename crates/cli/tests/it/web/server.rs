@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
     headers: Vec<(String, String)>,
 }
 
-impl Asked {
+impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -29,7 +29,7 @@ impl Asked {
 }
 
 /// The answer.
-pub(crate) struct Said {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
@@ -41,7 +41,7 @@ pub(crate) struct Said {
     pub(crate) endless: bool,
 }
 
-impl Said {
+impl Response {
     pub(crate) fn new(status: u16) -> Self {
         let (headers, body) = (Vec::new(), Vec::new());
         Self { status, headers, body, cut: None, rate: None, endless: false }
@@ -53,58 +53,59 @@ impl Said {
     }
 
     /// The whole file or the requested range, as HTTP specifies.
-    pub(crate) fn file(asked: &Asked, body: &[u8], tag: &str) -> Self {
-        let (status, from, to) = match asked.range() {
+    pub(crate) fn file(request: &Request, body: &[u8], tag: &str) -> Self {
+        let (status, from, to) = match request.range() {
             Some((from, _)) if from >= body.len() => {
                 return Self::new(416).with("Content-Range", format!("bytes */{}", body.len()));
             }
             Some((from, to)) => (206, from, to.min(body.len())),
             None => (200, 0, body.len()),
         };
-        let condition = asked.header("if-range").is_none_or(|wanted| wanted == tag);
+        let condition = request.header("if-range").is_none_or(|wanted| wanted == tag);
         let (status, from, to) = if condition { (status, from, to) } else { (200, 0, body.len()) };
-        let mut said = Self::new(status).with("ETag", tag);
+        let mut response = Self::new(status).with("ETag", tag);
         if status == 206 {
-            said = said.with("Content-Range", format!("bytes {from}-{}/{}", to - 1, body.len()));
+            response =
+                response.with("Content-Range", format!("bytes {from}-{}/{}", to - 1, body.len()));
         }
-        said.body = body[from..to].to_vec();
-        said
+        response.body = body[from..to].to_vec();
+        response
     }
 }
 
-type Rule = dyn Fn(&Asked, usize) -> Said + Send + Sync;
+type Rule = dyn Fn(&Request, usize) -> Response + Send + Sync;
 
 /// The server. It ends with the test program.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     connections: Arc<AtomicUsize>,
 }
 
 impl Server {
     /// A server that answers with `rule`, which gets the number of earlier requests.
-    pub(crate) fn new(rule: impl Fn(&Asked, usize) -> Said + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(rule: impl Fn(&Request, usize) -> Response + Send + Sync + 'static) -> Self {
         Self::over(rule, |socket| Some(Box::new(socket)))
     }
 
     pub(crate) fn over(
-        rule: impl Fn(&Asked, usize) -> Said + Send + Sync + 'static,
+        rule: impl Fn(&Request, usize) -> Response + Send + Sync + 'static,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
-        let (asked, connections) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
-        let server = Self { address, asked: Arc::clone(&asked), connections };
+        let (requests, connections) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        let server = Self { address, requests: Arc::clone(&requests), connections };
         let (rule, wrap): (Arc<Rule>, _) = (Arc::new(rule), Arc::new(wrap));
         let count = Arc::clone(&server.connections);
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
-                let (rule, asked, wrap) =
-                    (Arc::clone(&rule), Arc::clone(&asked), Arc::clone(&wrap));
+                let (rule, requests, wrap) =
+                    (Arc::clone(&rule), Arc::clone(&requests), Arc::clone(&wrap));
                 std::thread::spawn(move || {
                     if let Some(stream) = wrap(socket) {
-                        talk(stream, &*rule, &asked);
+                        talk(stream, &*rule, &requests);
                     }
                 });
             }
@@ -116,8 +117,8 @@ impl Server {
         format!("http://{}/{path}", self.address)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().clone()
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().clone()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -128,22 +129,25 @@ impl Server {
 pub(crate) trait Stream: Read + Write + Send {}
 impl<S: Read + Write + Send> Stream for S {}
 
-fn talk(stream: Box<dyn Stream>, rule: &Rule, all: &Mutex<Vec<Asked>>) {
+fn talk(stream: Box<dyn Stream>, rule: &Rule, all: &Mutex<Vec<Request>>) {
     let mut stream = BufReader::new(stream);
-    while let Some(asked) = hear(&mut stream) {
+    while let Some(request) = read_request(&mut stream) {
         let before = {
             let mut all = all.lock();
-            all.push(asked.clone());
+            all.push(request.clone());
             all.len() - 1
         };
-        let said = rule(&asked, before);
-        if say(stream.get_mut(), &said).is_err() || said.cut.is_some() || said.endless {
+        let response = rule(&request, before);
+        if write_response(stream.get_mut(), &response).is_err()
+            || response.cut.is_some()
+            || response.endless
+        {
             return;
         }
     }
 }
 
-fn hear(stream: &mut impl std::io::BufRead) -> Option<Asked> {
+fn read_request(stream: &mut impl std::io::BufRead) -> Option<Request> {
     let mut line = String::new();
     stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
     let mut words = line.split_whitespace();
@@ -154,26 +158,27 @@ fn hear(stream: &mut impl std::io::BufRead) -> Option<Asked> {
         stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
         match line.trim_end().split_once(':') {
             Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
-            None => return Some(Asked { method, path, headers }),
+            None => return Some(Request { method, path, headers }),
         }
     }
 }
 
-fn say(stream: &mut dyn Stream, said: &Said) -> std::io::Result<()> {
-    let mut head = format!("HTTP/1.1 {} Test\r\n", said.status);
-    for (name, value) in &said.headers {
+fn write_response(stream: &mut dyn Stream, response: &Response) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} Test\r\n", response.status);
+    for (name, value) in &response.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    let length = said.headers.iter().any(|(name, _)| *name == "Content-Length");
-    match said.endless {
+    let length = response.headers.iter().any(|(name, _)| *name == "Content-Length");
+    match response.endless {
         true => head.push_str("Connection: close\r\n"),
-        false if !length => head.push_str(&format!("Content-Length: {}\r\n", said.body.len())),
+        false if !length => head.push_str(&format!("Content-Length: {}\r\n", response.body.len())),
         false => {}
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes())?;
-    let body = &said.body[..said.cut.unwrap_or(said.body.len()).min(said.body.len())];
-    match said.rate {
+    let body =
+        &response.body[..response.cut.unwrap_or(response.body.len()).min(response.body.len())];
+    match response.rate {
         None => stream.write_all(body)?,
         Some(rate) => {
             for part in body.chunks((rate / 50).max(1)) {
