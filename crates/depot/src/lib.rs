@@ -85,7 +85,7 @@ struct Depot {
     allow: Vec<AllowRule>,
     hop_limit: usize,
     idle: Duration,
-    way: RelayMode,
+    relay_mode: RelayMode,
     connect: ConnectOptions,
     keys: KeyFile,
     admission: Mutex<Admission>,
@@ -312,7 +312,7 @@ fn listen_and_relay(
         allow: request.allow,
         hop_limit: usize::from(request.hop_limit),
         idle: request.idle,
-        way: if request.copy { RelayMode::Copy } else { RelayMode::Splice },
+        relay_mode: if request.copy { RelayMode::Copy } else { RelayMode::Splice },
         connect: ConnectOptions {
             congestion: request.tcp_cc,
             buffers: request.buffers,

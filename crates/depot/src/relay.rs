@@ -122,7 +122,7 @@ async fn read_header(socket: &mut TcpStream) -> Result<Header, Option<HeaderErro
 /// Delivers a refusal. It reads and discards what follows the header, since closing a connection
 /// with unread data would reset it and lose the refusal.
 async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
-    let hear = async {
+    let deliver = async {
         let answer = Answer::Refused(refusal.clone()).write();
         let answer = if greeted { framed::wrap(&answer) } else { answer };
         socket.write_all(&answer).await?;
@@ -131,7 +131,7 @@ async fn refuse(socket: &mut TcpStream, refusal: &Refusal, greeted: bool) {
         while socket.read(&mut waste).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
-    let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), hear).await;
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), deliver).await;
 }
 
 async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
@@ -194,7 +194,7 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
             framed::relay(depot, flow, from, to, &known.datagram_status).await
         } else if last {
             socket.write_all(&Answer::Accepted.write()).await?;
-            both_ways(depot, flow, socket, &next.socket).await
+            relay_both_directions(depot, flow, socket, &next.socket).await
         } else {
             let left = header.session.route.len() - position;
             next.socket.write_all(&header.forwarded_by(depot.id).write()).await?;
@@ -257,7 +257,7 @@ async fn towards_depot(
     let limit = HOP_CONNECT_TIMEOUT.to_std() * u32::try_from(left).unwrap_or(1);
     let socket = &*socket;
     let up = Lane { depot, flow, back: false };
-    let there = pump(socket, next, depot.way, &up);
+    let there = pump(socket, next, depot.relay_mode, &up);
     tokio::pin!(there);
     let mut there_ended = None;
     let answer = tokio::time::timeout(limit, read_answer(next));
@@ -279,7 +279,7 @@ async fn towards_depot(
     }
     write_all(socket, &Answer::Accepted.write()).await?;
     let down = Lane { depot, flow, back: true };
-    let back = pump(next, socket, depot.way, &down);
+    let back = pump(next, socket, depot.relay_mode, &down);
     let there = async {
         match there_ended {
             Some(ended) => ended,
@@ -290,13 +290,16 @@ async fn towards_depot(
     Ok(())
 }
 
-async fn both_ways(
+async fn relay_both_directions(
     depot: &Depot,
     flow: &Flow,
     socket: &TcpStream,
     next: &TcpStream,
 ) -> Result<(), Ended> {
     let (up, down) = (Lane { depot, flow, back: false }, Lane { depot, flow, back: true });
-    tokio::try_join!(pump(socket, next, depot.way, &up), pump(next, socket, depot.way, &down))?;
+    tokio::try_join!(
+        pump(socket, next, depot.relay_mode, &up),
+        pump(next, socket, depot.relay_mode, &down)
+    )?;
     Ok(())
 }

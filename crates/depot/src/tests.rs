@@ -177,12 +177,12 @@ async fn echoes(depot: &Place, session: &Session, len: usize) {
         write.write_all(&bytes).await.expect("it takes all");
         write.shutdown().await.expect("it is open");
     };
-    let hear = async {
+    let receive = async {
         let mut received = Vec::new();
         read.read_to_end(&mut received).await.expect("it ends well");
         received
     };
-    let ((), received) = tokio::join!(send, hear);
+    let ((), received) = tokio::join!(send, receive);
     let accepted = Answer::Accepted.write();
     assert_eq!(received.len(), accepted.len() + len);
     assert!(received[..accepted.len()] == accepted && received[accepted.len()..] == sent);

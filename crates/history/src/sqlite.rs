@@ -42,7 +42,8 @@ impl Sqlite {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|e| trouble(path, &e))?;
+        let connection =
+            Connection::open_with_flags(path, flags).map_err(|e| sqlite_error(path, &e))?;
         let mut db = Self { path: path.to_owned(), connection };
         db.patient()?;
         // Write-ahead logging allows concurrent readers and a writer, but needs memory that all of
@@ -62,7 +63,7 @@ impl Sqlite {
             match changed {
                 Err(rusqlite::Error::SqliteFailure(error, _))
                     if error.code == rusqlite::ErrorCode::DatabaseBusy => {}
-                changed => return changed.map_err(|e| trouble(&self.path, &e)),
+                changed => return changed.map_err(|e| sqlite_error(&self.path, &e)),
             }
             std::thread::sleep(RETRY_PAUSE);
         }
@@ -87,9 +88,9 @@ impl Sqlite {
             Err(e) if e.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
                 let flags = flags | OpenFlags::SQLITE_OPEN_URI;
                 Connection::open_with_flags(immutable(path), flags)
-                    .map_err(|e| trouble(path, &e))?
+                    .map_err(|e| sqlite_error(path, &e))?
             }
-            Err(e) => return Err(trouble(path, &e)),
+            Err(e) => return Err(sqlite_error(path, &e)),
         };
         let db = Self { path: path.to_owned(), connection };
         db.patient()?;
@@ -97,16 +98,16 @@ impl Sqlite {
     }
 
     fn patient(&self) -> Result<()> {
-        self.connection.busy_timeout(DATABASE_TIMEOUT).map_err(|e| trouble(&self.path, &e))
+        self.connection.busy_timeout(DATABASE_TIMEOUT).map_err(|e| sqlite_error(&self.path, &e))
     }
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<()> {
-        self.connection.execute_batch(sql).map_err(|e| trouble(&self.path, &e))
+        self.connection.execute_batch(sql).map_err(|e| sqlite_error(&self.path, &e))
     }
 
     pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64> {
         let touched = self.connection.execute(sql, params_from_iter(values));
-        touched.map(|n| n as u64).map_err(|e| trouble(&self.path, &e))
+        touched.map(|n| n as u64).map_err(|e| sqlite_error(&self.path, &e))
     }
 
     pub(crate) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>> {
@@ -121,7 +122,7 @@ impl Sqlite {
             }
             Ok(found)
         };
-        run().map_err(|e| trouble(&self.path, &e))
+        run().map_err(|e| sqlite_error(&self.path, &e))
     }
 }
 
@@ -199,7 +200,7 @@ fn other(path: &Path, text: String) -> HistoryError {
     HistoryError::Other { place: path.display().to_string(), text }
 }
 
-fn trouble(path: &Path, error: &rusqlite::Error) -> HistoryError {
+fn sqlite_error(path: &Path, error: &rusqlite::Error) -> HistoryError {
     let place = path.display().to_string();
     let text = match error {
         // Only SQLite's message; the text around it repeats the file name.

@@ -226,7 +226,7 @@ fn receive(
         if have > 0 && first.is_none() {
             first = Some(now);
         }
-        let say = |last: bool| {
+        let report = |last: bool| {
             let used = CpuUse::since(begin_cpu);
             let (user_ns, system_ns) = (used.user.as_nanos(), used.system.as_nanos());
             PerfMessage::Have { bytes: have, user_ns, system_ns, last }.send(control);
@@ -244,7 +244,7 @@ fn receive(
                     system: Duration::from_nanos(system_ns),
                 };
                 sum.receiver = CpuUse::since(begin_cpu);
-                say(true);
+                report(true);
                 receiving.close();
                 return Ok(sum);
             }
@@ -252,7 +252,7 @@ fn receive(
         }
         if now.since(told) >= REPORT_INTERVAL {
             told = now;
-            say(false);
+            report(false);
             (test.tell)(TestState {
                 at: now,
                 bytes: have,

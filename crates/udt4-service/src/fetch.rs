@@ -279,14 +279,15 @@ impl Target {
         }
         // The file grows as bytes arrive, because the size from the server is not trusted.
         let made = root.open_temp(name, tag, 0, false);
-        *file = Some(made.map_err(|e| trouble(root, name, &e))?);
+        *file = Some(made.map_err(|e| disk_failure(root, name, &e))?);
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.to {
             To::File { place: SingleFile { root, name, .. }, file: Some(file) } => {
-                write::write_all_at(file, self.at, bytes).map_err(|e| trouble(root, name, &e))?;
+                write::write_all_at(file, self.at, bytes)
+                    .map_err(|e| disk_failure(root, name, &e))?;
             }
             To::File { file: None, .. } => {}
             To::Stdout => io::stdout().lock().write_all(bytes).map_err(|e| stdout(&e))?,
@@ -310,7 +311,7 @@ impl Target {
                     .and_then(|()| root.commit(name, tag, &Meta::default()))
                     .and_then(|()| root.sync());
                 *file = Some(open);
-                done.map_err(|e| trouble(root, name, &e))
+                done.map_err(|e| disk_failure(root, name, &e))
             }
             To::Stdout => io::stdout().lock().flush().map_err(|e| stdout(&e)),
         }
@@ -330,7 +331,7 @@ fn stdout(error: &io::Error) -> Failure {
     Failure::new(FailureKind::TargetRefused, format!("standard output: {error}"))
 }
 
-fn trouble(root: &Root, name: &RelPath, error: &io::Error) -> Failure {
+fn disk_failure(root: &Root, name: &RelPath, error: &io::Error) -> Failure {
     let trouble = root.trouble(error);
     let place = root.path().join(Path::new(&*show(name.as_bytes())));
     Failure::new(kind_of(trouble), format!("{}: {}", place.display(), trouble.sentence()))

@@ -155,7 +155,7 @@ pub(crate) async fn deposit(mut arrival: Arrival<'_>) -> Result<(), Ended> {
             let answer = Answer::Refused(refusal.clone()).write();
             let len = u32::try_from(answer.len()).unwrap_or_default();
             let frame = [&Frame::Refused { len }.write()[..], &answer].concat();
-            let hear = async {
+            let deliver = async {
                 write.write_all(&frame).await?;
                 write.shutdown().await?;
                 let mut waste = vec![0; 64 << 10];
@@ -163,7 +163,7 @@ pub(crate) async fn deposit(mut arrival: Arrival<'_>) -> Result<(), Ended> {
                 Ok::<(), std::io::Error>(())
             };
             // Closing a connection with unread data would reset it and lose the answer.
-            let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), hear).await;
+            let _ = tokio::time::timeout(REFUSAL_TIMEOUT.to_std(), deliver).await;
             depot.counters.refused(refusal.reason);
             Err(Ended::Failed(refusal.text))
         }

@@ -183,7 +183,7 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
     if first.map_err(|_| passing("the next depot does not answer"))?? {
         return Ok(());
     }
-    let hear = async {
+    let read_answers = async {
         loop {
             match tokio::time::timeout(SILENCE_TIMEOUT.to_std(), read_progress(&mut read, branch))
                 .await
@@ -199,7 +199,7 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
     };
     let from = *branch.have.borrow();
     tokio::select! {
-        ended = hear => ended,
+        ended = read_answers => ended,
         Err(fault) = send(depot, kept, branch, from, &mut write) => Err(fault),
         () = wait_over(kept) => Err(Fault::Over),
     }

@@ -54,7 +54,7 @@ async fn there_and_back(session: &Session, len: usize) {
         }
         write.shutdown().await.expect("it is open");
     };
-    let hear = async {
+    let receive = async {
         let (mut at, mut piece) = (0, vec![0; 100_000]);
         loop {
             let count = read.read(&mut piece).await.expect("it is whole");
@@ -67,7 +67,7 @@ async fn there_and_back(session: &Session, len: usize) {
         }
         assert_eq!(at, len);
     };
-    tokio::join!(send, hear);
+    tokio::join!(send, receive);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn losses(path: &PathPart, series: &Series, held: &WaitShares, found: &mut Vec<F
     let model = path.tcp.as_ref().is_some_and(|t| t.congestion.starts_with("bbr"));
     let by_udp = path.by_udp > path.by_tcp;
     let steady = if by_udp { path.transport == "native" } else { model };
-    let bears = if steady { 0.7 } else { 1.0 };
+    let steadiness = if steady { 0.7 } else { 1.0 };
     let strength = ramp(on_path.log10(), -3.7, -2.7);
     // If the host lost most of the packets, it may have lost the others too.
     let ours = 1.0 - ramp(host, 0.5, 0.9);
@@ -123,7 +123,12 @@ fn losses(path: &PathPart, series: &Series, held: &WaitShares, found: &mut Vec<F
     let ours = ours * (1.0 - 0.5 * unseen * ramp(used, 0.3, 0.6));
     found.push(facts(Finding::new(
         Limiter::LinkErrors,
-        0.9 * (1.0 - full) * (1.0 - 0.7 * policed) * weight * (0.6 + 0.4 * strength) * bears * ours,
+        0.9 * (1.0 - full)
+            * (1.0 - 0.7 * policed)
+            * weight
+            * (0.6 + 0.4 * strength)
+            * steadiness
+            * ours,
         "the path loses packets without being full: link errors",
         "look for a bad cable, optic, radio link or duplex (`ethtool -S DEV`, `ip -s link`); \
          --transport native bears such losses best",

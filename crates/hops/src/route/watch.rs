@@ -200,7 +200,7 @@ impl Route {
             }
             Ok::<(), std::io::Error>(())
         };
-        let hear = async {
+        let receive = async {
             let mut rng = Rng::new(seed);
             let mut heard = vec![0; ECHO_HEAD + head.len as usize];
             for _ in 0..pieces {
@@ -213,11 +213,11 @@ impl Route {
             }
             Ok(Echoed::Same)
         };
-        tokio::pin!(send, hear);
+        tokio::pin!(send, receive);
         tokio::select! {
-            heard = &mut hear => heard,
+            heard = &mut receive => heard,
             // A corrupted frame ends the session; only the returned bytes matter.
-            _ = &mut send => hear.await,
+            _ = &mut send => receive.await,
         }
     }
 }
