@@ -33,6 +33,6 @@ pub use choice::{Comparison, Decision, Forecasted, choose};
 pub use csv::MatrixError;
 pub use gain::{Limit, Response, Symptoms};
 pub use matrix::{Cost, HostId, Matrix, NoSuchHost};
-pub use path_selector::{Look, PathId, PathSelector, Seen};
+pub use path_selector::{PathId, PathReadings, PathSelector, Seen};
 pub use pipeline::{Best, Leg, Pipeline, best_of, lasts};
 pub use tree::{Epsilon, Hop, Tree, tree, trees};

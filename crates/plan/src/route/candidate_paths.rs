@@ -34,10 +34,10 @@ pub fn candidate_paths(query: &PathQuery<'_>, trees: &[&Tree]) -> Vec<Vec<HostId
             found.push(path);
         }
     }
-    let mut way = vec![query.from, query.to];
+    let mut path = vec![query.from, query.to];
     for _ in 0..MAX_DEPOTS {
-        let Some(longer) = query.best_longer(&way) else { break };
-        way.clone_from(&longer);
+        let Some(longer) = query.best_longer(&path) else { break };
+        path.clone_from(&longer);
         if !found.contains(&longer) {
             found.push(longer);
         }
@@ -47,11 +47,11 @@ pub fn candidate_paths(query: &PathQuery<'_>, trees: &[&Tree]) -> Vec<Vec<HostId
 
 impl PathQuery<'_> {
     /// The fastest path with one more depot.
-    fn best_longer(&self, way: &[HostId]) -> Option<Vec<HostId>> {
+    fn best_longer(&self, path: &[HostId]) -> Option<Vec<HostId>> {
         let mut best: Option<(Duration, Vec<HostId>)> = None;
-        for depot in self.matrix.hosts().filter(|host| !way.contains(host)) {
-            for at in 1..way.len() {
-                let mut longer = way.to_vec();
+        for depot in self.matrix.hosts().filter(|host| !path.contains(host)) {
+            for at in 1..path.len() {
+                let mut longer = path.to_vec();
                 longer.insert(at, depot);
                 let time = self.doubtful_time(&longer);
                 if time < best.as_ref().map_or(Duration::MAX, |best| best.0) {
@@ -63,16 +63,16 @@ impl PathQuery<'_> {
     }
 
     /// Duration when every edge is slower than forecast by its error.
-    fn doubtful_time(&self, way: &[HostId]) -> Duration {
+    fn doubtful_time(&self, path: &[HostId]) -> Duration {
         let cost = |pair: &[HostId]| {
             let error = self.matrix.error(pair[0], pair[1]);
             self.matrix.edge(pair[0], pair[1]).seconds_per_megabit() * (1.0 + error)
         };
-        let inner = way[1..way.len() - 1].iter();
+        let inner = path[1..path.len() - 1].iter();
         let through = inner.map(|&host| self.matrix.through(host).seconds_per_megabit());
         let min = through.fold(0.0, f64::max);
         let (mut begins, mut longest) = (Duration::ZERO, Duration::ZERO);
-        for pair in way.windows(2) {
+        for pair in path.windows(2) {
             let worst = cost(pair).max(min);
             if !worst.is_finite() {
                 return Duration::MAX;

@@ -78,13 +78,13 @@ pub struct Seen {
     pub frozen: bool,
 }
 
-/// The input of [`PathSelector::look`].
+/// The input of [`PathSelector::update`].
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct PathReadings<'a> {
     /// Current time; never earlier than at the last call.
     pub now: Time,
     /// Each path's streams, in the order of the paths.
-    pub ways: &'a [Seen],
+    pub paths: &'a [Seen],
     /// Desired number of streams.
     pub wanted: u32,
     /// The direct path's round trip.
@@ -101,13 +101,13 @@ pub struct Look<'a> {
 enum Phase {
     Direct,
     Trial {
-        way: PathId,
+        path: PathId,
         up: Option<Time>,
     },
     /// If only earlier transfers favour it, it is not `proven`: all direct streams stay for a
     /// while.
     Over {
-        way: PathId,
+        path: PathId,
         before: Option<DataRate>,
         proven: bool,
     },
@@ -116,7 +116,7 @@ enum Phase {
 /// Selects paths.
 #[derive(Clone, Debug)]
 pub struct PathSelector {
-    ways: Vec<State>,
+    paths: Vec<State>,
     phase: Phase,
     since: Time,
     began: Option<Time>,
@@ -140,7 +140,7 @@ impl PathSelector {
     /// A selector that knows only the direct path.
     pub fn new() -> Self {
         Self {
-            ways: vec![State::new("direct".to_owned(), Vec::new())],
+            paths: vec![State::new("direct".to_owned(), Vec::new())],
             phase: Phase::Direct,
             since: Time::ZERO,
             began: None,
@@ -156,66 +156,66 @@ impl PathSelector {
 
     /// Adds a path over depots. There are at most 255; further calls return the direct one.
     pub fn add(&mut self, name: String) -> PathId {
-        let Ok(number) = u8::try_from(self.ways.len()) else { return PathId::DIRECT };
-        self.ways.push(State::new(name, Vec::new()));
+        let Ok(number) = u8::try_from(self.paths.len()) else { return PathId::DIRECT };
+        self.paths.push(State::new(name, Vec::new()));
         PathId(number)
     }
 
     /// Sets the round trips of the hops of a path.
-    pub fn set_hops(&mut self, way: PathId, hops: Vec<Duration>) {
-        if let Some(state) = self.ways.get_mut(way.index()) {
+    pub fn set_hops(&mut self, path: PathId, hops: Vec<Duration>) {
+        if let Some(state) = self.paths.get_mut(path.index()) {
             state.hops = hops;
         }
     }
 
     /// Sets the expected total rate of all streams over a path.
-    pub fn set_forecast(&mut self, way: PathId, forecast: Forecasted) {
-        if let Some(state) = self.ways.get_mut(way.index()) {
+    pub fn set_forecast(&mut self, path: PathId, forecast: Forecasted) {
+        if let Some(state) = self.paths.get_mut(path.index()) {
             state.forecast = Some(forecast);
         }
     }
 
     /// Sets the measured rate of a part of a path, for all streams of an earlier transfer and for
     /// one of them. It bounds the expectation, but more streams may each have the rate of one.
-    pub fn set_cap(&mut self, way: PathId, all: Forecasted, each: DataRate) {
-        if let Some(state) = self.ways.get_mut(way.index()) {
+    pub fn set_cap(&mut self, path: PathId, all: Forecasted, each: DataRate) {
+        if let Some(state) = self.paths.get_mut(path.index()) {
             state.cap = Some((all, each));
         }
     }
 
     /// Number of paths.
     pub fn len(&self) -> usize {
-        self.ways.len()
+        self.paths.len()
     }
 
     /// Whether the direct path is the only one.
     pub fn is_empty(&self) -> bool {
-        self.ways.len() == 1
+        self.paths.len() == 1
     }
 
     /// The path that most streams should take.
     pub fn current(&self) -> PathId {
         match self.phase {
-            Phase::Over { way, .. } => way,
+            Phase::Over { path, .. } => path,
             Phase::Direct | Phase::Trial { .. } => PathId::DIRECT,
         }
     }
 
     /// Number of streams that a path should have, of `wanted` in total.
-    pub fn target(&self, way: PathId, wanted: u32) -> u32 {
-        let there = |way: PathId| self.ways.get(way.index()).map_or(0, |state| state.streams);
+    pub fn target(&self, path: PathId, wanted: u32) -> u32 {
+        let there = |path: PathId| self.paths.get(path.index()).map_or(0, |state| state.streams);
         let wanted = wanted.max(1);
         match self.phase {
-            Phase::Direct | Phase::Trial { .. } if way == PathId::DIRECT => wanted,
-            Phase::Trial { way: tried, .. } if way == tried => trial(wanted),
-            Phase::Over { way: taken, .. } if way == taken => wanted,
-            Phase::Over { proven: false, .. } if way == PathId::DIRECT => wanted,
+            Phase::Direct | Phase::Trial { .. } if path == PathId::DIRECT => wanted,
+            Phase::Trial { path: tried, .. } if path == tried => trial(wanted),
+            Phase::Over { path: taken, .. } if path == taken => wanted,
+            Phase::Over { proven: false, .. } if path == PathId::DIRECT => wanted,
             // One stays for comparison, the others as long as they are needed.
-            Phase::Over { way: taken, .. } if way == PathId::DIRECT => {
+            Phase::Over { path: taken, .. } if path == PathId::DIRECT => {
                 wanted.saturating_sub(there(taken)).max(1)
             }
-            _ if self.leaving == Some(way) => {
-                wanted.saturating_sub(there(self.current())).min(there(way))
+            _ if self.leaving == Some(path) => {
+                wanted.saturating_sub(there(self.current())).min(there(path))
             }
             _ => 0,
         }
@@ -232,63 +232,63 @@ impl PathSelector {
     }
 
     /// The rate over a path while no streams were starting, and its duration.
-    pub fn steady(&self, way: PathId) -> Option<(DataRate, Duration)> {
-        let (bytes, span) = self.ways.get(way.index())?.steady;
+    pub fn steady(&self, path: PathId) -> Option<(DataRate, Duration)> {
+        let (bytes, span) = self.paths.get(path.index())?.steady;
         let some = span >= MIN_SPAN && bytes > 0;
         some.then(|| (DataRate::from_bytes_over(ByteCount(bytes), span), span))
     }
 
     /// The name of a path: `direct`, or its depots.
-    pub fn name(&self, way: PathId) -> &str {
-        self.ways.get(way.index()).map_or("", |state| &state.name)
+    pub fn name(&self, path: PathId) -> &str {
+        self.paths.get(path.index()).map_or("", |state| &state.name)
     }
 
     /// Reports that a path could not be established, broke or stalled.
-    pub fn failed(&mut self, now: Time, way: PathId, why: &str) {
-        let Some(state) = self.ways.get_mut(way.index()) else { return };
+    pub fn failed(&mut self, now: Time, path: PathId, why: &str) {
+        let Some(state) = self.paths.get_mut(path.index()) else { return };
         if now < state.retry_at {
             return;
         }
         state.back_off(now);
-        self.cut.push(way);
-        if self.leaving == Some(way) {
+        self.cut.push(path);
+        if self.leaving == Some(path) {
             self.leaving = None;
         }
         match self.phase {
-            Phase::Trial { way: tried, .. } if tried == way => self.phase = Phase::Direct,
-            Phase::Over { way: taken, .. } if taken == way => self.phase = Phase::Direct,
-            _ if way != PathId::DIRECT => {}
+            Phase::Trial { path: tried, .. } if tried == path => self.phase = Phase::Direct,
+            Phase::Over { path: taken, .. } if taken == path => self.phase = Phase::Direct,
+            _ if path != PathId::DIRECT => {}
             Phase::Direct | Phase::Trial { .. } => {
                 // Any path is better than one that does not work.
                 let other = self.candidates(now).next();
                 if let Some(other) = other {
-                    self.phase = Phase::Over { way: other, before: None, proven: true };
+                    self.phase = Phase::Over { path: other, before: None, proven: true };
                 }
             }
             Phase::Over { .. } => {}
         }
         self.since = now;
-        let (name, current) = (self.name(way).to_owned(), self.name(self.current()).to_owned());
+        let (name, current) = (self.name(path).to_owned(), self.name(self.current()).to_owned());
         self.log_decision(now, format!("{name}: {why}; going on: {current}"));
     }
 
     /// Takes the state of all paths, a few times per second.
-    pub fn look(&mut self, look: &Look<'_>) {
-        let now = look.now;
-        self.rtt = look.rtt;
-        self.note(look);
+    pub fn update(&mut self, readings: &PathReadings<'_>) {
+        let now = readings.now;
+        self.rtt = readings.rtt;
+        self.note(readings);
         let began = *self.began.get_or_insert(now);
         if self.since == Time::ZERO {
             self.since = began;
         }
-        let frozen = self.tried().filter(|way| seen(look, *way).frozen);
-        if let Some(way) = frozen {
-            return self.failed(now, way, "nothing comes through");
+        let frozen = self.tried().filter(|path| seen(readings, *path).frozen);
+        if let Some(path) = frozen {
+            return self.failed(now, path, "nothing comes through");
         }
-        if !look.busy {
+        if !readings.busy {
             // A rate that a disk or the pace limits gives no information about the path.
-            for way in &mut self.ways {
-                way.marks.clear();
+            for path in &mut self.paths {
+                path.marks.clear();
             }
             if matches!(self.phase, Phase::Trial { .. }) {
                 self.phase = Phase::Direct;
@@ -297,28 +297,28 @@ impl PathSelector {
             return;
         }
         match self.phase {
-            Phase::Direct => self.direct(look),
-            Phase::Trial { way, up } => self.trial(look, way, up),
-            Phase::Over { way, proven: false, .. } => self.prove(look, way),
-            Phase::Over { way, before, .. } => self.over(look, way, before),
+            Phase::Direct => self.direct(readings),
+            Phase::Trial { path, up } => self.trial(readings, path, up),
+            Phase::Over { path, proven: false, .. } => self.prove(readings, path),
+            Phase::Over { path, before, .. } => self.over(readings, path, before),
         }
     }
 
     fn tried(&self) -> Option<PathId> {
         match self.phase {
             Phase::Direct => None,
-            Phase::Trial { way, .. } | Phase::Over { way, .. } => Some(way),
+            Phase::Trial { path, .. } | Phase::Over { path, .. } => Some(path),
         }
     }
 
-    fn note(&mut self, look: &Look<'_>) {
-        let now = look.now;
+    fn note(&mut self, readings: &PathReadings<'_>) {
+        let now = readings.now;
         let step = self.last.map_or(Duration::ZERO, |last| now.since(last));
         self.last = Some(now);
-        let steady = look.busy && now.since(self.since) >= self.rise();
+        let steady = readings.busy && now.since(self.since) >= self.rise();
         let current = self.current();
-        for (n, state) in self.ways.iter_mut().enumerate() {
-            let Some(seen) = look.ways.get(n) else { continue };
+        for (n, state) in self.paths.iter_mut().enumerate() {
+            let Some(seen) = readings.paths.get(n) else { continue };
             let bytes = seen.delivered.get();
             let before = state.marks.back().copied();
             let more = bytes.saturating_sub(before.map_or(bytes, |mark| mark.bytes));
@@ -346,16 +346,16 @@ impl PathSelector {
 
     /// Paths over depots that may be tried now.
     fn candidates(&self, now: Time) -> impl Iterator<Item = PathId> + '_ {
-        let ways = self.ways.iter().enumerate().skip(1);
-        let there = ways.filter(move |(_, state)| now >= state.retry_at);
+        let paths = self.paths.iter().enumerate().skip(1);
+        let there = paths.filter(move |(_, state)| now >= state.retry_at);
         there.filter_map(|(n, _)| u8::try_from(n).ok().map(PathId))
     }
 
     /// The expected rate of the direct path, and whether it was measured just now.
-    fn expected_direct(&self, look: &Look<'_>) -> Option<(Forecasted, bool)> {
-        let state = &self.ways[0];
-        let settled = look.now.since(self.since) >= self.rise() + self.span();
-        if let Some(rate) = settled.then(|| state.rate(look.now, self.span())).flatten() {
+    fn expected_direct(&self, readings: &PathReadings<'_>) -> Option<(Forecasted, bool)> {
+        let state = &self.paths[0];
+        let settled = readings.now.since(self.since) >= self.rise() + self.span();
+        if let Some(rate) = settled.then(|| state.rate(readings.now, self.span())).flatten() {
             return Some((Forecasted { rate, error: MEASURED_ERROR }, true));
         }
         state.forecast.map(|forecast| (forecast, false))
@@ -365,26 +365,26 @@ impl PathSelector {
     /// measurements and not only on a model.
     fn expected(
         &self,
-        look: &Look<'_>,
-        way: PathId,
+        readings: &PathReadings<'_>,
+        path: PathId,
         direct: Forecasted,
     ) -> Option<(Forecasted, bool)> {
-        let state = self.ways.get(way.index())?;
+        let state = self.paths.get(path.index())?;
         if let Some(forecast) = state.forecast {
             // Both were measured before: use their ratio.
-            let Some(was) = self.ways[0].forecast.filter(|was| was.rate > DataRate::ZERO) else {
+            let Some(was) = self.paths[0].forecast.filter(|was| was.rate > DataRate::ZERO) else {
                 return Some((forecast, true));
             };
             let ratio = forecast.rate.as_bps() as f64 / was.rate.as_bps() as f64;
             let error = libm::hypot(forecast.error, was.error);
             return Some((Forecasted { rate: direct.rate.mul_f64(ratio), error }, true));
         }
-        let gain = look.limit.gain(look.rtt, &state.hops);
+        let gain = readings.limit.gain(readings.rtt, &state.hops);
         let model = Forecasted { rate: direct.rate.mul_f64(gain), error: MODEL_ERROR };
         let expected = match state.cap {
             None => model,
             Some((all, each)) => {
-                let many = each.mul_f64(f64::from(look.wanted));
+                let many = each.mul_f64(f64::from(readings.wanted));
                 let cap = Forecasted { rate: all.rate.max(many), ..all };
                 Forecasted::min_of(&[model, cap]).unwrap_or(model)
             }
@@ -392,33 +392,33 @@ impl PathSelector {
         (expected.rate > direct.rate).then_some((expected, false))
     }
 
-    fn direct(&mut self, look: &Look<'_>) {
-        let now = look.now;
-        let Some((direct, live)) = self.expected_direct(look) else { return };
-        let left = look.left.unwrap_or(UNKNOWN_SIZE);
+    fn direct(&mut self, readings: &PathReadings<'_>) {
+        let now = readings.now;
+        let Some((direct, live)) = self.expected_direct(readings) else { return };
+        let left = readings.left.unwrap_or(UNKNOWN_SIZE);
         let mut best: Option<(PathId, Forecasted, bool, Comparison)> = None;
-        for way in self.candidates(now) {
-            let Some((expected, known)) = self.expected(look, way, direct) else { continue };
-            let hop = self.ways[way.index()].hops.first().copied().unwrap_or(look.rtt);
+        for path in self.candidates(now) {
+            let Some((expected, known)) = self.expected(readings, path, direct) else { continue };
+            let hop = self.paths[path.index()].hops.first().copied().unwrap_or(readings.rtt);
             let choice = choose(direct, expected, left, hop);
             if best.as_ref().is_none_or(|(_, than, ..)| expected.rate > than.rate) {
-                best = Some((way, expected, known, choice));
+                best = Some((path, expected, known, choice));
             }
         }
-        let Some((way, expected, known, choice)) = best else { return };
+        let Some((path, expected, known, choice)) = best else { return };
         let told = format!(
             "{}: {} expected, directly {}; {:.0} % likely faster",
-            self.name(way),
+            self.name(path),
             between(expected),
             between(direct),
             choice.faster * 100.0
         );
         if known && choice.decision == Decision::Depots {
             self.log_decision(now, format!("{told}: taken"));
-            self.go_over(now, way, Some(direct.rate), false);
+            self.go_over(now, path, Some(direct.rate), false);
             return;
         }
-        let trial = self.rise() + self.span() + look.rtt * 2;
+        let trial = self.rise() + self.span() + readings.rtt * 2;
         let lasts = choice.direct[1] >= trial.mul_f64(MIN_TRIAL_MULTIPLE);
         let gains = expected.rate >= direct.rate.mul_f64(MIN_TRIAL_GAIN) && choice.faster >= 0.5;
         // Without a current measurement, wait for one.
@@ -428,7 +428,7 @@ impl PathSelector {
         match (gains, lasts) {
             (true, true) => {
                 self.log_decision(now, format!("{told}: tried with a part of the streams"));
-                (self.phase, self.since) = (Phase::Trial { way, up: None }, now);
+                (self.phase, self.since) = (Phase::Trial { path, up: None }, now);
             }
             (true, false) => {
                 self.log_decision_once(now, told, "the end comes before a trial pays: direct")
@@ -437,50 +437,50 @@ impl PathSelector {
         }
     }
 
-    fn trial(&mut self, look: &Look<'_>, way: PathId, up: Option<Time>) {
-        let now = look.now;
-        let Some(up) = up.or_else(|| (seen(look, way).streams > 0).then_some(now)) else {
+    fn trial(&mut self, readings: &PathReadings<'_>, path: PathId, up: Option<Time>) {
+        let now = readings.now;
+        let Some(up) = up.or_else(|| (seen(readings, path).streams > 0).then_some(now)) else {
             if now.since(self.since) >= ESTABLISH_TIMEOUT {
-                self.failed(now, way, "does not come about");
+                self.failed(now, path, "does not come about");
             }
             return;
         };
-        self.phase = Phase::Trial { way, up: Some(up) };
+        self.phase = Phase::Trial { path, up: Some(up) };
         let span = self.span();
         if now.since(up) < self.rise() + span {
             return;
         }
-        let each = |way: PathId| self.ways[way.index()].each(now, span).unwrap_or(0.0);
+        let each = |path: PathId| self.paths[path.index()].each(now, span).unwrap_or(0.0);
         // A stream that was fast only at first does not count at its mean.
-        let lately = self.ways[way.index()].each(now, span / 2).unwrap_or(0.0);
-        let (tried, direct) = (each(way).min(lately), each(PathId::DIRECT));
+        let lately = self.paths[path.index()].each(now, span / 2).unwrap_or(0.0);
+        let (tried, direct) = (each(path).min(lately), each(PathId::DIRECT));
         let told = format!(
             "{}: a stream had {}, a direct one {}",
-            self.name(way),
+            self.name(path),
             mbit(tried),
             mbit(direct)
         );
         if tried >= direct * MIN_MOVE_RATIO {
-            let before = self.ways[0].rate(now, span);
+            let before = self.paths[0].rate(now, span);
             self.log_decision(now, format!("{told}: all take it"));
-            self.go_over(now, way, before, true);
+            self.go_over(now, path, before, true);
         } else {
             self.log_decision(now, format!("{told}: direct"));
-            self.ways[way.index()].back_off(now);
-            self.go_direct(now, way);
+            self.paths[path.index()].back_off(now);
+            self.go_direct(now, path);
         }
     }
 
     /// Checks whether a path still has the rate of earlier transfers. Until then the direct streams
     /// stay.
-    fn prove(&mut self, look: &Look<'_>, way: PathId) {
-        let (now, span) = (look.now, self.span());
+    fn prove(&mut self, readings: &PathReadings<'_>, path: PathId) {
+        let (now, span) = (readings.now, self.span());
         let waited = now.since(self.since);
-        if seen(look, way).streams == 0 && waited >= ESTABLISH_TIMEOUT {
-            return self.failed(now, way, "does not come about");
+        if seen(readings, path).streams == 0 && waited >= ESTABLISH_TIMEOUT {
+            return self.failed(now, path, "does not come about");
         }
-        let each = |way: PathId| self.ways[way.index()].each(now, span);
-        let (Some(taken), Some(direct)) = (each(way), each(PathId::DIRECT)) else { return };
+        let each = |path: PathId| self.paths[path.index()].each(now, span);
+        let (Some(taken), Some(direct)) = (each(path), each(PathId::DIRECT)) else { return };
         if waited < self.rise() + span {
             return;
         }
@@ -490,40 +490,40 @@ impl PathSelector {
             *proven = true;
             return;
         }
-        let name = self.name(way);
+        let name = self.name(path);
         let told = format!("{name}: a stream has {}, a direct one {}", mbit(taken), mbit(direct));
         self.log_decision(now, format!("{told}: direct again"));
-        self.ways[way.index()].back_off(now);
-        self.go_direct(now, way);
+        self.paths[path.index()].back_off(now);
+        self.go_direct(now, path);
     }
 
-    fn over(&mut self, look: &Look<'_>, way: PathId, before: Option<DataRate>) {
-        let now = look.now;
+    fn over(&mut self, readings: &PathReadings<'_>, path: PathId, before: Option<DataRate>) {
+        let now = readings.now;
         let span = self.span() * COMPARE_SPANS;
         if now.since(self.since) < self.rise() + span || now.since(self.judged) < span {
             return;
         }
         self.judged = now;
-        let (taken, direct) = (&self.ways[way.index()], &self.ways[0]);
+        let (taken, direct) = (&self.paths[path.index()], &self.paths[0]);
         let Some(here) = taken.rate(now, span) else { return };
         let watch = direct.rate(now, span).unwrap_or_default();
         let each = direct.each(now, span).unwrap_or(0.0);
         // On a full path one stream takes the rate of many; with losses each stream has its own
         // rate.
-        let many = DataRate::from_bps((each * f64::from(look.wanted.max(1))) as u64);
+        let many = DataRate::from_bps((each * f64::from(readings.wanted.max(1))) as u64);
         let directly = before.map_or(many, |before| before.min(many)).max(watch);
         let all = DataRate::from_bps(here.as_bps().saturating_add(watch.as_bps()));
         if all >= directly.mul_f64(MIN_TOTAL_RATIO) {
             return;
         }
-        let told = format!("{}: {all} with all streams, directly {directly}", self.name(way));
+        let told = format!("{}: {all} with all streams, directly {directly}", self.name(path));
         self.log_decision(now, format!("{told}: direct again"));
-        self.ways[way.index()].back_off(now);
-        self.go_direct(now, way);
+        self.paths[path.index()].back_off(now);
+        self.go_direct(now, path);
     }
 
-    fn go_over(&mut self, now: Time, way: PathId, before: Option<DataRate>, proven: bool) {
-        (self.phase, self.since, self.leaving) = (Phase::Over { way, before, proven }, now, None);
+    fn go_over(&mut self, now: Time, path: PathId, before: Option<DataRate>, proven: bool) {
+        (self.phase, self.since, self.leaving) = (Phase::Over { path, before, proven }, now, None);
     }
 
     fn go_direct(&mut self, now: Time, from: PathId) {
@@ -547,8 +547,8 @@ impl PathSelector {
     }
 }
 
-fn seen(look: &Look<'_>, way: PathId) -> Seen {
-    look.ways.get(way.index()).copied().unwrap_or_default()
+fn seen(readings: &PathReadings<'_>, path: PathId) -> Seen {
+    readings.paths.get(path.index()).copied().unwrap_or_default()
 }
 
 /// Number of streams of a trial.

@@ -30,7 +30,7 @@ enum Behaviour {
 
 #[derive(Clone, Debug)]
 struct World {
-    ways: Vec<Nature>,
+    paths: Vec<Nature>,
     /// The outcome for each path; the others work.
     behaviours: Vec<Behaviour>,
     /// Whether depots share the direct path's slowest link.
@@ -52,8 +52,8 @@ struct Came {
 
 impl World {
     /// Simulates a transfer; without a selector on the direct path.
-    fn play(&self, mut pilot: Option<&mut PathSelector>) -> Came {
-        let count = self.ways.len();
+    fn play(&self, mut selector: Option<&mut PathSelector>) -> Came {
+        let count = self.paths.len();
         let mut rng = Rng::new(self.seed);
         let mut noise = vec![0.0f64; count];
         // Ages of each path's streams, for their start-up.
@@ -71,15 +71,15 @@ impl World {
             assert!(steps < 400_000, "it does not end");
             for (n, ages) in ages.iter_mut().enumerate() {
                 let id = PathId::numbered(n as u8);
-                let wanted = match &pilot {
-                    Some(pilot) => pilot.target(id, self.wanted) as usize,
+                let wanted = match &selector {
+                    Some(selector) => selector.target(id, self.wanted) as usize,
                     None if n == 0 => self.wanted as usize,
                     None => 0,
                 };
                 let behaviour = self.behaviours.get(n).copied().unwrap_or_default();
-                match (&mut pilot, behaviour) {
-                    (Some(pilot), Behaviour::Refuses) if wanted > 0 => {
-                        pilot.failed(now, id, "refuses")
+                match (&mut selector, behaviour) {
+                    (Some(selector), Behaviour::Refuses) if wanted > 0 => {
+                        selector.failed(now, id, "refuses")
                     }
                     _ => {}
                 }
@@ -92,12 +92,12 @@ impl World {
                     noise[n] = noise[n] * 0.98 + (rng.unit() - 0.5) * self.swing;
                     let swing = noise[n].exp();
                     let streams = ages[n].iter().map(|age| (age / rise).min(1.0)).sum::<f64>();
-                    (streams * self.ways[n].each * swing).min(self.ways[n].capacity)
+                    (streams * self.paths[n].each * swing).min(self.paths[n].capacity)
                 })
                 .collect();
             if self.shared {
                 let all: f64 = asked.iter().sum();
-                let max = self.ways[0].capacity;
+                let max = self.paths[0].capacity;
                 if all > max {
                     asked.iter_mut().for_each(|rate| *rate *= max / all);
                 }
@@ -107,7 +107,7 @@ impl World {
                 ages[n].iter_mut().for_each(|age| *age += step);
             }
             (now, steps) = (now + STEP, steps + 1);
-            let Some(pilot) = pilot.as_deref_mut() else { continue };
+            let Some(selector) = selector.as_deref_mut() else { continue };
             let seen: Vec<Seen> = (0..count)
                 .map(|n| Seen {
                     streams: ages[n].len() as u32,
@@ -115,13 +115,13 @@ impl World {
                     frozen: false,
                 })
                 .collect();
-            let nature = self.ways[0];
+            let nature = self.paths[0];
             let full = nature.each * f64::from(self.wanted) >= nature.capacity;
             let limit = if full { Limit::Path } else { Limit::Losses(Response::Reno) };
             let left = (self.size as f64 - delivered.iter().sum::<f64>()).max(0.0);
-            pilot.look(&Look {
+            selector.update(&PathReadings {
                 now,
-                ways: &seen,
+                paths: &seen,
                 wanted: self.wanted,
                 rtt: self.rtt,
                 limit,
@@ -131,19 +131,19 @@ impl World {
         }
     }
 
-    fn pilot(&self) -> PathSelector {
-        let mut pilot = PathSelector::new();
-        for n in 1..self.ways.len() {
-            let way = pilot.add(format!("d{n}:1"));
-            pilot.set_hops(way, vec![self.rtt.mul_f64(0.5); 2]);
+    fn selector(&self) -> PathSelector {
+        let mut selector = PathSelector::new();
+        for n in 1..self.paths.len() {
+            let path = selector.add(format!("d{n}:1"));
+            selector.set_hops(path, vec![self.rtt.mul_f64(0.5); 2]);
         }
-        pilot
+        selector
     }
 }
 
 fn lossy(gain: f64) -> World {
     World {
-        ways: vec![
+        paths: vec![
             Nature { each: 14e6, capacity: 1e9 },
             Nature { each: 14e6 * gain, capacity: 1e9 },
         ],
@@ -160,33 +160,35 @@ fn lossy(gain: f64) -> World {
 #[test]
 fn a_lossy_path_with_a_depot_half_way_is_left_for_it() {
     let world = lossy(2.83);
-    let mut pilot = world.pilot();
-    let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
-    assert!(auto.over > 0.7, "{auto:?} {:#?}", pilot.reasons());
+    let mut selector = world.selector();
+    let (auto, direct) = (world.play(Some(&mut selector)), world.play(None));
+    assert!(auto.over > 0.7, "{auto:?} {:#?}", selector.reasons());
     assert!(auto.seconds < direct.seconds * 0.55, "{auto:?} {direct:?}");
-    assert!(pilot.steady(PathId::numbered(1)).is_some() && pilot.steady(PathId::DIRECT).is_some());
+    assert!(
+        selector.steady(PathId::numbered(1)).is_some() && selector.steady(PathId::DIRECT).is_some()
+    );
 }
 
 #[test]
 fn a_clean_path_and_a_short_transfer_stay_direct() {
     let clean = World {
-        ways: vec![Nature { each: 1e9, capacity: 1e8 }, Nature { each: 1e9, capacity: 1e8 }],
+        paths: vec![Nature { each: 1e9, capacity: 1e8 }, Nature { each: 1e9, capacity: 1e8 }],
         ..lossy(1.0)
     };
-    let mut pilot = clean.pilot();
-    assert!(clean.play(Some(&mut pilot)).over < 1e-9, "{:#?}", pilot.reasons());
+    let mut selector = clean.selector();
+    assert!(clean.play(Some(&mut selector)).over < 1e-9, "{:#?}", selector.reasons());
     let short = World { size: 2_000_000, ..lossy(2.83) };
-    let mut pilot = short.pilot();
-    assert!(short.play(Some(&mut pilot)).over < 1e-9, "{:#?}", pilot.reasons());
+    let mut selector = short.selector();
+    assert!(short.play(Some(&mut selector)).over < 1e-9, "{:#?}", selector.reasons());
 }
 
 #[test]
 fn a_model_that_promised_too_much_costs_a_trial() {
     for gain in [0.2, 0.6, 0.9, 1.0] {
         let world = World { size: 300_000_000, wanted: 4, ..lossy(gain) };
-        let mut pilot = world.pilot();
-        let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
-        assert!(auto.seconds <= direct.seconds / 0.95, "{auto:?} {direct:?} {pilot:?}");
+        let mut selector = world.selector();
+        let (auto, direct) = (world.play(Some(&mut selector)), world.play(None));
+        assert!(auto.seconds <= direct.seconds / 0.95, "{auto:?} {direct:?} {selector:?}");
     }
 }
 
@@ -195,12 +197,12 @@ fn sure_forecasts_are_followed_at_once_and_corrected() {
     let sure = |rate: u64| Forecasted { rate: DataRate::from_mbps(rate), error: 0.1 };
     for (gain, over) in [(3.0, true), (0.5, false)] {
         let world = World { size: 300_000_000, ..lossy(gain) };
-        let mut pilot = world.pilot();
-        pilot.set_forecast(PathId::DIRECT, sure(14));
-        pilot.set_forecast(PathId::numbered(1), sure(40));
-        let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
-        assert!(pilot.reasons()[0].contains("taken"), "{:?}", pilot.reasons());
-        assert_eq!(auto.over > 0.7, over, "{auto:?} {:#?}", pilot.reasons());
+        let mut selector = world.selector();
+        selector.set_forecast(PathId::DIRECT, sure(14));
+        selector.set_forecast(PathId::numbered(1), sure(40));
+        let (auto, direct) = (world.play(Some(&mut selector)), world.play(None));
+        assert!(selector.reasons()[0].contains("taken"), "{:?}", selector.reasons());
+        assert_eq!(auto.over > 0.7, over, "{auto:?} {:#?}", selector.reasons());
         if !over {
             assert!(auto.seconds < direct.seconds * 1.10, "{auto:?} {direct:?}");
         }
@@ -218,14 +220,14 @@ fn a_bad_depot_costs_no_more_than_a_part_of_a_trial() {
                 let mut world = World { seed, wanted, ..lossy(0.01) };
                 world.size = 60_000_000 * u64::from(wanted);
                 world.behaviours = vec![Behaviour::Works, behaviour];
-                let mut pilot = world.pilot();
+                let mut selector = world.selector();
                 if known {
-                    pilot.set_forecast(PathId::DIRECT, sure(14 * u64::from(wanted)));
-                    pilot.set_forecast(PathId::numbered(1), sure(40 * u64::from(wanted)));
+                    selector.set_forecast(PathId::DIRECT, sure(14 * u64::from(wanted)));
+                    selector.set_forecast(PathId::numbered(1), sure(40 * u64::from(wanted)));
                 }
-                let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
-                let told = format!("{behaviour:?} {auto:?} {direct:?} {:#?}", pilot.reasons());
-                assert!(pilot.reasons().len() > 1, "it was never tried: {told}");
+                let (auto, direct) = (world.play(Some(&mut selector)), world.play(None));
+                let told = format!("{behaviour:?} {auto:?} {direct:?} {:#?}", selector.reasons());
+                assert!(selector.reasons().len() > 1, "it was never tried: {told}");
                 assert!(auto.seconds <= direct.seconds * 1.01, "{told}");
                 assert!(auto.over < 0.02, "{told}");
             }
@@ -245,10 +247,10 @@ fn few_transfers_are_slower_than_direct() {
         let each = 1e6 * 10f64.powf(rng.unit() * 2.0);
         let capacity = each * f64::from(wanted) * (0.4 + rng.unit() * 4.0);
         let depots = 1 + rng.below(3);
-        let mut ways = vec![Nature { each, capacity }];
+        let mut paths = vec![Nature { each, capacity }];
         for _ in 0..depots {
             let each = each * 10f64.powf(rng.unit() - 0.5);
-            ways.push(Nature { each, capacity: capacity * 10f64.powf(rng.unit() - 0.5) });
+            paths.push(Nature { each, capacity: capacity * 10f64.powf(rng.unit() - 0.5) });
         }
         let seconds = 0.5 * 10f64.powf(rng.unit() * 2.2);
         let rate = (each * f64::from(wanted)).min(capacity);
@@ -260,15 +262,15 @@ fn few_transfers_are_slower_than_direct() {
             swing: 0.02 + rng.unit() * 0.1,
             seed: n,
             behaviours: Vec::new(),
-            ways,
+            paths,
         };
-        let mut pilot = world.pilot();
-        let (auto, direct) = (world.play(Some(&mut pilot)), world.play(None));
+        let mut selector = world.selector();
+        let (auto, direct) = (world.play(Some(&mut selector)), world.play(None));
         slower += u32::from(auto.seconds > direct.seconds / 0.95);
         let total = |nature: &Nature| (nature.each * f64::from(wanted)).min(nature.capacity);
-        let best = world.ways[1..].iter().map(total).fold(0.0, f64::max);
-        let full = world.ways[0].each * f64::from(wanted) >= world.ways[0].capacity;
-        if !world.shared && !full && best > total(&world.ways[0]) * 1.8 && seconds > 25.0 {
+        let best = world.paths[1..].iter().map(total).fold(0.0, f64::max);
+        let full = world.paths[0].each * f64::from(wanted) >= world.paths[0].capacity;
+        if !world.shared && !full && best > total(&world.paths[0]) * 1.8 && seconds > 25.0 {
             could += 1;
             had += u32::from(auto.seconds < direct.seconds * 0.85);
         }
@@ -279,14 +281,14 @@ fn few_transfers_are_slower_than_direct() {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Look { delivered: Vec<u32>, frozen: u8, busy: bool, limit: u8 },
+    PathReadings { delivered: Vec<u32>, frozen: u8, busy: bool, limit: u8 },
     Failed(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (proptest::collection::vec(any::<u32>(), 4), any::<u8>(), any::<bool>(), 0u8..4)
-            .prop_map(|(delivered, frozen, busy, limit)| Event::Look {
+            .prop_map(|(delivered, frozen, busy, limit)| Event::PathReadings {
                 delivered, frozen: frozen & (frozen >> 4), busy, limit
             }),
         1 => (0u8..5).prop_map(Event::Failed),
@@ -302,21 +304,21 @@ proptest! {
         events in proptest::collection::vec((event(), 1u64..4_000), 1..300),
         wanted in 1u32..65,
     ) {
-        let mut pilot = PathSelector::new();
+        let mut selector = PathSelector::new();
         for n in 0..3 {
-            let way = pilot.add(format!("d{n}:1"));
-            pilot.set_hops(way, vec![Duration::from_millis(20 * n); 2]);
+            let path = selector.add(format!("d{n}:1"));
+            selector.set_hops(path, vec![Duration::from_millis(20 * n); 2]);
         }
         let (mut now, mut sums) = (Time::from_nanos(1), [0u64; 4]);
         for (event, ms) in events {
             now += Duration::from_millis(ms);
             match event {
-                Event::Look { delivered, frozen, busy, limit } => {
-                    let ways: Vec<Seen> = (0..4)
+                Event::PathReadings { delivered, frozen, busy, limit } => {
+                    let paths: Vec<Seen> = (0..4)
                         .map(|n| {
                             sums[n] += u64::from(delivered[n]);
-                            let way = PathId::numbered(n as u8);
-                            let streams = pilot.target(way, wanted);
+                            let path = PathId::numbered(n as u8);
+                            let streams = selector.target(path, wanted);
                             let frozen = frozen >> n & 1 == 1;
                             Seen { streams, delivered: ByteCount(sums[n]), frozen }
                         })
@@ -329,37 +331,37 @@ proptest! {
                     };
                     let rtt = Duration::from_millis(60);
                     let left = Some(ByteCount(1 << 40));
-                    let look = Look { now, ways: &ways, wanted, rtt, limit, left, busy };
-                    pilot.look(&look);
+                    let readings = PathReadings { now, paths: &paths, wanted, rtt, limit, left, busy };
+                    selector.update(&readings);
                 }
-                Event::Failed(way) => pilot.failed(now, PathId::numbered(way), "broke"),
+                Event::Failed(path) => selector.failed(now, PathId::numbered(path), "broke"),
             }
-            while pilot.poll_cut().is_some() {}
+            while selector.poll_cut().is_some() {}
             let targets: Vec<u32> =
-                (0..4).map(|n| pilot.target(PathId::numbered(n), wanted)).collect();
-            prop_assert_eq!(targets[pilot.current().index()], wanted);
+                (0..4).map(|n| selector.target(PathId::numbered(n), wanted)).collect();
+            prop_assert_eq!(targets[selector.current().index()], wanted);
             prop_assert!(targets.iter().sum::<u32>() <= 3 * wanted, "{:?}", targets);
             prop_assert!(targets.iter().filter(|n| **n > 0).count() <= 3);
-            prop_assert!(pilot.reasons().len() <= MAX_REASONS);
+            prop_assert!(selector.reasons().len() <= MAX_REASONS);
         }
     }
 }
 
 #[test]
 fn a_way_that_fails_is_left_for_a_while_and_longer_each_time() {
-    let mut pilot = PathSelector::new();
-    let way = pilot.add("d:1".to_owned());
+    let mut selector = PathSelector::new();
+    let path = selector.add("d:1".to_owned());
     let at = |s: u64| Time::from_nanos(1) + Duration::from_secs(s);
-    pilot.failed(at(1), way, "broke");
-    assert_eq!(pilot.poll_cut(), Some(way));
-    assert_eq!(pilot.candidates(at(5)).count(), 0);
-    assert_eq!(pilot.candidates(at(12)).count(), 1);
-    pilot.failed(at(12), way, "broke");
-    assert_eq!(pilot.candidates(at(25)).count(), 0);
+    selector.failed(at(1), path, "broke");
+    assert_eq!(selector.poll_cut(), Some(path));
+    assert_eq!(selector.candidates(at(5)).count(), 0);
+    assert_eq!(selector.candidates(at(12)).count(), 1);
+    selector.failed(at(12), path, "broke");
+    assert_eq!(selector.candidates(at(25)).count(), 0);
     // The direct path does not work at all: any depot is better.
-    pilot.failed(at(40), PathId::DIRECT, "refused");
-    assert_eq!(pilot.current(), way);
-    assert_eq!(pilot.target(PathId::DIRECT, 4), 4, "until the others are there");
-    pilot.failed(at(60), way, "broke");
-    assert_eq!(pilot.current(), PathId::DIRECT);
+    selector.failed(at(40), PathId::DIRECT, "refused");
+    assert_eq!(selector.current(), path);
+    assert_eq!(selector.target(PathId::DIRECT, 4), 4, "until the others are there");
+    selector.failed(at(60), path, "broke");
+    assert_eq!(selector.current(), PathId::DIRECT);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use packtrain_net::tcp::TcpInfo;
-use packtrain_plan::route::{Limit, Look, PathId, PathSelector, Response, Seen, Symptoms};
+use packtrain_plan::route::{Limit, PathId, PathReadings, PathSelector, Response, Seen, Symptoms};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use super::group::{Group, Reading};
@@ -109,9 +109,9 @@ impl PathFeed {
         self.record(now, readings);
         self.ways.update_selector(&mut self.selector, self.min_rtt);
         let seen: Vec<Seen> = self.each().map(|way| group.seen(now, way)).collect();
-        self.selector.look(&Look {
+        self.selector.update(&PathReadings {
             now,
-            ways: &seen,
+            paths: &seen,
             wanted,
             rtt: self.min_rtt.unwrap_or_default(),
             limit: self.limit(now),
