@@ -22,6 +22,15 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("Towards", "Outbound"),
     ("testify", "report_evidence"),
     ("helm", "path_feed"),
+    ("Book", "StripeScheduler"),
+    ("Door", "AccessPolicy"),
+    ("Seat", "SessionPermit"),
+    ("Whence", "Inbound"),
+    ("Met", "Handshake"),
+    ("Fate", "DatagramStatus"),
+    ("obey", "apply_commands"),
+    ("look_around", "update"),
+    ("Heard", "Received"),
 ];
 
 /// Checks every text file.
