@@ -15,9 +15,13 @@ pub(crate) fn random_tag(tag: &str, random: u64) -> String {
 /// Whether a name is that of a temporary of this program, so that callers do not transfer or delete
 /// it like a user's file.
 pub fn is_temp_name(name: &[u8]) -> bool {
+    // First of all what rules out nearly all names.
+    if name.first() != Some(&b'.') {
+        return false;
+    }
     let mark = MARK.as_bytes();
     let after = name.windows(mark.len()).rposition(|part| part == mark).map(|at| at + mark.len());
-    name.first() == Some(&b'.') && after.is_some_and(|at| at > mark.len() + 1 && at < name.len())
+    after.is_some_and(|at| at > mark.len() + 1 && at < name.len())
 }
 
 /// The name of a temporary: `.NAME.packtrain-TAG`. If that is too long, NAME is truncated and a

@@ -15,6 +15,9 @@ use packtrain_service::executor::{lower_priority, spawn};
 /// Number of threads that write and hash.
 pub(crate) const THREADS: usize = 2;
 
+/// Small files that are written, and then hashed, before the next ones.
+const SMALL_BATCH: usize = 64;
+
 /// Work for a writer thread.
 pub(super) enum Job {
     Write(Write),
@@ -175,17 +178,30 @@ impl Assembly {
         gathered: &Bytes,
     ) {
         let mut written = Vec::with_capacity(pieces.len());
-        for (piece, entry) in pieces {
-            let start = len(&(base..piece.range.start)) as usize;
+        for group in pieces.chunks(SMALL_BATCH) {
             // A piece outside the buffer never came: the peer broke the order of pieces.
-            let Some(bytes) = gathered.get(start..start + len(&piece.range) as usize) else {
-                continue;
+            let bytes = |piece: &Piece| {
+                let start = len(&(base..piece.range.start)) as usize;
+                gathered.get(start..start + len(&piece.range) as usize)
             };
-            let write = || self.0.target.write_small(piece.entry, entry, bytes);
-            match self.0.meters.small.run(bytes.len() as u64, write) {
-                Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
-                Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
-            }
+            let group =
+                || group.iter().filter_map(|(piece, entry)| Some((piece, entry, bytes(piece)?)));
+            let (count, size) =
+                group().fold((0, 0), |(n, size), (_, _, bytes)| (n + 1, size + bytes.len() as u64));
+            let results: Vec<_> = self.0.meters.small.run_many(count, size, || {
+                let write = |(piece, entry, bytes): (&Piece, &Arc<Entry>, &[u8])| {
+                    self.0.target.write_small(piece.entry, entry, bytes)
+                };
+                group().map(write).collect()
+            });
+            self.0.meters.hash.run_many(count, size, || {
+                for ((piece, _, bytes), result) in group().zip(results) {
+                    match result {
+                        Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
+                        Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
+                    }
+                }
+            });
         }
         let mut state = self.state();
         state.small_memory -= gathered.len() as u64;

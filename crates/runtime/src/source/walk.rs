@@ -24,6 +24,8 @@ use packtrain_service::paths::show;
 
 /// Entries passed on at once.
 const BATCH: usize = 1_024;
+/// Steps of the walk that are measured at once.
+const STEPS: usize = 64;
 
 /// The sources to read.
 #[derive(Clone, Debug)]
@@ -152,7 +154,12 @@ fn walk(
     let names = walker.target_names();
     let sources = names.len();
     let mut brought = vec![false; sources];
-    let walker = std::iter::from_fn(|| meters.names.run(0, || walker.next()));
+    let steps = || -> Vec<_> { walker.by_ref().take(STEPS).collect() };
+    let mut measured = std::iter::repeat_with({
+        let mut steps = steps;
+        move || meters.names.run_counted(0, &mut steps, |items| items.len() as u64)
+    });
+    let walker = std::iter::from_fn(|| measured.next().filter(|items| !items.is_empty())).flatten();
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let (mut any, mut missing) = (false, 0);
     for item in walker {

@@ -142,7 +142,7 @@ impl Sink {
         }
         self.durability.overflowed = !self.journal.synced(&mut self.out);
         let entries = &mut self.entries;
-        let commit: Vec<_> = cycle
+        let mut commit: Vec<_> = cycle
             .batch
             .files
             .iter()
@@ -154,8 +154,9 @@ impl Sink {
             })
             .collect();
         cycle.step = Step::Committing { left: commit.len() };
-        for batch in commit.chunks(COMMIT_BATCH) {
-            self.out.push_back(SinkAction::Commit(batch.to_vec()));
+        while !commit.is_empty() {
+            let rest = commit.split_off(commit.len().min(COMMIT_BATCH));
+            self.out.push_back(SinkAction::Commit(std::mem::replace(&mut commit, rest)));
         }
         self.sync_journal_if_named();
     }
