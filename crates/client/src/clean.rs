@@ -14,6 +14,7 @@ use std::sync::Arc;
 use packtrain_disk::{Kind, LeftoverName, Lock, LockError, Root, Stat, classify};
 use packtrain_object::RelPath;
 use packtrain_transfer::FailureKind;
+use packtrain_units::ByteCount;
 
 use packtrain_identity::config::Dirs;
 use packtrain_service::RequestError;
@@ -124,13 +125,13 @@ impl Clean<'_> {
             }
         };
         let mut scope = HashMap::new();
-        let mut files = Vec::new();
-        let mut dirs = Vec::new();
+        let (mut files, mut dirs, mut trees) = (Vec::new(), Vec::new(), Vec::new());
         for item in items {
             match (LeftoverName::parse(&item.name), item.kind) {
                 (Some(name), Kind::Directory) if name.kind == LeftoverKind::Output => {
                     self.output(&dir, &item.name);
                 }
+                (Some(name), Kind::Directory) if name.is_tree() => trees.push((name, item.name)),
                 (_, Kind::Directory) => dirs.push(join(&dir, &item.name)),
                 (Some(LeftoverName { kind: LeftoverKind::Lock, tag: Some(tag) }), Kind::File) => {
                     if let Ok(rel) = below(&dir, &item.name)
@@ -151,6 +152,9 @@ impl Clean<'_> {
         self.scopes.push(scope);
         for (name, file) in files {
             self.file(&dir, &file, &name);
+        }
+        for (name, tree) in trees {
+            self.tree(&dir, &tree, &name);
         }
         steps.push(Step::Leave(dir));
         steps.extend(dirs.into_iter().map(Step::Enter));
@@ -188,6 +192,39 @@ impl Clean<'_> {
             None => self.remove(&rel, &stat),
         };
         self.report(join(dir, name), parsed.kind, &stat, status);
+    }
+
+    /// Handles a directory that a transfer filled under a hidden name.
+    fn tree(&mut self, dir: &[u8], name: &[u8], parsed: &LeftoverName) {
+        let Some((rel, stat)) = self.stat_leftover(dir, name) else { return };
+        let busy = parsed.tag.as_deref().and_then(|tag| self.busy(dir, tag));
+        // Its space before it is gone.
+        let bytes = self.space(&join(dir, name));
+        let status = match busy {
+            _ if !self.is_mine(&stat) => LeftoverStatus::Foreign { uid: stat.uid },
+            Some(busy) => busy.status(),
+            None if self.request.dry_run => LeftoverStatus::Removed,
+            None => done(self.root.remove_tree(&rel)),
+        };
+        let stat = Stat { blocks: bytes.get() / 512, ..stat };
+        self.report(join(dir, name), parsed.kind, &stat, status);
+    }
+
+    /// The space of a directory with all that is in it.
+    fn space(&self, dir: &[u8]) -> ByteCount {
+        let mut space = ByteCount::ZERO;
+        let mut waiting = vec![dir.to_vec()];
+        while let Some(dir) = waiting.pop() {
+            let items = below(&dir, b"").and_then(|rel| self.root.list(&rel));
+            for item in items.unwrap_or_default() {
+                if item.kind == Kind::Directory {
+                    waiting.push(join(&dir, &item.name));
+                } else if let Some((_, stat)) = self.stat_leftover(&dir, &item.name) {
+                    space += stat.space();
+                }
+            }
+        }
+        space
     }
 
     /// Handles a directory of a copy to standard output.
@@ -300,7 +337,7 @@ impl Clean<'_> {
         (self.tell)(&Leftover {
             path,
             kind: LeftoverKind::Temporary,
-            bytes: packtrain_units::ByteCount::ZERO,
+            bytes: ByteCount::ZERO,
             status: LeftoverStatus::Failed { why: why.to_owned() },
         });
     }
@@ -353,6 +390,43 @@ fn below(dir: &[u8], name: &[u8]) -> std::io::Result<RelPath> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hidden_directory_goes_with_all_in_it_unless_its_transfer_runs() {
+        const TAG: &str = "0a1b2c3d";
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("below").join(format!(".d.packtrain-{TAG}"));
+        std::fs::create_dir_all(tree.join("sub")).unwrap();
+        for file in ["f", "sub/f", &format!("sub/.big.packtrain-{TAG}")] {
+            std::fs::write(tree.join(file), vec![1; 5000]).unwrap();
+        }
+        // A user's directory, whose name only looks like one.
+        let other = dir.path().join(".d.packtrain-notes");
+        std::fs::create_dir(&other).unwrap();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let lock = RelPath::new(LeftoverName::lock_of(TAG).into_bytes()).unwrap();
+        let clean = |dry_run| {
+            let mut left = Vec::new();
+            let place = dir.path().to_path_buf();
+            let request = CleanRequest { place, dry_run, all_owners: false };
+            run(&request, &mut |it| left.push((it.kind, it.bytes, it.status.clone()))).unwrap();
+            left
+        };
+        let running = Lock::take(&root, &lock, "the transfer").unwrap();
+        let trees = clean(false).into_iter().filter(|(kind, ..)| *kind == LeftoverKind::Temporary);
+        let in_use = LeftoverStatus::InUse { who: "the transfer".to_owned() };
+        assert_eq!(trees.map(|(.., status)| status).collect::<Vec<_>>(), [in_use]);
+        drop(running);
+        for dry_run in [true, false] {
+            assert!(tree.join("sub/f").exists());
+            let left = clean(dry_run);
+            assert_eq!(left.len(), 1, "{left:?}");
+            let (kind, bytes, status) = &left[0];
+            assert_eq!((*kind, status), (LeftoverKind::Temporary, &LeftoverStatus::Removed));
+            assert!(*bytes >= ByteCount(15_000), "{bytes}");
+        }
+        assert!(!tree.exists() && other.exists());
+    }
 
     #[test]
     fn a_transfer_that_begins_during_the_walk_keeps_its_files() {

@@ -9,7 +9,7 @@ const TAG: usize = 8;
 /// The kind of a leftover file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverKind {
-    /// The temporary of a file or a symbolic link.
+    /// The temporary of a file or a symbolic link, or a directory that is filled under a hidden name.
     Temporary,
     /// A journal, which lists the durable parts of temporaries.
     Journal,
@@ -57,6 +57,11 @@ impl LeftoverName {
             tag if is_hex(tag, TAG) => own(LeftoverKind::Temporary, Some(tag)),
             _ => None,
         }
+    }
+
+    /// Whether a directory of this name is one that a transfer fills under a hidden name.
+    pub fn is_tree(&self) -> bool {
+        self.kind == LeftoverKind::Temporary && self.tag.is_some()
     }
 
     /// The name of the lock of a transfer with this tag.

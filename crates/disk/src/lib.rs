@@ -13,6 +13,7 @@ pub mod write;
 
 mod beneath;
 mod file_systems;
+mod fresh;
 mod leftover;
 mod meta;
 mod own;
@@ -30,7 +31,7 @@ pub use journal::JournalFile;
 pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};
 pub use meta::Meta;
-pub use read::{ReadError, SourceFile};
+pub use read::{ReadError, SmallSource, SourceFile};
 pub use remove::RemovalDir;
 pub use root::{DirItem, Root};
 pub use stat::{Kind, Stat};

@@ -133,6 +133,32 @@ pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Own
     Ok(owner)
 }
 
+/// Like [`apply_to_file`], for a file that was just created with the permission bits of `mode`, of
+/// which umask and default ACL may have removed some. `is_kept` says whether they did not, if that is
+/// known; the second result says it then.
+pub(super) fn apply_to_new_file(
+    fd: impl AsFd,
+    mode: u32,
+    meta: &Meta,
+    is_kept: Option<bool>,
+) -> Result<(Owner, bool), Errno> {
+    let fd = fd.as_fd();
+    let stat = || rustix::fs::fstat(fd).map(|stat| Stat::from(&stat));
+    let is_kept = match is_kept {
+        Some(is_kept) => is_kept,
+        None => stat()?.mode & 0o7777 == mode & 0o777,
+    };
+    let owner = set_owner(meta.owner, stat, |uid, gid| rustix::fs::fchown(fd, uid, gid))?;
+    let wanted = owner.mode(mode, Kind::File);
+    if !is_kept || wanted != mode & 0o777 {
+        no_modes_is_fine(rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)))?;
+    }
+    if let Some(mtime) = meta.mtime {
+        rustix::fs::futimens(fd, &timestamps(mtime))?;
+    }
+    Ok((owner, is_kept))
+}
+
 /// The umask, read once from /proc, because umask(2) cannot read it without a change.
 pub(super) fn umask() -> u32 {
     static MASK: OnceLock<u32> = OnceLock::new();
@@ -145,7 +171,7 @@ pub(super) fn umask() -> u32 {
 
 /// Changes the mode of a name without following a link that may replace it. `fchmodat` cannot do
 /// that before Linux 6.6, so an `O_PATH` handle is used.
-fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
+pub(super) fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(mode & 0o7777);
     let fd = beneath::open_no_follow(place.dir.as_fd(), place.name, OFlags::PATH)?;
     let by_handle = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -161,7 +187,7 @@ fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
 
 /// File systems without modes (FAT, some network shares) refuse `chmod` even to the owner. The data
 /// matters more, so that is not an error.
-fn no_modes_is_fine(changed: Result<(), Errno>) -> Result<(), Errno> {
+pub(super) fn no_modes_is_fine(changed: Result<(), Errno>) -> Result<(), Errno> {
     match changed {
         Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
         changed => changed,

@@ -52,6 +52,17 @@ impl Parents {
         Ok(fd)
     }
 
+    /// Adds the open directory at `path`.
+    pub(super) fn insert(&self, path: &[u8], fd: OwnedFd) {
+        let mut inner = self.lock();
+        if inner.open.len() >= MAX_OPEN_DIRS {
+            inner.drop_oldest();
+        }
+        inner.clock += 1;
+        let used = inner.clock;
+        inner.open.insert(path.into(), Kept { fd: Arc::new(fd), used });
+    }
+
     /// Removes `path` and everything beneath it from the cache.
     pub(super) fn forget(&self, path: &[u8]) {
         self.lock().open.retain(|kept, _| {
@@ -84,6 +95,7 @@ pub(super) struct Place<'a> {
 /// The directory of a [`Place`].
 pub(super) enum Parent<'a> {
     Root(&'a OwnedFd),
+    Borrowed(BorrowedFd<'a>),
     Kept(Arc<OwnedFd>),
 }
 
@@ -91,6 +103,7 @@ impl AsFd for Parent<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Root(fd) => fd.as_fd(),
+            Self::Borrowed(fd) => *fd,
             Self::Kept(fd) => fd.as_fd(),
         }
     }

@@ -9,7 +9,7 @@ use packtrain_object::{Mtime, RelPath};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::root::Root;
+use super::root::{self, Root};
 use super::stat::Stat;
 
 /// Files up to this size, in bytes, are read completely: a search for holes would cost more than it
@@ -40,8 +40,7 @@ impl SourceFile {
     /// # Errors
     /// I/O errors.
     pub fn open(root: &Root, rel: &RelPath) -> io::Result<Self> {
-        let file = root.open_read(rel)?;
-        let at_open = Stat::from(&rustix::fs::fstat(&file)?);
+        let (file, at_open) = root.open_with_stat(rel)?;
         Ok(Self { file, at_open })
     }
 
@@ -122,6 +121,38 @@ impl SourceFile {
             Ok(at) => Ok(Some(at)),
             Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A small file that is read as a whole, at the cost of four system calls.
+#[derive(Debug)]
+pub struct SmallSource(File);
+
+impl SmallSource {
+    /// Opens a file beneath `root`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn open(root: &Root, rel: &RelPath) -> io::Result<Self> {
+        root.open_unchecked(rel).map(Self)
+    }
+
+    /// Reads all of it into `out`. One look at its status, after the read, shows both whether it was
+    /// the file of the manifest and whether it changed meanwhile.
+    ///
+    /// # Errors
+    /// `Changed` if it has not the length of `out` or the time `mtime`; I/O errors; `Unsupported`
+    /// for a pipe, socket or device.
+    pub fn read(self, mtime: Mtime, out: &mut [u8]) -> Result<(), ReadError> {
+        let read = self.0.read_exact_at(out, 0);
+        let stat = Stat::from(&rustix::fs::fstat(&self.0).map_err(io::Error::from)?);
+        root::check_is_file(stat.kind)?;
+        let is_same = (stat.size, stat.mtime) == (out.len() as u64, mtime);
+        match read {
+            Ok(()) if is_same => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error.into()),
+            _ => Err(ReadError::Changed),
         }
     }
 }

@@ -89,3 +89,47 @@ fn what_is_no_regular_file_is_refused() {
     rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("file"), rustix::fs::Mode::RWXU).unwrap();
     assert!(SourceFile::open(&root, &rel).is_err(), "and it did not hang");
 }
+
+#[test]
+fn a_small_file_is_read_whole_or_has_changed() {
+    let (dir, root, rel) = place();
+    let path = dir.path().join("file");
+    std::fs::write(&path, b"0123456789").unwrap();
+    let mtime = SourceFile::open(&root, &rel).unwrap().mtime();
+    let read = |len: usize, mtime| {
+        let mut out = vec![0; len];
+        SmallSource::open(&root, &rel).unwrap().read(mtime, &mut out).map(|()| out)
+    };
+    assert_eq!(read(10, mtime).unwrap(), b"0123456789");
+    let other = Mtime { secs: mtime.secs, nanos: mtime.nanos ^ 1 };
+    for (len, mtime) in [(9, mtime), (11, mtime), (10, other)] {
+        assert!(matches!(read(len, mtime), Err(ReadError::Changed)), "{len}");
+    }
+    // Opened, and then written.
+    let opened = SmallSource::open(&root, &rel).unwrap();
+    let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    writer.write_all_at(b"x", 0).unwrap();
+    writer.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(matches!(opened.read(mtime, &mut [0; 10]), Err(ReadError::Changed)));
+}
+
+#[test]
+fn nothing_but_a_file_is_read_as_a_small_one() {
+    let (dir, root, rel) = place();
+    let read = || {
+        let opened = SmallSource::open(&root, &rel)?;
+        match opened.read(Mtime { secs: 0, nanos: 0 }, &mut [0; 3]) {
+            Err(ReadError::Io(error)) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    };
+    let kind = |error: std::io::Error| error.kind();
+    std::fs::create_dir(dir.path().join("file")).unwrap();
+    assert_eq!(read().map_err(kind), Err::<(), _>(std::io::ErrorKind::IsADirectory));
+    std::fs::remove_dir(dir.path().join("file")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("file"), rustix::fs::Mode::RWXU).unwrap();
+    assert_eq!(read().map_err(kind), Err(std::io::ErrorKind::Unsupported), "and it did not hang");
+    std::fs::remove_file(dir.path().join("file")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("file")).unwrap();
+    assert!(SmallSource::open(&root, &rel).is_err());
+}

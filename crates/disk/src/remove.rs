@@ -88,7 +88,8 @@ impl Root {
     /// # Errors
     /// I/O errors.
     pub fn removal_dir(&self, rel: &RelPath) -> io::Result<RemovalDir<'_>> {
-        let path = if rel.is_root() { b"." } else { rel.as_bytes() };
+        let on_disk = self.fresh.on_disk(rel.as_bytes());
+        let path = if rel.is_root() { b"." } else { &on_disk[..] };
         let base = beneath::open(self.fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(RemovalDir { root: self, rel: rel.as_bytes().to_vec(), base, open: None })
     }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::file_systems::FileSystems;
+use super::fresh::FreshTrees;
 use super::own;
 use super::parents::{Parent, Parents, Place};
 use super::stat::{Kind, Stat};
@@ -37,9 +38,11 @@ const LINK_TAG: &str = "link";
 pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
-    parents: Parents,
+    pub(super) parents: Parents,
     /// The temporaries of this run.
     pub(super) made: TempTable,
+    /// The directories of this run that do not have their names yet.
+    pub(super) fresh: FreshTrees,
     /// The files that this run has opened in place, by device and inode.
     pub(super) in_place: Mutex<HashSet<(u64, u64)>>,
     pub(super) file_systems: FileSystems,
@@ -103,6 +106,7 @@ impl Root {
             path,
             parents: Parents::default(),
             made: TempTable::default(),
+            fresh: FreshTrees::default(),
             in_place: Mutex::default(),
             not_owned: AtomicU64::new(0),
         })
@@ -165,16 +169,25 @@ impl Root {
     /// # Errors
     /// I/O errors; `Unsupported` for a pipe, socket or device.
     pub fn open_read(&self, rel: &RelPath) -> io::Result<File> {
+        self.open_with_stat(rel).map(|(file, _)| file)
+    }
+
+    /// Like [`Root::open_read`], with the status of the file.
+    pub(super) fn open_with_stat(&self, rel: &RelPath) -> io::Result<(File, Stat)> {
+        let file = self.open_unchecked(rel)?;
+        let stat = Stat::from(&rustix::fs::fstat(&file)?);
+        check_is_file(stat.kind)?;
+        Ok((file, stat))
+    }
+
+    /// Like [`Root::open_read`], for callers that check what they opened.
+    pub(super) fn open_unchecked(&self, rel: &RelPath) -> io::Result<File> {
         // NONBLOCK: a pipe in the file's place must not block this thread.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.with_place(rel.as_bytes(), |p| {
             beneath::open_no_follow(p.dir.as_fd(), p.name, flags)
         })?;
-        match Stat::from(&rustix::fs::fstat(&fd)?).kind {
-            Kind::File => Ok(fd.into()),
-            Kind::Directory => Err(Errno::ISDIR.into()),
-            _ => Err(not_moved()),
-        }
+        Ok(fd.into())
     }
 
     /// Creates a directory. An existing directory is made writable for its owner, because files
@@ -277,25 +290,37 @@ impl Root {
         self.parents.forget(rel);
     }
 
-    /// Calls `work` with the open parent directory of `rel` and its last name.
+    /// Calls `work` with the open parent directory of `rel` and its last name on disk.
     pub(super) fn with_place<T>(
         &self,
         rel: &[u8],
         work: impl Fn(&Place<'_>) -> Result<T, Errno>,
     ) -> io::Result<T> {
-        let place = self.place(rel)?;
+        let _gate = self.fresh.gate.read();
+        self.with_place_ungated(rel, work)
+    }
+
+    /// Like [`Root::with_place`], for callers that hold the gate of the fresh trees.
+    pub(super) fn with_place_ungated<T>(
+        &self,
+        rel: &[u8],
+        work: impl Fn(&Place<'_>) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        let hidden = self.fresh.hidden_name(rel);
+        let place = self.place(rel, hidden.as_deref())?;
         match rustix::io::retry_on_intr(|| work(&place)) {
             // The cached directory was deleted, and perhaps created again, by another process.
             Err(Errno::NOENT) if place.is_deleted() => {
                 self.parents.forget(split(rel).0);
-                Ok(rustix::io::retry_on_intr(|| work(&self.place(rel)?))?)
+                Ok(rustix::io::retry_on_intr(|| work(&self.place(rel, hidden.as_deref())?))?)
             }
             done => Ok(done?),
         }
     }
 
-    fn place<'a>(&'a self, rel: &'a [u8]) -> Result<Place<'a>, Errno> {
+    fn place<'a>(&'a self, rel: &'a [u8], hidden: Option<&'a [u8]>) -> Result<Place<'a>, Errno> {
         let (parent, name) = split(rel);
+        let name = hidden.unwrap_or(name);
         if parent.is_empty() {
             let name = if name.is_empty() { b"." } else { name };
             return Ok(Place { dir: Parent::Root(&self.fd), name });
@@ -308,8 +333,9 @@ impl Root {
     }
 
     fn open_parent(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        let fd = beneath::open(self.fd.as_fd(), path, OFlags::PATH | OFlags::DIRECTORY)?;
-        self.file_systems.note(self.fd(), &fd, path)?;
+        let path = self.fresh.on_disk(path);
+        let fd = beneath::open(self.fd.as_fd(), &path, OFlags::PATH | OFlags::DIRECTORY)?;
+        self.file_systems.note(self.fd(), &fd, &path)?;
         Ok(fd)
     }
 }
@@ -317,7 +343,7 @@ impl Root {
 impl Place<'_> {
     fn is_deleted(&self) -> bool {
         match &self.dir {
-            Parent::Root(_) => false,
+            Parent::Root(_) | Parent::Borrowed(_) => false,
             Parent::Kept(fd) => rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink == 0),
         }
     }
@@ -365,8 +391,26 @@ pub(super) fn split(rel: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The path of `name` in the directory `dir`.
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match (dir.is_empty(), name.is_empty()) {
+        (true, _) => name.to_vec(),
+        (false, true) => dir.to_vec(),
+        (false, false) => [dir, b"/", name].concat(),
+    }
+}
+
 pub(super) fn absent_is_fine(error: Errno) -> Result<(), Errno> {
     if error == Errno::NOENT { Ok(()) } else { Err(error) }
+}
+
+/// Refuses what is not a regular file.
+pub(super) fn check_is_file(kind: Kind) -> io::Result<()> {
+    match kind {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(Errno::ISDIR.into()),
+        _ => Err(not_moved()),
+    }
 }
 
 /// The error for a file that is no regular file, directory or link.

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use packtrain_object::{Entry, EntryKind, Filters, RelPath};
 use rustix::io::Errno;
 
-use super::root::{DirItem, Root, not_moved};
+use super::leftover::LeftoverName;
+use super::root::{DirItem, Root, join, not_moved};
 use super::stat::{Kind, Stat};
 use list::Listed;
 use source::Sources;
@@ -151,6 +152,8 @@ impl Walker {
     fn step(&mut self) -> bool {
         if let Some(level) = self.levels.last_mut() {
             match level.items.next() {
+                // The tree of a transfer that runs here, or of an interrupted one.
+                Some(item) if is_hidden_tree(&item) => {}
                 Some(item) => {
                     let place = level.at.child(&item.name);
                     self.visit(place, Some(item.kind), self.recursive);
@@ -307,8 +310,10 @@ impl Place {
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+/// Whether it is a directory that a transfer fills under a hidden name.
+fn is_hidden_tree(item: &DirItem) -> bool {
+    item.kind == Kind::Directory
+        && LeftoverName::parse(&item.name).is_some_and(|name| name.is_tree())
 }
 
 fn rel_path(bytes: &[u8]) -> io::Result<RelPath> {

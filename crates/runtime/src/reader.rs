@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use packtrain_disk::SourceFile;
-use packtrain_object::{CHUNK, ChunkIndex, Piece, digest};
+use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Piece, digest};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::PieceDigest;
 use packtrain_units::{ByteCount, Offset, RangeSet};
@@ -25,6 +25,8 @@ const MAX_CHUNKS: usize = 20;
 const AHEAD: usize = 6;
 /// Maximum chunks of a stream that wait for verification.
 const STREAM_CHUNKS: usize = 12;
+/// Small files that are open, read and hashed at once by one thread.
+const SMALL_BATCH: usize = 64;
 /// Number of threads that read and hash.
 pub(crate) const THREADS: usize = 2;
 
@@ -33,6 +35,19 @@ pub(crate) trait PieceSource: Send + Sync + 'static {
     /// Fills `out` with the piece's bytes, or says why the entry cannot be read (any more). Gives
     /// the file they are in if it is one whose blocks other files may share.
     fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure>;
+
+    /// Reads small files, each a whole piece, in offset order. `out` begins with the first of them.
+    fn read_small(&self, pieces: &[Piece], out: &mut [u8]) -> Vec<Result<(), Failure>> {
+        let read = |piece| self.read(piece, part_of(pieces, piece, out)).map(drop);
+        pieces.iter().map(read).collect()
+    }
+}
+
+/// The bytes of one of `pieces` in a buffer that begins with the first of them.
+pub(crate) fn part_of<'a>(pieces: &[Piece], piece: &Piece, out: &'a mut [u8]) -> &'a mut [u8] {
+    let base = pieces.first().map_or(piece.range.start, |first| first.range.start);
+    let start = piece.range.start.since(base).get() as usize;
+    &mut out[start..start + piece.size().get() as usize]
 }
 
 /// Events of the reader.
@@ -436,23 +451,45 @@ impl Reader {
         let mut bytes = self.0.pool.take(end.since(base).get().min(CHUNK.get()) as usize);
         let (mut bad, mut digests, mut failures) = (RangeSet::new(), Vec::new(), Vec::new());
         let mut files = Vec::new();
-        for piece in pieces {
-            let start = piece.range.start.since(base).get() as usize;
-            let len = piece.range.end.since(piece.range.start).get() as usize;
-            let out = &mut bytes[start..start + len];
-            match self.0.source.read(piece, out) {
-                Ok(file) => {
-                    files.extend(file.map(|file| (piece.clone(), file)));
-                    if hash {
-                        let digest = || digest::piece(piece.file_offset, piece.whole, out);
-                        let digest = self.0.meters.hash.run(out.len() as u64, digest);
-                        digests.push(PieceDigest { entry: piece.entry, digest });
+        let mut rest = pieces;
+        while let Some(first) = rest.first() {
+            let is_small = |piece: &&Piece| piece.whole && piece.size() <= BLOCK;
+            let small = rest.iter().take(SMALL_BATCH).take_while(is_small).count();
+            let group;
+            (group, rest) = rest.split_at(small.max(1));
+            let out = &mut bytes[first.range.start.since(base).get() as usize..];
+            let read = match small {
+                0 => vec![self.0.source.read(first, part_of(group, first, out))],
+                _ => self
+                    .0
+                    .source
+                    .read_small(group, out)
+                    .into_iter()
+                    .map(|r| r.map(|()| None))
+                    .collect(),
+            };
+            let mut good = Vec::with_capacity(group.len());
+            for (piece, read) in group.iter().zip(read) {
+                match read {
+                    Ok(file) => {
+                        files.extend(file.map(|file| (piece.clone(), file)));
+                        good.push(piece);
+                    }
+                    Err(failure) => {
+                        bad.insert(piece.range.clone());
+                        failures.push((piece.entry, failure));
                     }
                 }
-                Err(failure) => {
-                    bad.insert(piece.range.clone());
-                    failures.push((piece.entry, failure));
-                }
+            }
+            if hash {
+                let size = good.iter().map(|piece| piece.size().get()).sum();
+                self.0.meters.hash.run_many(good.len() as u64, size, || {
+                    for piece in good {
+                        let bytes = part_of(group, piece, out);
+                        let digest = digest::piece(piece.file_offset, piece.whole, bytes);
+                        digests.push(PieceDigest { entry: piece.entry, digest });
+                    }
+                });
             }
         }
         let chunk = Chunk { base, bytes, bad, files, pool: Arc::clone(&self.0.pool) };

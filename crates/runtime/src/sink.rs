@@ -344,7 +344,15 @@ impl<'a> Runner<'a> {
             }
             Answer::Deleted(results) => sink.on_deleted(results),
             Answer::TargetRoot(entry, digest) => sink.on_target_root(entry, digest),
-            Answer::Synced(token, Ok(())) => sink.on_synced(token),
+            Answer::Synced(token, Ok(())) => {
+                if self.target.root.has_sealed_trees() {
+                    let mut files = self.target.root.sealed_files();
+                    files.retain(|id| !sink.is_verified(*id));
+                    // Before the files of the sync are committed.
+                    let _ = self.meta.send(MetaJob::Publish(files));
+                }
+                sink.on_synced(token);
+            }
             Answer::JournalSynced(token, Ok(())) => {
                 sink.on_not_owned(self.target.not_owned());
                 sink.on_journal_synced(token);
@@ -436,6 +444,7 @@ impl<'a> Runner<'a> {
         if self.lock.is_none() {
             return;
         }
+        self.target.root.finish_trees(&self.target.tag);
         self.target.root.remove_unfinished_temps(&self.target.tag);
         if complete {
             self.report_leftovers();

@@ -132,6 +132,97 @@ fn killed_between_the_renames_of_a_tree() {
     assert!(between > 0, "no kill came between two renames");
 }
 
+/// A tree that the destination does not have is copied, and the copy is killed. Each file under its
+/// name is whole, and the next run completes the tree and leaves nothing hidden.
+#[test]
+#[ignore = "takes a minute; `cargo xtask test` runs it"]
+fn killed_while_new_directories_are_filled() {
+    const FILES: u64 = 6000;
+    let rig = Rig::local();
+    let mut dice = Dice::new("killed_while_new_directories_are_filled");
+    let wanted = kills(RENAME_KILLS);
+    let src = rig.path("src");
+    for index in 0..FILES {
+        let dir = src.join(format!("d{}/sub{}", index % 7, index % 3));
+        fs::create_dir_all(&dir).expect("a folder");
+        // A few files are large, because they are resumed from their temporaries.
+        let size = if index % 2000 == 3 { 5 * MIB + index } else { 100 + index };
+        tree::file(&dir.join(format!("{index}")), size, index);
+    }
+    let copy = || {
+        let mut command = rig.cp();
+        command.arg(&src).arg(rig.path("dst"));
+        command
+    };
+    fs::create_dir(rig.path("dst")).expect("a folder");
+    let start = Instant::now();
+    rig.ok(&mut copy());
+    let mut span = u64::try_from(start.elapsed().as_millis()).expect("short") + 20;
+    let (mut landed, mut inside, mut late) = (0, 0, 0);
+    while landed < wanted || inside == 0 {
+        assert!(landed < 20 * wanted, "no kill came while a directory was hidden");
+        wipe(&rig.path("dst"));
+        fs::create_dir(rig.path("dst")).expect("a folder");
+        let mut running = rig.start(&mut copy());
+        if landed % 2 == 0 {
+            // From the moment at which the tree exists, for the kill to come while it is filled.
+            while names(&rig.path("dst")).iter().all(|name| !is_hidden_tree(name)) {
+                if running.ended() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            std::thread::sleep(Duration::from_micros(dice.below(span * 100)));
+        } else {
+            std::thread::sleep(Duration::from_millis(dice.below(span)));
+        }
+        if running.ended() {
+            late += 1;
+            span = (span * 9 / 10).max(20);
+            running.wait();
+            continue;
+        }
+        send("KILL", running.pid());
+        running.wait();
+        landed += 1;
+        let mut waiting = vec![std::path::PathBuf::new()];
+        let mut is_inside = false;
+        while let Some(at) = waiting.pop() {
+            for name in names(&rig.path("dst").join(&at)) {
+                let path = at.join(&name);
+                is_inside |= is_hidden_tree(&name);
+                if name.contains(".packtrain-") {
+                    continue;
+                }
+                if rig.path("dst").join(&path).is_dir() {
+                    waiting.push(path);
+                    continue;
+                }
+                let there = fs::read(rig.path("dst").join(&path)).expect("a file");
+                let wanted = fs::read(rig.path("").join(&path)).expect("a file of the source");
+                assert!(there == wanted, "{} is under its name and not whole", path.display());
+            }
+        }
+        inside += u32::from(is_inside);
+        let ended = rig.run(&mut copy());
+        assert_eq!(ended.code, 0, "after kill {landed}: {}", ended.stderr);
+        assert_same(&src, &rig.path("dst/src"));
+        assert_eq!(names(&rig.path("dst")), ["src"], "after kill {landed}");
+    }
+    eprintln!("{landed} kills, {inside} of them while a directory was hidden, {late} too late");
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let items = fs::read_dir(dir).into_iter().flatten().flatten();
+    items.map(|item| item.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Whether it is the name of a directory that a copy fills: the names of directories here begin
+/// with these letters, and those of files with digits.
+fn is_hidden_tree(name: &str) -> bool {
+    name.contains(".packtrain-") && [".s", ".d"].iter().any(|start| name.starts_with(start))
+}
+
 /// Whether the old tree is at the destination.
 fn reset(rig: &Rig) {
     if rig.path("dst").exists() {

@@ -22,6 +22,8 @@ pub(super) enum MetaJob {
     Symlink(EntryId, Entry),
     Empty(EntryId, Entry),
     Hash(EntryId, Entry),
+    /// Names the fresh directories that a sync covered. These files in them are not verified.
+    Publish(Vec<EntryId>),
     Commit(Vec<(EntryId, Entry)>),
     Settle(Vec<(EntryId, Entry)>),
     Discard(EntryId, Entry),
@@ -92,6 +94,10 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             Some(Answer::Made(id, shared.write_small(id, &entry, &[])))
         }
         MetaJob::Hash(id, entry) => Some(Answer::TargetRoot(id, target.hash(&entry))),
+        MetaJob::Publish(unverified) => {
+            target.publish(&unverified);
+            None
+        }
         MetaJob::Commit(entries) => {
             let commit = |(id, entry): &(EntryId, Entry)| (*id, target.commit(*id, entry));
             Some(Answer::Committed(entries.iter().map(commit).collect()))

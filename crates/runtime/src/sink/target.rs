@@ -141,8 +141,7 @@ impl Target {
         if let Some(name) = &self.rename {
             return Ok(name.clone());
         }
-        let own = format!(".packtrain-{}", self.tag);
-        if entry.path.as_bytes().windows(own.len()).any(|part| part == own.as_bytes()) {
+        if self.has_own_tag(entry.path.as_bytes()) {
             let path = show(entry.path.as_bytes());
             let text = format!("{path}: has the name of a temporary of this very transfer");
             return Err(Failure::new(FailureKind::TargetRefused, text));
@@ -155,6 +154,13 @@ impl Target {
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
         self.below(entry.path.as_bytes())
+    }
+
+    /// Whether a path has the mark and tag of this transfer's temporaries.
+    fn has_own_tag(&self, path: &[u8]) -> bool {
+        let dots = path.iter().enumerate().filter(|(_, b)| **b == b'.').map(|(at, _)| &path[at..]);
+        let rests = dots.filter_map(|rest| rest.strip_prefix(b".packtrain-"));
+        rests.into_iter().any(|rest| rest.starts_with(self.tag.as_bytes()))
     }
 
     /// `path` below the prefix.
@@ -267,7 +273,26 @@ impl Target {
             Some(packtrain_disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
         }
         let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
-        self.root.make_dir(&place, mode).map_err(|e| self.failure(entry, what, &e))
+        // With `--inplace` data goes to its name at once.
+        let made = match there {
+            None if !self.options.inplace => self.root.make_fresh_dir(&place, mode, &self.tag),
+            _ => self.root.make_dir(&place, mode),
+        };
+        made.map_err(|e| self.failure(entry, what, &e))
+    }
+
+    /// Gives the directories that a sync covered their names; `unverified` are the files in them of
+    /// which nobody knows whether they are right.
+    pub(crate) fn publish(&self, unverified: &[EntryId]) {
+        self.renamed.store(true, Ordering::Release);
+        let prefix = self.prefix.as_bytes();
+        for (path, error) in self.root.publish_trees(&self.tag, unverified) {
+            let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
+            let path = below.filter(|_| !prefix.is_empty()).unwrap_or(&path);
+            let trouble = self.root.trouble(&error);
+            let text = format!("cannot put the directory in its place: {}", trouble.sentence());
+            self.room().refuse(path, Failure::new(kind_of(trouble), text));
+        }
     }
 
     pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
@@ -328,6 +353,10 @@ impl Target {
         self.close(id);
         self.renamed.store(true, Ordering::Release);
         let place = self.place(entry)?;
+        let stays = |e: &io::Error| self.failure(entry, "cannot put the file in its place", e);
+        if let Some(named) = self.root.take_named(id, &place) {
+            return named.map_err(|e| stays(&e));
+        }
         if self.in_place(entry) {
             let mut meta = self.meta(entry);
             if meta.mode.is_none()
@@ -339,6 +368,7 @@ impl Target {
             let settled = self.root.settle(&place, &meta);
             return settled.map_err(|e| self.failure(entry, "cannot set mode and time", &e));
         }
+        self.root.naming_error(&place).map_err(|e| stays(&e))?;
         let is_ready = self.mode_when_written(entry).is_some() && !self.is_stream(id);
         let meta = (!is_ready).then(|| self.meta(entry));
         let rename = || match &meta {
@@ -352,7 +382,7 @@ impl Target {
             }
             named => named,
         };
-        named.map_err(|e| self.failure(entry, "cannot put the file in its place", &e))
+        named.map_err(|e| stays(&e))
     }
 
     pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
@@ -370,6 +400,9 @@ impl Target {
 
     pub(crate) fn discard(&self, id: EntryId, entry: &Entry) {
         self.close(id);
+        if self.root.discard_fresh(id) {
+            return;
+        }
         if let Ok(place) = self.place(entry)
             && !self.in_place(entry)
         {
@@ -492,8 +525,10 @@ impl Target {
     /// Syncs everything written so far. Few large files are synced individually, because a sync of
     /// the file system would also wait for data of other programs.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        // Sealed first: what is in the trees was written before the sync.
+        let any_trees = self.root.seal_trees();
         let dirty = std::mem::take(&mut *self.dirty.lock());
-        if dirty.many {
+        if dirty.many || any_trees {
             return self.root.sync();
         }
         dirty.files.values().try_for_each(|file| write::sync_data(file))

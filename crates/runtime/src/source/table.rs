@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_disk::{ReadError, Root, SourceFile, Trouble};
+use packtrain_disk::{ReadError, Root, SmallSource, SourceFile, Trouble};
 use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
@@ -16,7 +16,7 @@ use super::SourceEvent;
 use crate::assembly::SMALL_FILE_BYTES;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
-use crate::reader::{PieceSource, ReadEvent, Reader};
+use crate::reader::{PieceSource, ReadEvent, Reader, part_of};
 use crate::sink::hash_file;
 use packtrain_service::executor::spawn;
 use packtrain_service::paths::show;
@@ -86,6 +86,15 @@ impl Table {
         let path = show(place.path.as_bytes());
         let file = SourceFile::open(&root, &place.path).map_err(|e| failed(&path, &e))?;
         if file.matches(place.size, place.mtime) { Ok(file) } else { Err(changed(&path)) }
+    }
+
+    /// Opens the file of an entry that is read as a whole, and gives its time in the manifest.
+    fn open_small(&self, id: EntryId) -> Result<(SmallSource, Mtime), Failure> {
+        let gone = || Failure::new(FailureKind::Fatal, "an entry that is no longer known");
+        let (root, place) = self.find(id).ok_or_else(gone)?;
+        let opened = SmallSource::open(&root, &place.path);
+        let opened = opened.map_err(|e| failed(&show(place.path.as_bytes()), &e))?;
+        Ok((opened, place.mtime))
     }
 
     fn name(&self, id: EntryId) -> String {
@@ -169,6 +178,16 @@ impl Files {
     }
 }
 
+impl Files {
+    fn unread(&self, id: EntryId, error: &ReadError) -> Failure {
+        let path = self.table.name(id);
+        match error {
+            ReadError::Changed => changed(&path),
+            ReadError::Io(e) => failed(&path, e),
+        }
+    }
+}
+
 impl PieceSource for Files {
     fn read(&self, piece: &Piece, out: &mut [u8]) -> Result<Option<Arc<SourceFile>>, Failure> {
         let file = self.file(piece)?;
@@ -177,12 +196,21 @@ impl PieceSource for Files {
         let read = self.meters.data.run(bytes, read).and_then(|()| file.check_unchanged());
         // Small files are not shared: a chunk of them would keep thousands of files open.
         let shared = (bytes > SMALL_FILE_BYTES).then(|| Arc::clone(&file));
-        read.map(|()| shared).map_err(|error| {
-            let path = self.table.name(piece.entry);
-            match error {
-                ReadError::Changed => changed(&path),
-                ReadError::Io(e) => failed(&path, &e),
-            }
+        read.map(|()| shared).map_err(|error| self.unread(piece.entry, &error))
+    }
+
+    fn read_small(&self, pieces: &[Piece], out: &mut [u8]) -> Vec<Result<(), Failure>> {
+        let count = pieces.len() as u64;
+        let open = || pieces.iter().map(|piece| self.table.open_small(piece.entry));
+        let opened: Vec<_> = self.meters.names.run_many(count, 0, || open().collect());
+        let bytes = pieces.iter().map(|piece| piece.size().get()).sum();
+        self.meters.data.run_many(count, bytes, || {
+            let read = |(piece, opened): (&Piece, Result<(SmallSource, Mtime), Failure>)| {
+                let (file, mtime) = opened?;
+                let read = file.read(mtime, part_of(pieces, piece, out));
+                read.map_err(|error| self.unread(piece.entry, &error))
+            };
+            pieces.iter().zip(opened).map(read).collect()
         })
     }
 }

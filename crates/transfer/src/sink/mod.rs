@@ -327,6 +327,12 @@ impl Sink {
         self.entries.get(id).map(|item| &item.entry)
     }
 
+    /// Whether all bytes of an entry are verified, and it waits for its name.
+    pub fn is_verified(&self, id: EntryId) -> bool {
+        let stage = self.entries.get(id).map(|item| item.stage);
+        matches!(stage, Some(Stage::Complete | Stage::Committing))
+    }
+
     /// The progress.
     pub fn totals(&self) -> SinkTotals {
         SinkTotals {

@@ -64,7 +64,13 @@ impl PieceTarget for SharedTarget {
         let place = target.place(entry)?;
         let (root, tag) = (&target.root, &target.tag);
         let written = match target.mode_when_written(entry) {
-            Some(mode) => root.write_ready(&place, tag, bytes, mode, &target.meta(entry)),
+            Some(mode) => {
+                let meta = target.meta(entry);
+                match root.write_fresh(id, &place, bytes, mode, &meta) {
+                    Ok(false) => root.write_ready(&place, tag, bytes, mode, &meta),
+                    written => written.map(|_| ()),
+                }
+            }
             None => root.write_small(&place, tag, bytes),
         };
         // After the write: a sync that runs meanwhile must leave it to the next.
