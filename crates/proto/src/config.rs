@@ -158,6 +158,10 @@ pub struct FlowConfig {
     /// Sender, feedback `native`: mark data packets ECN-capable, ECT(0), as long as the path carries
     /// the marks (RFC 9000 section 13.4.2).
     pub ecn: bool,
+    /// The round trip to `peers`, at most, if the owner has another connection to their hosts: the
+    /// peer is known to be there. An authentic packet from one of `peers` then opens its lane, and
+    /// data does not wait for the answer to a probe. None: a lane opens with that answer.
+    pub known_rtt: Option<Duration>,
     /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
     /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
@@ -184,6 +188,7 @@ impl FlowConfig {
             room: ByteCount(16 << 20),
             seed: u64::from(flow_id),
             ecn: false,
+            known_rtt: None,
             feedback: FeedbackKind::Native,
             buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
@@ -210,6 +215,7 @@ pub(crate) struct CoreConfig {
     pub(crate) room: ByteCount,
     pub(crate) seed: u64,
     pub(crate) ecn: bool,
+    pub(crate) known_rtt: Option<Duration>,
     pub(crate) feedback: FeedbackKind,
     /// Feedback `sabul`: bytes of a buffer.
     pub(crate) buffer: ByteCount,
@@ -230,6 +236,7 @@ impl From<&FlowConfig> for CoreConfig {
             room: config.room,
             seed: config.seed,
             ecn: config.ecn,
+            known_rtt: config.known_rtt,
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,

@@ -22,6 +22,8 @@ pub(crate) struct Path {
     remote: Option<SocketAddr>,
     validated: bool,
     candidates: Vec<SocketAddr>,
+    /// Whether the peer is known to be at the candidates.
+    known: bool,
     tokens: [(u64, Time); TOKENS],
     /// Tokens given out so far.
     issued: usize,
@@ -52,12 +54,14 @@ pub(crate) enum Answer {
 }
 
 impl Path {
-    pub(crate) fn new(mut candidates: Vec<SocketAddr>, now: Time) -> Self {
+    /// `known`: the peer is known to be at all of the candidates.
+    pub(crate) fn new(mut candidates: Vec<SocketAddr>, known: bool, now: Time) -> Self {
         candidates.truncate(CANDIDATES);
         Self {
             remote: None,
             validated: false,
             candidates,
+            known,
             tokens: [(0, Time::ZERO); TOKENS],
             issued: 0,
             tries: 0,
@@ -79,13 +83,25 @@ impl Path {
     pub(crate) fn add(&mut self, address: SocketAddr) {
         if !self.candidates.contains(&address) && self.candidates.len() < CANDIDATES {
             self.candidates.push(address);
+            self.known = false;
             self.next_at = Time::ZERO;
             self.tries = 0;
         }
     }
 
-    /// An authentic packet arrived from `from`; `newest` if its number is the largest so far.
-    pub(crate) fn on_packet(&mut self, now: Time, from: SocketAddr, newest: bool, rng: &mut Rng) {
+    /// An authentic packet arrived from `from`; `newest` if its number is the largest so far. Tells
+    /// whether data may be sent there from now on, because the peer was known to be there.
+    pub(crate) fn on_packet(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        newest: bool,
+        rng: &mut Rng,
+    ) -> bool {
+        if self.known && !self.validated && self.candidates.contains(&from) {
+            (self.remote, self.validated) = (Some(from), true);
+            return true;
+        }
         match self.remote {
             None => {
                 self.remote = Some(from);
@@ -100,6 +116,7 @@ impl Path {
             }
             Some(_) => {}
         }
+        false
     }
 
     /// A `Pong` with `token` arrived from `from`.
@@ -187,7 +204,7 @@ mod tests {
     #[test]
     fn the_first_candidate_to_answer_wins() {
         let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
-        let mut path = Path::new(vec![addr(1), addr(2)], now);
+        let mut path = Path::new(vec![addr(1), addr(2)], false, now);
         let pings = path.poll(now, &mut rng);
         assert_eq!(pings.len(), 2);
         path.on_packet(now, addr(1), true, &mut rng);
@@ -200,9 +217,26 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_opens_a_lane_only_where_the_peer_is_known_to_be() {
+        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
+        let opens = |known, from, rng: &mut Rng| {
+            let mut path = Path::new(vec![addr(1), addr(2)], known, now);
+            (path.on_packet(now, addr(from), true, rng), path.remote())
+        };
+        assert_eq!(opens(true, 2, &mut rng), (true, Some(addr(2))));
+        assert_eq!(opens(true, 3, &mut rng), (false, None));
+        assert_eq!(opens(false, 2, &mut rng), (false, None));
+        // An address that was learned later has proved nothing, and neither have the others then.
+        let mut path = Path::new(vec![addr(1)], true, now);
+        path.add(addr(3));
+        assert!(!path.on_packet(now, addr(3), true, &mut rng));
+        assert!(!path.on_packet(now, addr(1), true, &mut rng));
+    }
+
+    #[test]
     fn a_new_address_is_challenged_before_the_move() {
         let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
-        let mut path = Path::new(vec![addr(1)], now);
+        let mut path = Path::new(vec![addr(1)], false, now);
         let token = path.poll(now, &mut rng)[0].1;
         path.on_pong(now, token, addr(1));
         path.on_packet(now, addr(9), false, &mut rng);

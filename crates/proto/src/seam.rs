@@ -89,9 +89,10 @@ pub struct Transmit {
 /// Events for the owner of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Authenticated packets have arrived in both directions.
+    /// Data may be sent: the peer answered a probe, or sent an authentic packet from an address
+    /// where it is known to be ([`FlowConfig::known_rtt`](crate::FlowConfig::known_rtt)).
     Established {
-        /// The first round-trip sample.
+        /// The first round-trip sample, or what the owner knows.
         rtt: Duration,
     },
     /// Sender: the receiver has these bytes.

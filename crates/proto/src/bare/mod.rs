@@ -140,6 +140,7 @@ impl BareFlow {
             room,
             seed: config.seed,
             ecn: config.ecn,
+            known_rtt: None,
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,

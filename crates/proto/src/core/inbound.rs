@@ -105,7 +105,10 @@ impl Core {
         let lane = &mut self.lanes[usize::from(last.lane)];
         let newest = last.pn + 1 == lane.window.next();
         let dropped = lane.drops.on_batch(&lane.window);
-        lane.path.on_packet(now, last.from, newest, &mut self.rng);
+        if lane.path.on_packet(now, last.from, newest, &mut self.rng) {
+            let guess = self.rtt.smoothed_or_guess();
+            self.lane_opened(now, last, guess);
+        }
         if self.life.on_received(now) {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
@@ -149,21 +152,7 @@ impl Core {
                 if self.rtt.smoothed.is_none() {
                     self.rtt.sample(now, rtt);
                 }
-                self.log.note(
-                    now,
-                    "path:validated",
-                    || json!({ "lane": envelope.lane, "to": envelope.from.to_string() }),
-                );
-                if !self.life.is_established() {
-                    self.life.establish();
-                    if let Some(mtu) = self.endpoint.mtu_mut() {
-                        mtu.on_validated(now);
-                    }
-                    if let Some(controller) = self.endpoint.controller_mut() {
-                        controller.on_path(rtt);
-                    }
-                    self.events.push_back(Event::Established { rtt });
-                }
+                self.lane_opened(now, envelope, rtt);
             }
             Answer::Alive(rtt) => {
                 // The sender measures with data; the receiver has only this sample.
@@ -189,6 +178,26 @@ impl Core {
             // Of a size probe, or too old.
             Answer::Unknown => {}
         }
+    }
+
+    /// A lane may carry data. The first one establishes the flow, with a round trip of `rtt`.
+    fn lane_opened(&mut self, now: Time, envelope: &Envelope, rtt: Duration) {
+        self.log.note(
+            now,
+            "path:validated",
+            || json!({ "lane": envelope.lane, "to": envelope.from.to_string() }),
+        );
+        if self.life.is_established() {
+            return;
+        }
+        self.life.establish();
+        if let Some(mtu) = self.endpoint.mtu_mut() {
+            mtu.on_validated(now);
+        }
+        if let Some(controller) = self.endpoint.controller_mut() {
+            controller.on_path(rtt);
+        }
+        self.events.push_back(Event::Established { rtt });
     }
 
     fn on_report(&mut self, now: Time, report: &Report) {

@@ -37,9 +37,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(candidates: Vec<SocketAddr>, now: Time) -> Self {
+    /// `known`: the peer is known to be at all of the candidates.
+    pub(crate) fn new(candidates: Vec<SocketAddr>, known: bool, now: Time) -> Self {
         Self {
-            path: Path::new(candidates, now),
+            path: Path::new(candidates, known, now),
             window: Window::new(),
             drops: SocketDrops::default(),
             ledger: Ledger::default(),

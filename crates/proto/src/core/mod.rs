@@ -148,12 +148,13 @@ impl Core {
         let endpoint = Endpoint::new(&config, controller, mtu, now)?;
         let overhead = config.feedback.overhead() as u16;
         let provides = config.feedback.provides();
-        let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, now)).collect();
+        let known = config.known_rtt.is_some();
+        let lanes = config.peers.into_iter().map(|peers| Lane::new(peers, known, now)).collect();
         Ok(Self {
             lanes,
             stats: FlowStats::default(),
             log: Log::default(),
-            rtt: Rtt::default(),
+            rtt: config.known_rtt.map_or_else(Rtt::default, Rtt::guessed),
             reported_rtt: Duration::ZERO,
             rtt_reported_at: now,
             rng: Rng::new(config.seed),

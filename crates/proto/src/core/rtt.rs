@@ -8,8 +8,10 @@ use crate::stats::FlowStats;
 const HALF_SPAN: Duration = Duration::from_secs(5);
 
 /// Estimates the round trip of one flow. The caller subtracts the receiver's delay.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rtt {
+    /// The round trip that is assumed before the first sample.
+    guess: Duration,
     pub(crate) latest: Duration,
     pub(crate) smoothed: Option<Duration>,
     pub(crate) variation: Duration,
@@ -19,7 +21,27 @@ pub(crate) struct Rtt {
     total: Duration,
 }
 
+impl Default for Rtt {
+    fn default() -> Self {
+        Self::guessed(Duration::from_millis(100))
+    }
+}
+
 impl Rtt {
+    /// No sample yet; until then it is assumed to be `guess`.
+    pub(crate) fn guessed(guess: Duration) -> Self {
+        Self {
+            guess,
+            latest: Duration::ZERO,
+            smoothed: None,
+            variation: Duration::ZERO,
+            minima: [Duration::ZERO; 2],
+            since: Time::ZERO,
+            samples: 0,
+            total: Duration::ZERO,
+        }
+    }
+
     /// Takes a sample; zero counts as one microsecond.
     pub(crate) fn sample(&mut self, now: Time, latest: Duration) {
         let latest = latest.max(Duration::from_micros(1));
@@ -48,13 +70,13 @@ impl Rtt {
 
     /// Forgets all samples but this one.
     pub(crate) fn restart(&mut self, now: Time, latest: Duration) {
-        *self = Self::default();
+        *self = Self::guessed(self.guess);
         self.sample(now, latest);
     }
 
-    /// The smoothed round trip, or 100 ms before the first sample.
+    /// The smoothed round trip, or the guess before the first sample.
     pub(crate) fn smoothed_or_guess(&self) -> Duration {
-        self.smoothed.unwrap_or(Duration::from_millis(100))
+        self.smoothed.unwrap_or(self.guess)
     }
 
     /// The minimum round trip of the last five to ten seconds, if any was measured.

@@ -258,6 +258,7 @@ struct Pair {
     turn_at: Time,
 }
 
+const SENDER_PORT: u16 = 1000;
 const RECEIVER_PORT: u16 = 2000;
 
 fn addr(port: u16, lane: u8) -> SocketAddr {
@@ -278,6 +279,8 @@ struct Setup {
     max_mtu: u64,
     feedback: FeedbackKind,
     ecn: bool,
+    /// What the sender knows of the round trip; the receiver then probes it too.
+    known: Option<Duration>,
 }
 
 impl Setup {
@@ -289,7 +292,17 @@ impl Setup {
         } else {
             FeedbackKind::Native
         };
-        Self { controller, rate, rtt, lanes: 1, seed: 1, max_mtu: 1472, feedback, ecn: false }
+        Self {
+            controller,
+            rate,
+            rtt,
+            lanes: 1,
+            seed: 1,
+            max_mtu: 1472,
+            feedback,
+            ecn: false,
+            known: None,
+        }
     }
 
     /// Any controller over UDT's feedback.
@@ -303,6 +316,7 @@ impl Setup {
         let mut config = FlowConfig::new(Role::Sender, keys(), 7, peers(RECEIVER_PORT));
         config.max_mtu = ByteCount(self.max_mtu);
         (config.seed, config.feedback, config.ecn) = (self.seed, self.feedback, self.ecn);
+        config.known_rtt = self.known;
         let controller = build(
             self.controller,
             &ControllerConfig {
@@ -314,8 +328,12 @@ impl Setup {
             },
         );
         let sender = Flow::new(config, Some(controller.unwrap()), now).unwrap();
-        let empty = (0..self.lanes).map(|_| Vec::new()).collect();
-        let mut config = FlowConfig::new(Role::Receiver, keys(), 7, empty);
+        let told = if self.known.is_some() {
+            peers(SENDER_PORT)
+        } else {
+            (0..self.lanes).map(|_| Vec::new()).collect()
+        };
+        let mut config = FlowConfig::new(Role::Receiver, keys(), 7, told);
         config.feedback = self.feedback;
         let receiver = Flow::new(config, None, now).unwrap();
         Pair {
@@ -330,7 +348,7 @@ impl Setup {
             source: Source::default(),
             sink: Sink::new(),
             events: Vec::new(),
-            sender_port: 1000,
+            sender_port: SENDER_PORT,
             captured: None,
             slab: vec![0; BATCH_BYTES],
             digest: 0,

@@ -78,6 +78,62 @@ fn silence_for_half_a_minute_ends_the_flow_at_both_ends() {
     assert!(matches!(pair.closed(false), Some(CloseReason::Silent(_))));
 }
 
+/// When the first data arrives after both ends have begun, in milliseconds, and the final sender.
+fn first_data(setup: &Setup) -> (f64, Pair) {
+    let mut pair = setup.pair();
+    pair.assign(10_000_000);
+    let begun = pair.now;
+    assert!(pair.run(Duration::from_secs(5), |pair| pair.sink.bytes() > 0));
+    let first = pair.now.since(begun).as_secs_f64() * 1e3;
+    assert!(pair.run(Duration::from_secs(20), Pair::idle), "{:?}", pair.sender.stats());
+    (first, pair)
+}
+
+#[test]
+fn data_follows_the_first_packet_of_a_peer_that_is_known_to_be_there() {
+    let stranger = Setup { controller: "native", ..setup() };
+    // The round trip of the control connection is what this path has, or more.
+    for known in [30, 45] {
+        let friend = Setup { known: Some(Duration::from_millis(known)), ..stranger.clone() };
+        let (first, pair) = first_data(&friend);
+        assert!((30.0..32.0).contains(&first), "half a round trip each way: {first} ms");
+        let (rtt, min) = (pair.sender.stats().rtt.unwrap(), pair.sender.stats().min_rtt.unwrap());
+        assert!(min < Duration::from_millis(31) && rtt < Duration::from_millis(45), "{rtt} {min}");
+    }
+    let (first, _) = first_data(&stranger);
+    assert!((45.0..47.0).contains(&first), "the probe's round trip comes first: {first} ms");
+}
+
+#[test]
+fn a_packet_from_elsewhere_opens_nothing_even_to_a_known_peer() {
+    let mut pair = Setup { known: Some(Duration::from_millis(30)), ..setup() }.pair();
+    pair.assign(1_000_000);
+    pair.back.down = true;
+    pair.run(Duration::from_millis(20), |_| false);
+    // The receiver's ping as somebody on the path could send it on from another address.
+    let mut slab = vec![0; BATCH_BYTES];
+    pair.run(Duration::from_millis(500), |_| false);
+    let ping = std::iter::from_fn(|| {
+        pair.now += Duration::from_millis(500);
+        pair.receiver.poll_transmit(pair.now, &mut pair.source, &mut slab)
+    });
+    let size = ping.map(|transmit| transmit.len).next().expect("it still probes");
+    let mut ping = slab[..size].to_vec();
+    let mut sink = Sink::new();
+    let elsewhere = Datagrams {
+        lane: 0,
+        from: addr(RECEIVER_PORT + 7, 0),
+        bytes: &mut ping,
+        stride: size,
+        ecn: None,
+        received_at: pair.now,
+    };
+    assert_eq!(pair.sender.handle(pair.now, elsewhere, &mut sink), 1, "it is authentic");
+    pair.run(Duration::from_secs(1), |_| false);
+    assert_eq!(pair.sender.stats().sent_bytes, ByteCount(0));
+    assert!(!pair.events.iter().any(|(sender, ..)| *sender), "{:?}", pair.events);
+}
+
 #[test]
 fn nobody_there_is_said_so() {
     let mut pair = setup().pair();
