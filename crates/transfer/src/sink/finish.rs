@@ -209,6 +209,15 @@ impl Sink {
         self.send_all_reports();
         let summary = self.tally.summary();
         self.send(Message::Finished(summary));
+        self.end_if_accounted();
+    }
+
+    /// Ends the transfer without the source's `Bye`, which has nothing to say any more.
+    pub(super) fn end_if_accounted(&mut self) {
+        if self.accounted && matches!(self.phase, Phase::AwaitBye) {
+            self.phase = Phase::Over;
+            self.finished(None);
+        }
     }
 
     /// A message after all entries are complete, which the source may not know yet.

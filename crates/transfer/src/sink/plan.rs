@@ -156,6 +156,8 @@ impl Sink {
     }
 
     pub(super) fn send_need(&mut self, mut ranges: Vec<Range<Offset>>, again: bool) {
+        // An account of less than what is asked for now is none.
+        self.accounted &= ranges.is_empty();
         ranges.sort_unstable_by_key(|range| range.start);
         for ranges in ranges.chunks(MAX_RANGES) {
             let ranges = ranges.to_vec();

@@ -82,8 +82,8 @@ impl Sink {
     pub(super) fn resume(&mut self, id: EntryId) {
         let Some(item) = self.entries.get_mut(id) else { return };
         let key = item.key();
-        let Some((number, chunks)) = self.journal.begin_file(&key, item.temporary, &mut self.out)
-        else {
+        let out = &mut self.after_requests;
+        let Some((number, chunks)) = self.journal.begin_file(&key, item.temporary, out) else {
             return;
         };
         item.journal = Some(number);

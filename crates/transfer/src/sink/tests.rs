@@ -241,6 +241,70 @@ fn a_lost_goodbye_changes_nothing() {
     assert_eq!(outcome.failure, None);
 }
 
+/// A sink of one file, before its last sync.
+fn at_the_end() -> Sink {
+    let mut sink = sink_of(&[100]);
+    verify(&mut sink, 0, 0, true);
+    for action in actions(&mut sink) {
+        if let SinkAction::Sync(token) = action {
+            sink.on_synced(token);
+        }
+    }
+    sink.on_committed(EntryId(0), Ok(()));
+    last_sync(&mut sink);
+    sink
+}
+
+fn last_sync(sink: &mut Sink) {
+    for action in actions(sink) {
+        if let SinkAction::JournalSync(token) = action {
+            sink.on_journal_synced(token);
+        }
+    }
+}
+
+#[test]
+fn a_sink_with_the_sources_account_ends_without_its_goodbye() {
+    let ends = |sink: &mut Sink| {
+        let last = actions(sink);
+        let finished = |a: &SinkAction| matches!(a, SinkAction::Send(Message::Finished(_)));
+        let over = |a: &SinkAction| matches!(a, SinkAction::Finished(o) if o.failure.is_none());
+        (last.iter().any(finished), last.iter().any(over))
+    };
+    // The account came before the end, or after it, or not at all.
+    let mut sink = at_the_end();
+    sink.on_accounted();
+    last_sync(&mut sink);
+    assert_eq!(ends(&mut sink), (true, true));
+    let mut sink = at_the_end();
+    last_sync(&mut sink);
+    assert_eq!(ends(&mut sink), (true, false));
+    sink.on_accounted();
+    assert_eq!(ends(&mut sink), (false, true));
+}
+
+#[test]
+fn an_account_does_not_cover_what_is_asked_for_later() {
+    let mut sink = sink_of(&[100]);
+    sink.on_accounted();
+    actions(&mut sink);
+    verify(&mut sink, 0, 0, false);
+    let again = |a: &SinkAction| matches!(a, SinkAction::Send(Message::Need { again: true, .. }));
+    assert!(actions(&mut sink).iter().any(again));
+    assert!(!sink.accounted);
+}
+
+#[test]
+fn the_first_request_comes_before_the_first_sync_of_the_journal() {
+    let mut sink = sink_of(&[3 * CHUNK.get()]);
+    let all = actions(&mut sink);
+    let at = |wanted: fn(&SinkAction) -> bool| all.iter().position(wanted).expect("it is there");
+    let header = at(|a| matches!(a, SinkAction::RewriteJournal(_)));
+    let needs = |a: &SinkAction| matches!(a, SinkAction::Send(Message::Need { ranges, .. }) if !ranges.is_empty());
+    assert!(at(needs) < header, "{all:?}");
+    assert!(header < at(|a| matches!(a, SinkAction::Journal(_))), "{all:?}");
+}
+
 #[test]
 fn garbage_instead_of_a_journal_is_refused() {
     let refused =

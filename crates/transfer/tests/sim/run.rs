@@ -317,6 +317,10 @@ impl<'a> Run<'a> {
             }
             self.sink.on_message(self.now, message).expect("a message that fits");
         }
+        // The account of a source is about what moved, and may come at any time.
+        if self.rng.chance(0.05) {
+            self.sink.on_accounted();
+        }
     }
 
     fn deliver_to_source(&mut self) {
