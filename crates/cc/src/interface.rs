@@ -60,6 +60,13 @@ pub trait CongestionController: Debug + Send {
     /// Pacing rate; `None` means as fast as `cwnd` allows.
     fn pacing_rate(&self) -> Option<DataRate>;
 
+    /// Whether it answers a congestion mark as it answers a loss. Otherwise packets are not marked
+    /// ECN-capable, because a queue would mark them in vain instead of dropping them (RFC 3168
+    /// section 5).
+    fn answers_marks(&self) -> bool {
+        false
+    }
+
     /// No packet may be sent before this time, whatever window and pace allow (UDT, section III.C:
     /// a freeze after a decrease). `None`, or a time that has passed, means no freeze.
     fn frozen_until(&self) -> Option<Time> {

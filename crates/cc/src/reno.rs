@@ -49,6 +49,10 @@ impl CongestionController for Reno {
         Signals::of(&[Signal::Losses])
     }
 
+    fn answers_marks(&self) -> bool {
+        true
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.window.set_mtu(mtu);
     }

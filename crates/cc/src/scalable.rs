@@ -51,6 +51,10 @@ impl CongestionController for Scalable {
         Signals::of(&[Signal::Losses])
     }
 
+    fn answers_marks(&self) -> bool {
+        true
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.window.set_mtu(mtu);
     }

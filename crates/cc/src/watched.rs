@@ -60,6 +60,10 @@ impl CongestionController for Watched {
         self.controller.on_path(rtt);
     }
 
+    fn answers_marks(&self) -> bool {
+        self.controller.answers_marks()
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.controller.set_mtu(mtu);
     }

@@ -62,6 +62,10 @@ impl CongestionController for Unwatched {
         self.0.needs()
     }
 
+    fn answers_marks(&self) -> bool {
+        self.0.answers_marks()
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.0.set_mtu(mtu);
     }

@@ -156,7 +156,7 @@ pub struct FlowConfig {
     /// Seed of all randomness that is not secret.
     pub seed: u64,
     /// Sender, feedback `native`: mark data packets ECN-capable, ECT(0), as long as the path carries
-    /// the marks (RFC 9000 section 13.4.2).
+    /// the marks (RFC 9000 section 13.4.2) and if the controller answers them.
     pub ecn: bool,
     /// The round trip to `peers`, at most, if the owner has another connection to their hosts: the
     /// peer is known to be there. An authentic packet from one of `peers` then opens its lane, and

@@ -207,6 +207,10 @@ impl CongestionController for Cubic {
         Signals::of(&[Signal::Rtt, Signal::Losses])
     }
 
+    fn answers_marks(&self) -> bool {
+        true
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         let factor = self.window.set_mtu(mtu);
         self.w_max = self.w_max.map(|packets| packets * factor);

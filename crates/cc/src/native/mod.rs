@@ -156,6 +156,10 @@ impl CongestionController for Native {
         self.update_rate();
     }
 
+    fn answers_marks(&self) -> bool {
+        true
+    }
+
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.mtu = mtu.get().max(1) as f64;
         self.update_rate();

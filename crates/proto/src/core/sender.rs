@@ -89,6 +89,7 @@ impl Sender {
         ecn: bool,
         now: Time,
     ) -> Self {
+        let ecn = Ecn::new(ecn && controller.answers_marks());
         Self {
             backlog: Backlog::default(),
             mtu,
@@ -113,7 +114,7 @@ impl Sender {
             arrival: Arrival::default(),
             host_drops: 0,
             refused: 0,
-            ecn: Ecn::new(ecn),
+            ecn,
             ecn_ce: 0,
             lost: Vec::new(),
             loss_round: 0,

@@ -51,6 +51,17 @@ fn a_path_that_does_not_carry_marks_is_found_out() {
 }
 
 #[test]
+fn a_controller_that_ignores_marks_does_not_ask_for_them() {
+    for controller in ["fixed:50mbit", "bbr", "udt:grid"] {
+        let mut pair = Setup { feedback: FeedbackKind::Native, ..setup(controller) }.pair();
+        pair.assign(1_000_000);
+        assert!(pair.run(MS * 5_000, Pair::idle), "{controller}");
+        assert!(!pair.sender.stats().ecn, "{controller}");
+        assert_eq!(pair.receiver.stats().ecn_ect0, 0, "{controller}");
+    }
+}
+
+#[test]
 fn only_data_is_marked_and_only_on_request() {
     let mut pair = Setup { ecn: false, ..setup("cubic") }.pair();
     pair.forward.marking = Marking::Drop;
