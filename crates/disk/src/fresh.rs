@@ -7,10 +7,13 @@
 //! After the sync [`Root::publish_trees`] gives the tree its name in one rename. Files that nobody
 //! has verified become temporaries before that.
 //!
+//! A fresh directory is made when something is first put into it: a manifest is far ahead of its data,
+//! and a directory that existed at a seal without any file would take no file under its own name.
+//!
 //! Paths are always those at the target; this module knows which of them have another name on disk.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,12 +44,18 @@ pub(crate) struct FreshTrees {
     state: Mutex<State>,
     /// Whether there is a tree without its name.
     any: AtomicBool,
+    /// Whether there is a directory that is not made yet.
+    any_planned: AtomicBool,
+    /// Held while planned directories are made, before the gate.
+    making: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     /// The trees without their names, by the path of their top.
     trees: HashMap<Box<[u8]>, Tree>,
+    /// The directories that are made at their first use.
+    planned: BTreeMap<Box<[u8]>, Plan>,
     /// The directories of trees that are not sealed.
     open: HashMap<Box<[u8]>, Modes>,
     /// Files of these directories.
@@ -68,6 +77,13 @@ struct Tree {
     /// The mode with which the kernel made its top.
     mode: u32,
     is_sealed: bool,
+}
+
+/// How to make a directory.
+#[derive(Clone)]
+struct Plan {
+    mode: u32,
+    tag: Arc<str>,
 }
 
 /// The modes that files were created with, and whether the kernel kept them: umask and default ACL
@@ -117,23 +133,70 @@ impl State {
 }
 
 impl Root {
-    /// Makes the directory `rel`, which does not exist. If its parent directory is in a tree that is
-    /// not sealed, it becomes part of it; otherwise it is the top of a new tree. Where a tree is not
-    /// possible, the directory is made under its own name. `tag` identifies the transfer: what an
-    /// earlier run of it left under the hidden name is removed.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn make_fresh_dir(&self, rel: &RelPath, mode: u32, tag: &str) -> io::Result<()> {
-        let path = rel.as_bytes();
-        if self.fresh.hidden_name(path).is_some() {
+    /// Plans the directory `rel`, which does not exist: it is made when something is first put into
+    /// it, or by [`Root::make_planned`]. If its parent directory is then in a tree that is not sealed,
+    /// it becomes part of it; otherwise it is the top of a new tree. Where a tree is not possible, the
+    /// directory is made under its own name. `tag` identifies the transfer: what an earlier run of it
+    /// left under the hidden name is removed.
+    pub fn plan_dir(&self, rel: &RelPath, mode: u32, tag: &str) {
+        let plan = Plan { mode, tag: tag.into() };
+        let mut state = self.fresh.state();
+        let is_known = state.trees.contains_key(rel.as_bytes())
+            || state.open.contains_key(rel.as_bytes())
+            || rel.is_root();
+        if !is_known {
+            state.planned.insert(rel.as_bytes().into(), plan);
+            self.fresh.any_planned.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes the directories that nothing was put into. Returns those that could not be made.
+    pub fn make_planned(&self) -> Vec<(Vec<u8>, io::Error)> {
+        let paths: Vec<_> = self.fresh.state().planned.keys().cloned().collect();
+        let mut failed = Vec::new();
+        // Parents come before what is in them.
+        for path in paths {
+            if let Err(error) = self.make_if_planned(&path) {
+                failed.push((path.into_vec(), error));
+            }
+        }
+        let mut state = self.fresh.state();
+        state.planned.clear();
+        self.fresh.any_planned.store(false, Ordering::Release);
+        failed
+    }
+
+    /// Makes the directory `dir` and its parents as far as they are planned.
+    pub(super) fn make_if_planned(&self, dir: &[u8]) -> io::Result<()> {
+        if !self.fresh.any_planned.load(Ordering::Acquire)
+            || !self.fresh.state().planned.contains_key(dir)
+        {
             return Ok(());
         }
-        let is_made = match self.make_inside(path, mode) {
+        let _making = self.fresh.making.lock();
+        let slashes = dir.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for end in slashes.chain([dir.len()]) {
+            let path = &dir[..end];
+            let Some(plan) = self.fresh.state().planned.get(path).cloned() else { continue };
+            self.make_fresh_dir(path, &plan)?;
+            // Only now: others wait until it is there.
+            let mut state = self.fresh.state();
+            state.planned.remove(path);
+            self.fresh.any_planned.store(!state.planned.is_empty(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn make_fresh_dir(&self, path: &[u8], plan: &Plan) -> io::Result<()> {
+        let is_made = match self.make_inside(path, plan.mode) {
             Some(made) => made.is_ok(),
-            None => self.make_top(path, mode, tag)?,
+            None => self.make_top(path, plan.mode, &plan.tag)?,
         };
-        if is_made { Ok(()) } else { self.make_dir(rel, mode) }
+        if is_made {
+            return Ok(());
+        }
+        let rel = RelPath::new(path.to_vec()).map_err(|_| Errno::INVAL)?;
+        self.make_dir(&rel, plan.mode)
     }
 
     /// Makes a directory of a tree; none if its parent directory is in no tree that is not sealed.
@@ -192,8 +255,9 @@ impl Root {
     /// A directory of another user is removed only if it is empty.
     fn remove_earlier(&self, path: &[u8], tag: &str) {
         let (dir, last) = split(path);
-        let hidden = root::join(dir, &name(last, tag, self.name_max));
-        let Ok(hidden) = RelPath::new(hidden) else { return };
+        let Ok(hidden) = RelPath::new(root::join(dir, &name(last, tag, self.name_max))) else {
+            return;
+        };
         let stat = self.stat(&hidden).ok().flatten();
         let is_tree = stat.is_some_and(|stat| stat.kind == Kind::Directory && stat.is_own());
         // If it stays, the name is still taken, which the caller sees.
@@ -215,11 +279,12 @@ impl Root {
         mode: u32,
         meta: &Meta,
     ) -> io::Result<bool> {
+        let parent = split(target.as_bytes()).0;
+        self.make_if_planned(parent)?;
         if !self.fresh.any.load(Ordering::Acquire) {
             return Ok(false);
         }
         let _gate = self.fresh.gate.read();
-        let parent = split(target.as_bytes()).0;
         let (is_known, is_kept) = {
             let state = self.fresh.state();
             let is_known = state.files.contains_key(&id) || state.sealed.contains_key(&id);

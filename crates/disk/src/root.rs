@@ -296,6 +296,7 @@ impl Root {
         rel: &[u8],
         work: impl Fn(&Place<'_>) -> Result<T, Errno>,
     ) -> io::Result<T> {
+        self.make_if_planned(split(rel).0)?;
         let _gate = self.fresh.gate.read();
         self.with_place_ungated(rel, work)
     }

@@ -51,6 +51,12 @@ fn write(root: &Root, id: u32, path: &str, mode: u32) -> bool {
     root.write_fresh(EntryId(id), &rel(path), path.as_bytes(), mode, &META).unwrap()
 }
 
+/// Plans a directory and makes it at once.
+fn make(root: &Root, path: &str, mode: u32) {
+    root.plan_dir(&rel(path), mode, TAG);
+    assert!(root.make_planned().is_empty());
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
@@ -66,8 +72,8 @@ fn publish(root: &Root, unverified: &[u32]) -> Vec<(Vec<u8>, std::io::Error)> {
 #[test]
 fn files_have_their_names_only_when_the_tree_has_its_own() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o750, TAG).unwrap();
-    root.make_fresh_dir(&rel("d/e"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o750);
+    make(&root, "d/e", 0o755);
     let modes = [(1, "d/a", 0o644), (2, "d/e/b", 0o600), (3, "d/e/c", 0o666), (4, "d/f", 0o444)];
     for (id, path, mode) in modes {
         assert!(write(&root, id, path, mode));
@@ -96,13 +102,13 @@ fn files_have_their_names_only_when_the_tree_has_its_own() {
 #[test]
 fn what_comes_after_the_seal_is_a_temporary() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
     assert!(write(&root, 1, "d/1", 0o644));
     assert!(root.seal_trees());
     assert!(!write(&root, 2, "d/2", 0o644), "the sync may have begun");
     root.write_ready(&rel("d/2"), TAG, b"2", 0o644, &META).unwrap();
     // A directory that is made now is a tree of its own, inside.
-    root.make_fresh_dir(&rel("d/sub"), 0o755, TAG).unwrap();
+    make(&root, "d/sub", 0o755);
     assert!(write(&root, 3, "d/sub/3", 0o644));
     assert_eq!(root.sealed_files(), [EntryId(1)]);
     assert!(root.publish_trees(TAG, &[]).is_empty());
@@ -120,7 +126,7 @@ fn what_comes_after_the_seal_is_a_temporary() {
 #[test]
 fn nothing_unverified_gets_a_name() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
     for id in 1..=4 {
         assert!(write(&root, id, &format!("d/{id}"), 0o644));
     }
@@ -144,9 +150,9 @@ fn nothing_unverified_gets_a_name() {
 #[test]
 fn a_directory_that_appears_meanwhile_takes_the_content() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
-    root.make_fresh_dir(&rel("d/e"), 0o755, TAG).unwrap();
-    root.make_fresh_dir(&rel("d/only"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
+    make(&root, "d/e", 0o755);
+    make(&root, "d/only", 0o755);
     for (id, path) in [(1, "d/1"), (2, "d/e/2"), (3, "d/only/3"), (4, "d/4"), (5, "d/5")] {
         assert!(write(&root, id, path, 0o644));
     }
@@ -179,8 +185,8 @@ fn something_else_that_appears_meanwhile_stays() {
     for is_link in [false, true] {
         let (dir, root) = place();
         fs::create_dir(dir.path().join("other")).unwrap();
-        root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
-        root.make_fresh_dir(&rel("good"), 0o755, TAG).unwrap();
+        make(&root, "d", 0o755);
+        make(&root, "good", 0o755);
         assert!(write(&root, 1, "d/1", 0o644) && write(&root, 2, "good/2", 0o644));
         match is_link {
             true => symlink("other", dir.path().join("d")).unwrap(),
@@ -202,13 +208,13 @@ fn something_else_that_appears_meanwhile_stays() {
 #[test]
 fn a_later_run_replaces_its_own_tree() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
-    root.make_fresh_dir(&rel("d/e"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
+    make(&root, "d/e", 0o755);
     assert!(write(&root, 1, "d/e/stale", 0o644));
     drop(root);
     // The first run was killed.
     let later = Root::open(dir.path()).unwrap();
-    later.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&later, "d", 0o755);
     assert!(write(&later, 1, "d/new", 0o644));
     assert!(publish(&later, &[]).is_empty());
     assert_eq!(names(dir.path()), ["d", "d/new"], "nothing of a run that synced nothing");
@@ -225,7 +231,7 @@ fn another_users_directory_is_neither_used_nor_removed() {
     fs::write(trap.join("planted"), "planted").unwrap();
     chown(&trap, Some(NOBODY), Some(NOBODY)).unwrap();
     fs::set_permissions(&trap, fs::Permissions::from_mode(0o777)).unwrap();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
     assert!(write(&root, 1, "d/1", 0o644));
     assert!(publish(&root, &[]).is_empty());
     assert_eq!(names(&dir.path().join("d")), ["1"]);
@@ -234,7 +240,7 @@ fn another_users_directory_is_neither_used_nor_removed() {
     let victim = dir.path().join("victim");
     fs::create_dir(&victim).unwrap();
     symlink(&victim, dir.path().join(format!(".x.packtrain-{TAG}"))).unwrap();
-    root.make_fresh_dir(&rel("x"), 0o755, TAG).unwrap();
+    make(&root, "x", 0o755);
     assert!(write(&root, 2, "x/2", 0o644));
     assert!(names(&victim).is_empty());
 }
@@ -242,7 +248,7 @@ fn another_users_directory_is_neither_used_nor_removed() {
 #[test]
 fn a_tree_that_was_replaced_gets_no_name() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
     assert!(write(&root, 1, "d/1", 0o644));
     let hidden = dir.path().join(format!(".d.packtrain-{TAG}"));
     fs::rename(&hidden, dir.path().join("stolen")).unwrap();
@@ -261,8 +267,8 @@ fn a_directory_with_a_group_gives_it_to_all_below() {
     let (dir, root) = place();
     chown(dir.path(), None, Some(NOBODY)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o2775)).unwrap();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
-    root.make_fresh_dir(&rel("d/e"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
+    make(&root, "d/e", 0o755);
     assert!(write(&root, 1, "d/e/1", 0o640));
     assert!(publish(&root, &[]).is_empty());
     for (path, mode) in [("d", 0o2755), ("d/e", 0o2755), ("d/e/1", 0o640)] {
@@ -296,7 +302,7 @@ fn a_default_acl_is_inherited_as_without_a_tree() {
         value
     };
     root.make_dir(&rel("plain"), 0o777).unwrap();
-    root.make_fresh_dir(&rel("d"), 0o777, TAG).unwrap();
+    make(&root, "d", 0o777);
     for (id, file, wanted) in [(1, "a", 0o644), (2, "b", 0o644), (3, "c", 0o777), (4, "d", 0o600)] {
         assert!(write(&root, id, &format!("d/{file}"), wanted));
         let plain = rel(&format!("plain/{file}"));
@@ -319,7 +325,7 @@ fn a_default_acl_is_inherited_as_without_a_tree() {
 #[test]
 fn an_early_end_keeps_what_can_be_resumed_and_nothing_unsynced() {
     let (dir, root) = place();
-    root.make_fresh_dir(&rel("d"), 0o755, TAG).unwrap();
+    make(&root, "d", 0o755);
     assert!(write(&root, 1, "d/1", 0o644));
     root.open_temp(&rel("d/big"), TAG, 9, true).unwrap().write_all(b"resumable").unwrap();
     root.open_temp(&rel("d/middle"), TAG, 9, false).unwrap().write_all(b"x").unwrap();
@@ -336,10 +342,10 @@ fn more_directories_than_can_be_open_at_once() {
     for n in 0..150 {
         let (one, two) = (format!("top/{n}"), format!("top/{n}/x"));
         if n == 0 {
-            root.make_fresh_dir(&rel("top"), 0o755, TAG).unwrap();
+            make(&root, "top", 0o755);
         }
-        root.make_fresh_dir(&rel(&one), 0o755, TAG).unwrap();
-        root.make_fresh_dir(&rel(&two), 0o755, TAG).unwrap();
+        make(&root, &one, 0o755);
+        make(&root, &two, 0o755);
         if n == 75 {
             // From here on trees within a sealed tree.
             assert!(root.seal_trees());
@@ -363,6 +369,53 @@ fn more_directories_than_can_be_open_at_once() {
         assert!(dir.path().join(format!("top/{n}/x/f")).is_file());
     }
     assert_eq!(names(dir.path()).len(), 1 + 3 * 150);
+}
+
+#[test]
+fn a_directory_is_made_when_something_is_put_into_it() {
+    let (dir, root) = place();
+    for path in ["d", "d/a", "d/b", "d/b/empty", "e"] {
+        root.plan_dir(&rel(path), 0o755, TAG);
+    }
+    assert!(names(dir.path()).is_empty());
+    assert!(write(&root, 1, "d/a/1", 0o644));
+    assert!(root.seal_trees());
+    // Nothing was in it at the seal: it is a tree of its own.
+    assert!(write(&root, 2, "d/b/2", 0o644));
+    assert!(root.publish_trees(TAG, &[]).is_empty());
+    let tree = format!("d/.b.packtrain-{TAG}");
+    let wanted = ["d".to_owned(), tree.clone(), format!("{tree}/2"), "d/a".into(), "d/a/1".into()];
+    assert_eq!(names(dir.path()), wanted);
+    // Links and temporaries are put into it too.
+    root.make_symlink(&rel("e/l"), b"x").unwrap();
+    root.write_ready(&rel("d/b/empty/3"), TAG, b"3", 0o644, &META).unwrap();
+    assert!(publish(&root, &[]).is_empty());
+    root.commit_ready(&rel("d/b/empty/3"), TAG).unwrap();
+    root.plan_dir(&rel("last"), 0o755, TAG);
+    root.plan_dir(&rel("last/inside"), 0o755, TAG);
+    assert!(root.make_planned().is_empty() && publish(&root, &[]).is_empty());
+    let wanted = [
+        "d",
+        "d/a",
+        "d/a/1",
+        "d/b",
+        "d/b/2",
+        "d/b/empty",
+        "d/b/empty/3",
+        "e",
+        "e/l",
+        "last",
+        "last/inside",
+    ];
+    assert_eq!(names(dir.path()), wanted);
+    // One that cannot be made fails, and what is put into it.
+    fs::write(dir.path().join("file"), "").unwrap();
+    for path in ["file/x", "file/x/y"] {
+        root.plan_dir(&rel(path), 0o755, TAG);
+    }
+    let error = root.write_fresh(EntryId(9), &rel("file/x/y/f"), b"", 0o644, &META).unwrap_err();
+    assert_eq!(classify(&error), Trouble::NotDirectory);
+    assert_eq!(root.make_planned().len(), 2);
 }
 
 #[test]

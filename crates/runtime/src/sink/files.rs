@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_disk::write;
-use packtrain_object::{Entry, EntryId};
+use packtrain_object::{Entry, EntryId, EntryKind};
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
 use super::Answer;
@@ -103,6 +103,10 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             Some(Answer::Committed(entries.iter().map(commit).collect()))
         }
         MetaJob::Settle(entries) => {
+            if entries.iter().any(|(_, entry)| entry.kind == EntryKind::Directory) {
+                // The end of the transfer: everything else is in its place.
+                target.make_empty_directories();
+            }
             for (_, entry) in &entries {
                 // Errors are ignored: the content is correct, and a file of another owner keeps its
                 // mode.

@@ -254,7 +254,7 @@ impl Target {
         place.parent().is_some_and(|parent| fresh.contains(parent.as_bytes()))
     }
 
-    /// Creates a directory that its owner can access until its final mode is set.
+    /// Plans or creates a directory that its owner can access until its final mode is set.
     pub(crate) fn make_directory(&self, entry: &Entry) -> Result<(), Failure> {
         let place = self.place(entry)?;
         if place.is_root() {
@@ -274,25 +274,39 @@ impl Target {
         }
         let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
         // With `--inplace` data goes to its name at once.
-        let made = match there {
-            None if !self.options.inplace => self.root.make_fresh_dir(&place, mode, &self.tag),
-            _ => self.root.make_dir(&place, mode),
-        };
-        made.map_err(|e| self.failure(entry, what, &e))
+        if there.is_none() && !self.options.inplace {
+            self.root.plan_dir(&place, mode, &self.tag);
+            return Ok(());
+        }
+        self.root.make_dir(&place, mode).map_err(|e| self.failure(entry, what, &e))
+    }
+
+    /// Makes the directories that nothing was put into, before directories get their metadata.
+    pub(crate) fn make_empty_directories(&self) {
+        self.renamed.store(true, Ordering::Release);
+        for (path, error) in self.root.make_planned() {
+            self.directory_failed(&path, "cannot make the directory", &error);
+        }
+        self.root.seal_trees();
+        self.publish(&[]);
     }
 
     /// Gives the directories that a sync covered their names; `unverified` are the files in them of
     /// which nobody knows whether they are right.
     pub(crate) fn publish(&self, unverified: &[EntryId]) {
         self.renamed.store(true, Ordering::Release);
-        let prefix = self.prefix.as_bytes();
         for (path, error) in self.root.publish_trees(&self.tag, unverified) {
-            let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
-            let path = below.filter(|_| !prefix.is_empty()).unwrap_or(&path);
-            let trouble = self.root.trouble(&error);
-            let text = format!("cannot put the directory in its place: {}", trouble.sentence());
-            self.room().refuse(path, Failure::new(kind_of(trouble), text));
+            self.directory_failed(&path, "cannot put the directory in its place", &error);
         }
+    }
+
+    fn directory_failed(&self, path: &[u8], what: &str, error: &io::Error) {
+        let prefix = self.prefix.as_bytes();
+        let below = path.strip_prefix(prefix).and_then(|path| path.strip_prefix(b"/"));
+        let path = below.filter(|_| !prefix.is_empty()).unwrap_or(path);
+        let trouble = self.root.trouble(error);
+        let text = format!("{what}: {}", trouble.sentence());
+        self.room().refuse(path, Failure::new(kind_of(trouble), text));
     }
 
     pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
