@@ -13,15 +13,15 @@ use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{Backoff, ByteCount, Duration, Time};
 
-use depots::{check_via, via, ways};
+use depots::check_via;
 use packtrain_hops::route::Routes;
-use packtrain_runtime::control;
-use packtrain_runtime::handshake::{self, More, PathRequest, RunRequest, SessionRequest};
+use packtrain_runtime::handshake::{self, Agreed, More, PathRequest, RunRequest, SessionRequest};
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, LocalLink, Moved, SinkTransports, SourceTransports};
+use packtrain_runtime::{calling, control};
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{
     CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
@@ -471,16 +471,14 @@ fn open(
     Ok(Open { role, paths, sources, options, channel: ask.encode() })
 }
 
-fn hints(request: &CpRequest, far: &RemoteEnd) -> Hints {
-    let mut hints = far.hints();
-    if let Some(address) = &request.data_addr {
-        hints.peer = packtrain_service::host::lookup(address);
-    }
-    hints
+/// Whether the sink has said that all is durable.
+fn is_done(ended: &Result<Ended, Failure>) -> bool {
+    ended.as_ref().is_ok_and(|(outcome, _)| outcome.failure.is_none())
 }
 
 fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
-    let spec = source_spec(request)?;
+    // It lists the files while the connection is made.
+    let prepared = source::Prepared::start(source_spec(request)?, &request.options);
     let route = watch.routes.over(&request.via, &request.hops)?;
     let far = RemoteEnd::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
@@ -492,25 +490,25 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     };
     // This end sends them and answers for them: it may be more than a request holds.
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
-    let peer = handshake::call(far.control(), open, &stop)?;
-    watch.limits(&peer, &limits.ceilings);
-    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
-    plan.via = via(request, &far, route);
-    plan.ways = ways(request, &far)?;
+    let (control, mut plan, rest) = far.ready(request, &ask, &limits, route)?;
     if let (None, Some(host)) = (plan.streams, request.dest.host()) {
         plan.earlier = history::samples_to(&request.history, &request.remote_name(host));
     }
-    let (control, rest) = far.split();
     let setup = SourceSetup {
         control,
         options: request.options.clone(),
         observer: watch,
-        transports: SourceTransports::new(plan),
+        transports: SourceTransports::new(plan.clone()),
         stop,
     };
-    let ended = source::run(setup, spec);
-    rest.finish();
-    Ok(ended)
+    let rate = request.options.rate_bps;
+    let agree = move |agreed: Agreed| {
+        watch.limits(&agreed.ceilings, &limits.ceilings);
+        ask.agree(plan, &limits, &agreed, rate)
+    };
+    let ended = source::run_calling(setup, prepared, open, Box::new(agree));
+    rest.finish(is_done(&ended));
+    Ok(ended?)
 }
 
 fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
@@ -530,17 +528,22 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
         ..ask(request, &watch.routes)
     };
     let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
-    let peer = handshake::call(far.control(), open, &stop)?;
-    watch.limits(&peer, &limits.ceilings);
-    let mut plan = ask.plan(hints(request, &far), &limits, &peer, request.options.rate_bps);
-    plan.via = via(request, &far, route);
-    plan.ways = ways(request, &far)?;
-    let (control, rest) = far.split();
-    let transports = SinkTransports::new(plan, control.tx.clone());
-    let options = request.options.clone();
-    let (outcome, moved) =
-        sink::run(SinkSetup { control, options, destination, observer: watch, transports, stop });
-    rest.finish();
+    let (control, plan, rest) = far.ready(request, &ask, &limits, route)?;
+    let setup = SinkSetup {
+        transports: SinkTransports::new(plan.clone(), control.tx.clone()),
+        control,
+        options: request.options.clone(),
+        destination,
+        observer: watch,
+        stop,
+    };
+    let agree = move |agreed: Agreed| {
+        watch.limits(&agreed.ceilings, &limits.ceilings);
+        ask.agree(plan, &limits, &agreed, request.options.rate_bps)
+    };
+    let ended = calling::run_sink(setup, open, Box::new(agree));
+    rest.finish(is_done(&ended));
+    let (outcome, moved) = ended?;
     if let Some(spool) = spool
         && outcome.failure.is_none()
     {
@@ -573,8 +576,8 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();
     let ended = relay::run(source, sink, watch, stop);
-    source_rest.finish();
-    sink_rest.finish();
+    source_rest.finish(false);
+    sink_rest.finish(false);
     Ok(ended)
 }
 

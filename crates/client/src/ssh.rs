@@ -21,6 +21,7 @@ pub(crate) use bootstrap::described_system;
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_runtime::marker;
+use packtrain_service::executor::spawn;
 use packtrain_service::{SshSettings, StopHandle, host};
 
 /// Timeout for the end of the other end after this end's last message.
@@ -32,6 +33,8 @@ pub(crate) struct Remote {
     pub(crate) control: Control,
     /// The addresses of the host, as far as its name resolves.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Whether the program there is ours and is removed at the end.
+    bootstrapped: bool,
 }
 
 /// Starts the other end at `host`.
@@ -42,18 +45,29 @@ pub(crate) fn start(
     stop: &StopHandle,
 ) -> Result<Remote, Failure> {
     let target = Target::new(user, host)?;
+    // Meanwhile: ssh reads its configuration again, and names may take long.
+    let resolving = {
+        let (settings, target, host) = (settings.clone(), target.clone(), host.to_owned());
+        std::thread::spawn(move || resolve(&settings, &target, &host))
+    };
+    let mut bootstrapped = false;
     let (child, control) = match attempt(settings, &target, stop)? {
         Ok(running) => running,
         Err(status) if settings.bootstrap && may_be_missing(status) => {
             let certain = status.code() == Some(127);
             match bootstrap::start(settings, &target, certain, stop)? {
-                Bootstrapped::Runs(running, input, output) => connect(running, input, output),
+                Bootstrapped::Runs(running, input, output) => {
+                    bootstrapped = true;
+                    connect(running, input, output)
+                }
                 Bootstrapped::Present => return Err(explain(&target, status)),
             }
         }
         Err(status) => return Err(explain(&target, status)),
     };
-    Ok(Remote { child, control, addresses: resolve(settings, &target, host) })
+    // A resolver that fails leaves the data without an address: it goes over the connection.
+    let addresses = resolving.join().unwrap_or_default();
+    Ok(Remote { child, control, addresses, bootstrapped })
 }
 
 /// The exit code of a login shell that does not find a program: 1 in csh, 127 in all others.
@@ -168,22 +182,33 @@ fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
 pub(crate) struct Waiter {
     child: Arc<Mutex<Child>>,
     tx: ControlSender,
+    bootstrapped: bool,
 }
 
 impl Remote {
     pub(crate) fn split(self) -> (Control, Waiter) {
         let tx = self.control.tx.clone();
-        (self.control, Waiter { child: self.child, tx })
+        (self.control, Waiter { child: self.child, tx, bootstrapped: self.bootstrapped })
     }
 }
 
 impl Waiter {
-    /// Waits for the end of the other end, then ends ssh.
-    pub(crate) fn finish(self) {
+    /// Lets the other end finish, then ends ssh. When all is `done`, this goes on behind the
+    /// caller's back: ssh has the last messages, and ends by itself a round trip later, even after
+    /// this process. A program that was sent there is waited for, until it is removed.
+    pub(crate) fn finish(self, done: bool) {
         self.tx.close();
-        if !child::ends_within(&self.child, FINISH_TIMEOUT) {
-            child::terminate(&self.child);
+        let child = self.child;
+        let end = move || {
+            if !child::ends_within(&child, FINISH_TIMEOUT) {
+                child::terminate(&child);
+            }
+        };
+        if !done || self.bootstrapped {
+            return end();
         }
+        self.tx.wait_closed(FINISH_TIMEOUT);
+        spawn("ssh-end", end);
     }
 }
 

@@ -59,16 +59,14 @@ pub struct Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Queued messages are still sent, but incoming messages are no longer read.
+        // Queued messages are still sent, but incoming messages are no longer looked at.
         self.tx.waiting.reader_gone.store(true, Ordering::Relaxed);
         self.tx.close();
-        if let Some(reader) = &self.reader {
-            reader.abort();
-        }
-        // A peer that does not read must not keep the connection and its queue alive.
-        if let Some(writer) = self.writer.take() {
+        // A peer that neither reads nor closes must not keep the connection and its queue alive.
+        if let (Some(reader), Some(writer)) = (self.reader.take(), self.writer.take()) {
             packtrain_service::executor::handle().spawn(async move {
                 tokio::time::sleep(LINGER).await;
+                reader.abort();
                 writer.abort();
             });
         }
@@ -308,11 +306,16 @@ where
         loop {
             match input.read(&mut buffer).await {
                 Ok(0) => return inbound.end("the other end closed the connection"),
+                // What comes after the end is read and dropped: a socket that is closed with unread
+                // bytes resets the connection, and the last messages to the peer may be lost.
+                Ok(_) if inbound.tx.is_reader_gone() => {}
                 Ok(n) => {
                     // Placing payload may wait for the disk, so the runtime moves other tasks to
                     // another thread.
                     let fed = tokio::task::block_in_place(|| inbound.feed(&buffer[..n]));
-                    if let Err(failure) = fed {
+                    if let Err(failure) = fed
+                        && !inbound.tx.is_reader_gone()
+                    {
                         return inbound.fail(failure);
                     }
                 }

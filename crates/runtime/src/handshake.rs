@@ -155,9 +155,13 @@ fn next(control: &Control, stop: &Stop, until: Time) -> Result<Message, Failure>
             Err(_) => {}
         }
         if clock::now() >= until {
-            return Err(Failure::new(FailureKind::Temporary, "the other end does not answer"));
+            return Err(no_answer());
         }
     }
+}
+
+fn no_answer() -> Failure {
+    Failure::new(FailureKind::Temporary, "the other end does not answer")
 }
 
 fn check(message: Message) -> Result<(), Failure> {
@@ -179,18 +183,76 @@ fn check(message: Message) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The initiator's handshake. Returns the limits of the responder.
-pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
-    let until = clock::now() + HANDSHAKE_TIMEOUT;
-    // At once: an answer to the greeting would cost a round trip.
-    control.tx.send(&hello());
-    control.tx.send(&Message::Open(open));
-    check(next(control, stop, until)?)?;
-    match next(control, stop, until)? {
-        Message::Opened(opened) => Ceilings::decode(&opened.channel),
-        Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
-        _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
+/// The initiator's handshake. The greeting and the request are sent at once, and so is what the
+/// initiator has to say as source or sink: an answer before it would cost a round trip.
+pub struct Call {
+    begun: Time,
+    until: Time,
+    greeted: bool,
+}
+
+/// The answer of a responder that accepts the request.
+pub struct Agreed {
+    /// The limits of the responder.
+    pub ceilings: Ceilings,
+    /// From the request to the answer: the round trip of the control connection at most.
+    pub rtt: Duration,
+}
+
+impl Call {
+    /// Sends the greeting and the request.
+    pub fn begin(control: &Control, open: Open) -> Self {
+        let begun = clock::now();
+        control.tx.send(&hello());
+        control.tx.send(&Message::Open(open));
+        Self { begun, until: begun + HANDSHAKE_TIMEOUT, greeted: false }
     }
+
+    /// Takes a message of the responder; gives its answer once that has come.
+    ///
+    /// # Errors
+    /// The responder refuses, or is no Packtrain of this version.
+    pub(crate) fn on_message(
+        &mut self,
+        now: Time,
+        message: Message,
+    ) -> Result<Option<Agreed>, Failure> {
+        if !std::mem::replace(&mut self.greeted, true) {
+            return check(message).map(|()| None);
+        }
+        match message {
+            Message::Opened(opened) => {
+                let ceilings = Ceilings::decode(&opened.channel)?;
+                Ok(Some(Agreed { ceilings, rtt: now.since(self.begun) }))
+            }
+            Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
+            _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
+        }
+    }
+
+    /// Why the answer is no longer waited for, if so.
+    pub(crate) fn overdue(&self, now: Time) -> Option<Failure> {
+        (now >= self.until).then(no_answer)
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// See [`Call::on_message`]; also a request to stop, and no answer in time.
+    pub fn wait(mut self, control: &Control, stop: &Stop) -> Result<Agreed, Failure> {
+        loop {
+            let message = next(control, stop, self.until)?;
+            if let Some(agreed) = self.on_message(clock::now(), message)? {
+                return Ok(agreed);
+            }
+        }
+    }
+}
+
+/// The initiator's whole handshake, for one that is neither source nor sink. Returns the limits of
+/// the responder.
+pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
+    Call::begin(control, open).wait(control, stop).map(|agreed| agreed.ceilings)
 }
 
 /// The responder's handshake up to the request. The caller of this function answers it.

@@ -4,6 +4,7 @@
 
 mod assembly;
 pub mod called;
+pub mod calling;
 pub mod candidate_paths;
 pub mod confinement;
 pub mod control;

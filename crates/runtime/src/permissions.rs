@@ -6,7 +6,7 @@ use packtrain_transfer::FailureKind;
 use packtrain_units::DataRate;
 
 use crate::confinement::Confinement;
-use crate::handshake::SessionRequest;
+use crate::handshake::{Agreed, SessionRequest};
 use crate::transports::{Hints, MAX_STREAMS, TransportConfig};
 use packtrain_identity::config::{self, Dirs, Policy};
 use packtrain_service::address_policy::DialPolicy;
@@ -145,7 +145,22 @@ impl SessionRequest {
             ways: None,
             relayed: self.path.relayed,
             hints,
+            rtt: None,
         }
+    }
+
+    /// The configuration `plan` of an initiator, which it made without the limits of the responder,
+    /// once the responder has agreed.
+    pub fn agree(
+        &self,
+        plan: TransportConfig,
+        allowed: &Permissions,
+        agreed: &Agreed,
+        rate_bps: Option<u64>,
+    ) -> TransportConfig {
+        let TransportConfig { earlier, via, ways, hints, .. } = plan;
+        let both = self.plan(hints, allowed, &agreed.ceilings, rate_bps);
+        TransportConfig { earlier, via, ways, rtt: Some(agreed.rtt), ..both }
     }
 }
 

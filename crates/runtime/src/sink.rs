@@ -311,6 +311,8 @@ impl<'a> Runner<'a> {
                     }
                 } else if let Err(failure) = self.setup.transports.on_channel(&bytes) {
                     self.sink.cancel(clock::now(), failure);
+                } else if self.setup.transports.take_account() {
+                    self.sink.on_accounted();
                 }
             }
             Message::Pong(_) if self.pulse.on_pong() => {}

@@ -13,19 +13,20 @@ mod walk;
 use crossbeam_channel::{Receiver, Sender, never, select};
 use packtrain_object::{Digest, Entry, EntryId};
 use packtrain_os::clock;
-use packtrain_transfer::message::{Message, Options};
+use packtrain_transfer::message::{Message, Open, Options};
 use packtrain_transfer::{Failure, FailureKind, Outcome, Source, SourceAction, TransportId};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 use std::ops::Range;
 
 use crate::control::{Control, Incoming};
+use crate::handshake::{Agreed, Call};
 use crate::meters::EndWatch;
 use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
 use crate::transports::offer::ControlMessage;
 use crate::transports::transport::Wake;
-use crate::transports::{SourceTransports, TransportNews};
+use crate::transports::{SourceTransports, TransportConfig, TransportNews};
 pub use collected::{Collected, collect};
 pub use content::{Content, ContentInbox, ContentReports, content_reports};
 use local::LocalContent;
@@ -33,6 +34,11 @@ use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::{Notice, NoticeLevel, cipher};
 pub(crate) use table::Table;
 pub use walk::SourceSpec;
+
+/// How often the driver looks around without an event, and near the end, where transports do not
+/// report that the last byte has left.
+const TICK: Duration = Duration::from_millis(50);
+const TAIL_TICK: Duration = Duration::from_millis(5);
 
 /// Messages from the threads.
 pub(crate) enum SourceEvent {
@@ -78,28 +84,69 @@ pub fn run(setup: SourceSetup<'_>, spec: SourceSpec) -> (Outcome, crate::transpo
     run_content(setup, Box::new(content), inbox)
 }
 
+/// A source that lists its files while the connection to the sink is made.
+pub struct Prepared(Option<(Box<dyn Content>, ContentInbox)>);
+
+impl Prepared {
+    /// Begins to list the files, as far as a source that has sent nothing may.
+    pub fn start(spec: SourceSpec, options: &Options) -> Self {
+        let (reports, inbox) = content_reports();
+        let mut content = Box::new(LocalContent::new(spec, options.clone(), reports));
+        content.set_credit(Source::new(options.clone(), clock::now()).walk_credit());
+        content.start();
+        Self(Some((content, inbox)))
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // There was no connection.
+        if let Some((content, _)) = &mut self.0 {
+            content.close();
+        }
+    }
+}
+
+/// The configuration of an initiator's transports once the responder has agreed. It has the limits
+/// of both ends, and is otherwise the one that the transports were made with.
+pub type Agree<'a> = Box<dyn FnOnce(Agreed) -> TransportConfig + 'a>;
+
+/// What an initiator waits for.
+struct Calling<'a> {
+    call: Call,
+    agree: Agree<'a>,
+}
+
+/// Runs the source of an initiator to its end. It does not wait for the responder's answer to
+/// `open`: the offer and the first entries go with the request.
+///
+/// # Errors
+/// The responder did not agree: there was no transfer.
+pub fn run_calling<'a>(
+    setup: SourceSetup<'a>,
+    mut source: Prepared,
+    open: Open,
+    agree: Agree<'a>,
+) -> Result<(Outcome, crate::transports::Moved), Failure> {
+    let Some((content, inbox)) = source.0.take() else {
+        return Err(Failure::new(FailureKind::Fatal, "the source has run: a bug"));
+    };
+    let call = Call::begin(&setup.control, open);
+    let mut runner = Runner::new(setup, content, inbox);
+    runner.setup.transports.wait_for_agreement();
+    (runner.prepared, runner.calling) = (true, Some(Calling { call, agree }));
+    runner.run()
+}
+
 /// Runs a source whose content comes from elsewhere and is reported to this inbox.
 pub fn run_content(
     setup: SourceSetup<'_>,
     content: Box<dyn Content>,
     inbox: ContentInbox,
 ) -> (Outcome, crate::transports::Moved) {
-    let ContentInbox { news, inbox } = inbox;
-    let now = clock::now();
-    let runner = Runner {
-        pulse: Pulse::new(now, setup.transports.is_relayed()),
-        watch: EndWatch::new(content.meters(), reader::THREADS, cipher::suite()),
-        source: Source::new(setup.options.clone(), now),
-        setup,
-        content,
-        news,
-        inbox,
-        outcome: None,
-        reported_at: Time::ZERO,
-        gone: false,
-        leftovers_reported: false,
-    };
-    runner.run()
+    let runner = Runner::new(setup, content, inbox);
+    // Only a source that calls is refused.
+    runner.run().unwrap_or_else(|failure| (crate::sink::ended(failure), Default::default()))
 }
 
 /// Bytes left to move; none while the walk is incomplete.
@@ -110,6 +157,12 @@ fn left(totals: &packtrain_transfer::SourceTotals) -> Option<ByteCount> {
 
 struct Runner<'a> {
     setup: SourceSetup<'a>,
+    /// Whether the content was started before.
+    prepared: bool,
+    /// At an initiator, until the responder has agreed.
+    calling: Option<Calling<'a>>,
+    /// Why the responder did not agree.
+    refused: Option<Failure>,
     source: Source,
     content: Box<dyn Content>,
     news: Sender<SourceEvent>,
@@ -120,10 +173,37 @@ struct Runner<'a> {
     pulse: Pulse,
     watch: EndWatch,
     leftovers_reported: bool,
+    /// Bytes that were not moved because they are holes.
+    holes: ByteCount,
+    /// The requested and repeated bytes that the sink was last given an account of.
+    accounted: Option<(ByteCount, ByteCount)>,
 }
 
-impl Runner<'_> {
-    fn run(mut self) -> (Outcome, crate::transports::Moved) {
+impl<'a> Runner<'a> {
+    fn new(setup: SourceSetup<'a>, content: Box<dyn Content>, inbox: ContentInbox) -> Self {
+        let ContentInbox { news, inbox } = inbox;
+        let now = clock::now();
+        Self {
+            prepared: false,
+            calling: None,
+            refused: None,
+            pulse: Pulse::new(now, setup.transports.is_relayed()),
+            watch: EndWatch::new(content.meters(), reader::THREADS, cipher::suite()),
+            source: Source::new(setup.options.clone(), now),
+            setup,
+            content,
+            news,
+            inbox,
+            outcome: None,
+            reported_at: Time::ZERO,
+            gone: false,
+            leftovers_reported: false,
+            holes: ByteCount::ZERO,
+            accounted: None,
+        }
+    }
+
+    fn run(mut self) -> Result<(Outcome, crate::transports::Moved), Failure> {
         let news = self.news.clone();
         self.setup.transports.start(
             &self.setup.control,
@@ -132,11 +212,13 @@ impl Runner<'_> {
                 let _ = news.send(SourceEvent::Wake);
             }),
         );
-        self.content.start();
-        while self.outcome.is_none() {
+        if !self.prepared {
+            self.content.start();
+        }
+        while self.outcome.is_none() && self.refused.is_none() {
             self.content.set_credit(self.source.walk_credit());
             let now = clock::now();
-            let tick = Duration::from_millis(50);
+            let tick = if self.is_tail() { TAIL_TICK } else { TICK };
             let wait = self.source.poll_timeout().map_or(tick, |at| at.since(now).min(tick));
             // A closed connection delivers no more messages.
             let control = if self.gone { never() } else { self.setup.control.rx.clone() };
@@ -168,6 +250,7 @@ impl Runner<'_> {
             if let Some(failure) = self.pulse.check(now, &self.setup.control.tx) {
                 self.source.cancel(now, failure);
             }
+            self.check_call(now);
             if let Some(failure) = self.setup.stop.take() {
                 self.source.cancel(clock::now(), failure);
             }
@@ -180,16 +263,21 @@ impl Runner<'_> {
                 self.transport(item);
             }
             self.perform_actions();
+            self.account_at_end();
             self.report_progress();
         }
         self.content.close();
+        if let Some(failure) = self.refused {
+            self.setup.transports.close();
+            return Err(failure);
+        }
         let last = self.part();
         self.deliver_evidence(last);
         let moved = self.setup.transports.close();
         self.reported_at = Time::ZERO;
         self.report_progress();
         let none = Failure::new(FailureKind::Fatal, "no outcome");
-        (self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved)
+        Ok((self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved))
     }
 
     fn incoming(&mut self, incoming: Option<Incoming>) {
@@ -197,18 +285,42 @@ impl Runner<'_> {
         match incoming {
             Some(Incoming::Message(message)) => {
                 self.pulse.on_message(now);
-                self.message(message);
+                match self.calling {
+                    Some(_) => self.answer(now, message),
+                    None => self.message(message),
+                }
             }
-            Some(Incoming::Closed(failure)) => {
-                self.gone = true;
-                self.source.cancel(now, failure);
-            }
+            Some(Incoming::Closed(failure)) => self.lost(now, failure),
             None => {
-                self.gone = true;
                 let gone = Failure::new(FailureKind::Temporary, "the connection is gone");
-                self.source.cancel(now, gone);
+                self.lost(now, gone);
             }
         }
+    }
+
+    fn lost(&mut self, now: Time, failure: Failure) {
+        self.gone = true;
+        match self.calling {
+            Some(_) => self.refused = Some(failure),
+            None => self.source.cancel(now, failure),
+        }
+    }
+
+    /// A message of a responder that has not agreed yet.
+    fn answer(&mut self, now: Time, message: Message) {
+        let Some(mut calling) = self.calling.take() else { return };
+        match calling.call.on_message(now, message) {
+            Ok(Some(agreed)) => self.setup.transports.agree((calling.agree)(agreed)),
+            Ok(None) => self.calling = Some(calling),
+            Err(failure) => self.refused = Some(failure),
+        }
+    }
+
+    /// Before the responder has agreed, its silence and a request to stop are no end of a transfer.
+    fn check_call(&mut self, now: Time) {
+        let Some(calling) = &self.calling else { return };
+        let over = self.setup.stop.asked().or_else(|| calling.call.overdue(now));
+        self.refused = self.refused.take().or(over);
     }
 
     fn message(&mut self, message: Message) {
@@ -242,20 +354,49 @@ impl Runner<'_> {
             message => {
                 if matches!(message, Message::Finished(_)) {
                     self.setup.transports.on_complete();
-                    self.report_evidence();
-                    // The initiator may be at the sink's end, or a third party.
                     let moved = self.setup.transports.moved();
-                    if let Some(streams) = &moved.streams {
-                        let word = ControlMessage::Tcp(streams.encode());
-                        self.setup.control.tx.send(&Message::Channel(word.encode()));
-                    }
-                    let moved = ControlMessage::Moved(moved);
-                    self.setup.control.tx.send(&Message::Channel(moved.encode()));
+                    self.send_account(moved);
                 }
                 // After an error the machine is already cancelled, and its actions inform the peer.
                 let _ = self.source.on_message(now, message);
             }
         }
+    }
+
+    /// Whether all that there is was asked for. The rest is under way.
+    fn is_tail(&self) -> bool {
+        let totals = self.source.totals();
+        let asked = totals.present + totals.needed;
+        totals.walk_done && !totals.stream_open && asked >= totals.known
+    }
+
+    /// Tells the sink at the end what each transport did, as soon as all has been sent and again
+    /// after repairs. It then need not wait for this end's farewell.
+    fn account_at_end(&mut self) {
+        let needed = self.source.totals().needed;
+        let is_told = self.accounted.is_some_and(|(told, _)| told == needed);
+        self.setup.transports.set_end_near(is_told && self.is_tail());
+        if self.calling.is_some() || !self.is_tail() {
+            return;
+        }
+        let moved = self.setup.transports.moved();
+        let sent: ByteCount = moved.shares.iter().map(|(_, bytes)| *bytes).sum();
+        let told = (needed, moved.retransmitted);
+        if sent + self.holes >= needed && self.accounted != Some(told) {
+            self.accounted = Some(told);
+            self.setup.transports.set_end_near(true);
+            self.send_account(moved);
+        }
+    }
+
+    /// The initiator, for whom this is, may be at the sink's end, or a third party.
+    fn send_account(&mut self, moved: crate::transports::Moved) {
+        self.report_evidence();
+        if let Some(streams) = &moved.streams {
+            let word = ControlMessage::Tcp(streams.encode());
+            self.setup.control.tx.send(&Message::Channel(word.encode()));
+        }
+        self.setup.control.tx.send(&Message::Channel(ControlMessage::Moved(moved).encode()));
     }
 
     fn news(&mut self, item: SourceEvent) {
@@ -279,7 +420,10 @@ impl Runner<'_> {
             SourceEvent::Read(ReadEvent::Failed(entry, failure)) => {
                 self.source.on_entry_failed(now, entry, failure);
             }
-            SourceEvent::Hole(_, range, true) => self.source.on_hole(now, range),
+            SourceEvent::Hole(_, range, true) => {
+                self.holes += range.end.since(range.start);
+                self.source.on_hole(now, range);
+            }
             SourceEvent::Hole(transport, range, false) => {
                 self.setup.transports.assign(transport, range)
             }

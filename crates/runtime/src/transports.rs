@@ -81,6 +81,8 @@ pub struct TransportConfig {
     /// Whether depots are in between, at either end's choice.
     pub(crate) relayed: bool,
     pub(crate) hints: Hints,
+    /// The round trip to the addresses in `hints.peer`, at most; none if it is not known.
+    pub rtt: Option<Duration>,
     /// The transports that the site's policy allows at this end; none allows all.
     pub(crate) allowed: Option<Vec<String>>,
 }
@@ -121,6 +123,13 @@ impl TransportConfig {
 
     fn pipe(&self) -> bool {
         self.takes(TransportChoice::Pipe)
+    }
+
+    /// Whether the transport of this name may be used.
+    fn uses(&self, name: &str) -> bool {
+        let built = [TransportChoice::Native, TransportChoice::Tcp, TransportChoice::Pipe];
+        let all = built.into_iter().chain(BY_NAME);
+        all.filter(|one| one.name() == name).any(|one| self.takes(one))
     }
 
     fn takes(&self, one: TransportChoice) -> bool {

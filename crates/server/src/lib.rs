@@ -11,6 +11,8 @@ pub use request::ServeRequest;
 #[cfg(test)]
 mod ceilings_tests;
 #[cfg(test)]
+mod round_trips_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -46,7 +46,8 @@ pub(super) fn run(
     let mut streams = None;
     let mut leftovers_told = false;
     let mut totals = SinkTotals::default();
-    let mut done = false;
+    // All is durable, and both ends have said goodbye.
+    let (mut finished, mut done) = (false, false);
     let mut wished = None;
     let tick = std::time::Duration::from_millis(200);
     loop {
@@ -110,7 +111,7 @@ pub(super) fn run(
                         )
                         | None => {}
                     },
-                    Message::Finished(told) => summary = *told,
+                    Message::Finished(told) => (summary, finished) = (*told, true),
                     Message::Cancel(why) | Message::Refused(why) => {
                         failure.get_or_insert(why.clone());
                     }
@@ -125,7 +126,8 @@ pub(super) fn run(
                 to.tx.send(&message);
             }
             Some(Incoming::Closed(why)) => {
-                if !done {
+                // A sink that knows all ends without the source's goodbye.
+                if !done && !finished {
                     failure.get_or_insert(why.clone());
                     to.tx.send(&Message::Cancel(why));
                 }
@@ -135,10 +137,11 @@ pub(super) fn run(
             None => break,
         }
     }
+    done |= finished;
     if !done && failure.is_none() {
         failure = Some(Failure::new(FailureKind::Temporary, "an end went away"));
     }
-    // Both have said goodbye after the sink's last count: whatever came before is in there.
+    // The sink has counted for the last time: whatever came before is in there.
     let failure = if done && summary != Summary::default() { None } else { failure };
     moved.streams = streams;
     (Outcome { summary, failure, failed }, moved)

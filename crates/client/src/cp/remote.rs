@@ -1,15 +1,21 @@
 //! The other end, however it is reached.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use packtrain_transfer::FailureKind;
 
+use super::depots::{via, ways};
 use super::watch::Watch;
 use crate::ssh::{self, Remote};
 use packtrain_hops::route::Route;
-use packtrain_runtime::control::Control;
-use packtrain_runtime::transports::Hints;
+use packtrain_runtime::control::{Control, ControlSender};
+use packtrain_runtime::handshake::SessionRequest;
+use packtrain_runtime::permissions::Permissions;
+use packtrain_runtime::transports::{Hints, TransportConfig};
 use packtrain_runtime::tunnel;
+use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{CpRequest, Location, RequestError};
 
 /// The other end.
@@ -21,7 +27,7 @@ pub(super) enum RemoteEnd {
 /// What stays when the control connection is taken out.
 pub(super) enum Rest {
     Ssh(ssh::Waiter),
-    Server,
+    Server(ControlSender),
 }
 
 impl RemoteEnd {
@@ -77,12 +83,30 @@ impl RemoteEnd {
         }
     }
 
-    pub(super) fn hints(&self) -> Hints {
+    fn hints(&self, request: &CpRequest) -> Hints {
         let own = match self {
             Self::Ssh(_) => Vec::new(),
             Self::Server(tunnel) => tunnel.local.into_iter().collect(),
         };
-        Hints { peer: self.addresses(), own, ..Hints::default() }
+        let named = request.data_addr.as_deref().map(packtrain_service::host::lookup);
+        Hints { peer: named.unwrap_or_else(|| self.addresses()), own, ..Hints::default() }
+    }
+
+    /// The control connection, the configuration of the transports without the limits of the other
+    /// end, and what stays.
+    pub(super) fn ready(
+        self,
+        request: &CpRequest,
+        ask: &SessionRequest,
+        limits: &Permissions,
+        route: Option<Arc<Route>>,
+    ) -> Result<(Control, TransportConfig, Rest), RequestError> {
+        let unknown = Ceilings::default();
+        let mut plan = ask.plan(self.hints(request), limits, &unknown, request.options.rate_bps);
+        plan.via = via(request, &self, route);
+        plan.ways = ways(request, &self)?;
+        let (control, rest) = self.split();
+        Ok((control, plan, rest))
     }
 
     pub(super) fn split(self) -> (Control, Rest) {
@@ -91,17 +115,27 @@ impl RemoteEnd {
                 let (control, waiter) = remote.split();
                 (control, Rest::Ssh(waiter))
             }
-            Self::Server(tunnel) => (tunnel.control, Rest::Server),
+            Self::Server(tunnel) => {
+                let tx = tunnel.control.tx.clone();
+                (tunnel.control, Rest::Server(tx))
+            }
         }
     }
 }
 
+/// How long the last messages may take to leave this process.
+const LAST_MESSAGES: Duration = Duration::from_secs(2);
+
 impl Rest {
-    /// Lets the other end finish.
-    pub(super) fn finish(self) {
+    /// Lets the other end finish. Once all is durable (`done`) nobody waits for it: its last
+    /// messages, and the end of ssh, would cost a round trip.
+    pub(super) fn finish(self, done: bool) {
         match self {
-            Self::Ssh(waiter) => waiter.finish(),
-            Self::Server => {}
+            Self::Ssh(waiter) => waiter.finish(done),
+            Self::Server(tx) => {
+                tx.close();
+                tx.wait_closed(LAST_MESSAGES);
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The destination of ssh: `host` or `user@host`, checked.
+#[derive(Clone)]
 pub struct Target(String);
 
 impl Target {

@@ -82,6 +82,7 @@ fn config(choice: TransportChoice) -> TransportConfig {
         via: None,
         ways: None,
         relayed: false,
+        rtt: None,
         hints: Hints { peer: own.clone(), own, ..Hints::default() },
         allowed: None,
     }

@@ -263,6 +263,10 @@ impl SourceTransport for FlowSource {
         self.state = State::Bound(sockets, flow);
     }
 
+    fn on_agreed(&mut self, config: &TransportConfig, limiter: Option<&RateLimiter>) {
+        (self.config, self.limiter) = (config.clone(), limiter.cloned());
+    }
+
     fn on_offer(&mut self, offer: &Offer) {
         self.state = match std::mem::replace(&mut self.state, State::Off) {
             State::Bound(sockets, flow) if !offer.udp.is_empty() => {
@@ -420,6 +424,10 @@ impl SinkTransport for FlowSink {
         self.sockets = Some(sockets);
     }
 
+    fn on_agreed(&mut self, config: &TransportConfig) {
+        self.config = config.clone();
+    }
+
     fn start(&mut self, assembly: &Assembly) {
         let _ = self.assembly.0.set(assembly.clone());
         self.wake_for_room();
@@ -432,7 +440,7 @@ impl SinkTransport for FlowSink {
         let first = sockets.first().and_then(|socket| socket.buffer_sizes().ok());
         // The other end may have fewer.
         self.buffers = first.map(|sizes| (sizes, sockets.len().min(offer.udp.len())));
-        let keys = (&flow, self.intake.limiter().cloned());
+        let keys = (&flow, self.intake.limiter());
         let (config, placement) = (&self.config, self.assembly.clone());
         let started = udp::start_receiver(config, sockets, keys, offer, placement, |_| {});
         let Ok(mut handle) = started else { return };

@@ -32,6 +32,7 @@ fn plan(choice: TransportChoice) -> TransportConfig {
         via: None,
         ways: None,
         relayed: false,
+        rtt: None,
         hints: Hints { peer: own.clone(), own, ..Hints::default() },
         allowed: None,
     }

@@ -20,12 +20,26 @@ use crate::control::PayloadSink;
 pub(super) struct Intake(Arc<Shared>);
 
 struct Shared {
-    limiter: Option<RateLimiter>,
-    most_streams: usize,
+    limits: Mutex<Limits>,
     /// Streams that have delivered data, oldest first.
     streams: Mutex<VecDeque<Arc<Evicted>>>,
+}
+
+struct Limits {
+    limiter: Option<RateLimiter>,
+    most_streams: usize,
     /// Whether payload may arrive on the control connection.
     pipe: bool,
+}
+
+impl Limits {
+    fn of(plan: &TransportConfig) -> Self {
+        Self {
+            limiter: plan.receive_limiter(),
+            most_streams: plan.most_streams as usize,
+            pipe: plan.pipe(),
+        }
+    }
 }
 
 /// Notifies a stream that it was evicted.
@@ -37,31 +51,33 @@ struct Evicted {
 
 impl Intake {
     pub(super) fn new(plan: &TransportConfig) -> Self {
-        Self(Arc::new(Shared {
-            limiter: plan.receive_limiter(),
-            most_streams: plan.most_streams as usize,
-            streams: Mutex::default(),
-            pipe: plan.pipe(),
-        }))
+        let limits = Mutex::new(Limits::of(plan));
+        Self(Arc::new(Shared { limits, streams: Mutex::default() }))
+    }
+
+    /// The other end has told its limits: those of both hold. Nothing has come in yet.
+    pub(super) fn agree(&self, plan: &TransportConfig) {
+        *self.0.limits.lock() = Limits::of(plan);
     }
 
     /// The limiter of the rate.
-    pub(super) fn limiter(&self) -> Option<&RateLimiter> {
-        self.0.limiter.as_ref()
+    pub(super) fn limiter(&self) -> Option<RateLimiter> {
+        self.0.limits.lock().limiter.clone()
     }
 
     /// The time to wait before reading `bytes`.
     pub(super) fn wait(&self, bytes: ByteCount) -> Duration {
-        self.0.limiter.as_ref().map_or(Duration::ZERO, |limiter| limiter.reserve(bytes))
+        self.limiter().map_or(Duration::ZERO, |limiter| limiter.reserve(bytes))
     }
 
     /// Registers a stream that delivers its first bytes. Above the limit the oldest stream is
     /// evicted, because its other end may no longer exist.
     pub(super) fn stream(&self) -> Membership {
         let own = Arc::<Evicted>::default();
+        let most = self.0.limits.lock().most_streams;
         let mut streams = self.0.streams.lock();
         streams.push_back(Arc::clone(&own));
-        while streams.len() > self.0.most_streams {
+        while streams.len() > most {
             if let Some(oldest) = streams.pop_front() {
                 oldest.now.store(true, Ordering::Release);
                 oldest.notify.notify_one();
@@ -104,7 +120,7 @@ struct Pipe {
 
 impl PayloadSink for Pipe {
     fn payload(&self, at: Offset, bytes: &[u8]) -> Result<(), Failure> {
-        if !self.intake.0.pipe {
+        if !self.intake.0.limits.lock().pipe {
             let text = "data came over the control connection, which was not asked for or which \
                         policy does not allow (--transport pipe)";
             return Err(Failure::new(FailureKind::NotAuthorised, text));

@@ -8,11 +8,11 @@ use packtrain_service::evidence::{Net, PathPart};
 use packtrain_transfer::{Transport, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
 
-use super::Moved;
 use super::mover::{Mover, Sent};
 use super::offer::Offer;
 use super::path_samples::PathSamples;
 use super::transport::{Inbox, SourceContext, SourceTransport};
+use super::{Moved, TransportConfig};
 use crate::control::ControlSender;
 use crate::reader::Slice;
 
@@ -109,6 +109,10 @@ impl<M: Medium> SourceTransport for OrderedSource<M> {
         if !M::LAST_RESORT {
             self.come_up();
         }
+    }
+
+    fn on_agreed(&mut self, _config: &TransportConfig, limiter: Option<&RateLimiter>) {
+        self.limiter = limiter.cloned();
     }
 
     fn on_data_taken(&mut self, total: ByteCount) {

@@ -32,6 +32,9 @@ pub struct SinkTransports {
     moved: Moved,
     /// The peer made its offer; another is not listened to.
     offered: bool,
+    bound: bool,
+    /// The source has told what each transport did, and nobody has asked since.
+    accounted: bool,
 }
 
 impl SinkTransports {
@@ -67,17 +70,32 @@ impl SinkTransports {
             told: None,
             moved: Moved::default(),
             offered: false,
+            bound: false,
+            accounted: false,
         }
     }
 
-    /// Binds, listens and makes the peer an offer. That needs no place for data, and the sooner the
-    /// source has the offer, the sooner it can probe the path.
-    pub(crate) fn bind(&mut self) {
+    /// Binds, listens and makes the peer an offer, once. That needs no place for data, and the
+    /// sooner the source has the offer, the sooner it can probe the path.
+    pub fn bind(&mut self) {
+        if std::mem::replace(&mut self.bound, true) {
+            return;
+        }
         let mut offer = Offer::new(&self.plan);
         for transport in &mut self.transports {
             transport.bind(&self.control, &mut offer);
         }
         self.control.send(&Message::Channel(offer.encode()));
+    }
+
+    /// The responder has agreed: `plan` has the limits of both ends, and is otherwise that of the
+    /// offer. Comes before the peer's offer.
+    pub fn agree(&mut self, plan: TransportConfig) {
+        self.intake.agree(&plan);
+        for transport in &mut self.transports {
+            transport.on_agreed(&plan);
+        }
+        self.plan = plan;
     }
 
     /// From now on data has a place.
@@ -103,6 +121,7 @@ impl SinkTransports {
             ControlMessage::Offer(offer) => self.on_offer(offer)?,
             ControlMessage::Moved(moved) => {
                 self.moved = Moved { streams: self.moved.streams.take(), ..moved };
+                self.accounted = true;
             }
             ControlMessage::Tcp(bytes) => self.moved.streams = StreamsReport::decode(&bytes),
             message => {
@@ -112,6 +131,11 @@ impl SinkTransports {
             }
         }
         Ok(())
+    }
+
+    /// Whether the source has told since the last call what each transport did.
+    pub(crate) fn take_account(&mut self) -> bool {
+        std::mem::take(&mut self.accounted)
     }
 
     fn on_offer(&mut self, offer: Offer) -> Result<(), Failure> {
@@ -172,7 +196,7 @@ impl SinkTransports {
         let mut moved = std::mem::take(&mut self.moved);
         // The source told it as it sees it.
         let told = moved.held.map(HeldBy::seen_from_peer);
-        moved.held = told.or(self.plan.held_by(self.intake.limiter()));
+        moved.held = told.or(self.plan.held_by(self.intake.limiter().as_ref()));
         if let (Some(ways), Some(streams)) = (&self.plan.ways, &mut moved.streams) {
             // The source gave its reasons; what was found out here comes before them.
             streams.way_reasons.splice(..0, ways.told());

@@ -28,6 +28,9 @@ const RACE: Duration = Duration::from_secs(2);
 /// Without any transport for this long, and no last resort allowed, the transfer ends.
 const GIVE_UP: Duration = Duration::from_secs(35);
 
+/// How much later than the end of its transports a sink's last message may come.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 /// What the transports report to the source.
 pub(crate) enum TransportNews {
     /// A transport reports this.
@@ -43,11 +46,35 @@ struct Slot {
     /// From the peer's offer until it came up first.
     up_after: Option<Duration>,
     custody: Custody,
+    /// It closed after all was sent, for this reason; until then the sink's last word may come.
+    closing: Option<(Time, Failure)>,
 }
 
 impl Slot {
     fn is_up(&self) -> bool {
         self.custody.is_up()
+    }
+
+    /// The next event. A sink that is done closes its transports as soon as it says so, and a
+    /// datagram may overtake that message: while the end is near, a transport that closes is not
+    /// missed yet.
+    fn next_event(&mut self, now: Time, is_end_near: bool) -> Option<TransportEvent> {
+        if let Some((until, _)) = &self.closing
+            && is_end_near
+            && now < *until
+        {
+            return None;
+        }
+        if let Some((_, failure)) = self.closing.take() {
+            return Some(TransportEvent::Closed(failure));
+        }
+        match self.transport.poll_event(now)? {
+            TransportEvent::Closed(failure) if is_end_near && self.is_up() => {
+                self.closing = Some((now + LAST_WORD, failure));
+                None
+            }
+            event => Some(event),
+        }
     }
 
     /// It came up, `since_offer` after the peer's offer.
@@ -64,6 +91,8 @@ pub struct SourceTransports {
     limiter: Option<RateLimiter>,
     started: Time,
     alone_since: Time,
+    /// Whether the responder has not agreed yet.
+    calling: bool,
     /// Whether a last resort was asked to come up.
     resorted: bool,
     /// When the peer made its offer; another is not listened to.
@@ -72,6 +101,8 @@ pub struct SourceTransports {
     wake: Option<Wake>,
     /// Why the last transport closed that did.
     closed: Option<Failure>,
+    /// All that the sink asked for has been sent.
+    is_end_near: bool,
     samples: PathSamples,
 }
 
@@ -104,18 +135,20 @@ impl SourceTransports {
         let now = clock::now();
         let slot = |transport| {
             let custody = Custody::default();
-            Slot { transport, rank: u8::MAX, up_after: None, custody }
+            Slot { transport, rank: u8::MAX, up_after: None, custody, closing: None }
         };
         Self {
             limiter: None,
             plan,
             started: now,
             alone_since: now,
+            calling: false,
             resorted: false,
             offered: None,
             slots: transports.into_iter().map(slot).collect(),
             wake: None,
             closed: None,
+            is_end_near: false,
             samples: PathSamples::default(),
         }
     }
@@ -130,6 +163,25 @@ impl SourceTransports {
             slot.transport.start(&context, &mut offer);
         }
         control.tx.send(&Message::Channel(offer.encode()));
+    }
+
+    /// The responder has agreed: `plan` has the limits of both ends, and is otherwise that of the
+    /// offer. What the limits leave no room for is dropped. Comes before the peer's offer.
+    pub(crate) fn agree(&mut self, plan: TransportConfig) {
+        self.limiter = plan.send_limiter();
+        self.slots.retain(|slot| plan.uses(slot.transport.name()));
+        for slot in &mut self.slots {
+            slot.transport.on_agreed(&plan, self.limiter.as_ref());
+        }
+        self.plan = plan;
+        // The race begins now.
+        self.started = clock::now();
+        (self.alone_since, self.calling) = (self.started, false);
+    }
+
+    /// The responder has not agreed yet: no transport can come up.
+    pub(crate) fn wait_for_agreement(&mut self) {
+        self.calling = true;
     }
 
     /// A message of the peer about transports; gives why the two ends cannot go together.
@@ -196,6 +248,9 @@ impl SourceTransports {
             via.route.said().iter().for_each(|notice| observer.notice(notice));
         }
         self.sample(now);
+        if self.calling {
+            return news;
+        }
         if let Some(failure) = self.check_hopeless(now) {
             news.push(TransportNews::Hopeless(failure));
         } else if self.resort(now, observer) {
@@ -209,7 +264,7 @@ impl SourceTransports {
         let others = self.slots.len() > 1;
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let id = TransportId(id as u32);
-            while let Some(event) = slot.transport.poll_event(now) {
+            while let Some(event) = slot.next_event(now, self.is_end_near) {
                 if let TransportEvent::Up { rank } = &event {
                     slot.on_up(*rank, self.offered.map_or(Duration::ZERO, |then| now.since(then)));
                 }
@@ -333,6 +388,11 @@ impl SourceTransports {
         self.best().map(|slot| slot.transport.name())
     }
 
+    /// Whether all that the sink asked for has been sent.
+    pub(crate) fn set_end_near(&mut self, is_end_near: bool) {
+        self.is_end_near = is_end_near;
+    }
+
     /// The sink has the whole object: what is under way arrived.
     pub(crate) fn on_complete(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.transport.on_complete());
@@ -353,5 +413,92 @@ impl SourceTransports {
         moved.shares.retain(|(_, bytes)| *bytes > ByteCount::ZERO);
         moved.shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use packtrain_service::ceilings::Ceilings;
+    use packtrain_transfer::{FileReport, SinkTotals, SourceTotals, Transport};
+
+    use super::*;
+    use crate::handshake::SessionRequest;
+    use crate::permissions::Permissions;
+    use crate::transports::Hints;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn file(&self, _: &[u8], _: &FileReport) {}
+        fn source(&self, _: &SourceTotals) {}
+        fn sink(&self, _: &SinkTotals) {}
+        fn transport(&self, _: &str) {}
+        fn notice(&self, _: &Notice) {}
+    }
+
+    /// The plan of an initiator whose peer allows these transports.
+    fn plan(allowed: Option<&[&str]>) -> TransportConfig {
+        let transports = allowed.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+        let peer = Ceilings { transports, ..Ceilings::default() };
+        SessionRequest::default().plan(Hints::default(), &Permissions::default(), &peer, None)
+    }
+
+    #[test]
+    fn what_the_responder_excludes_is_dropped_and_nothing_comes_up_before_it_agrees() {
+        let mut all = SourceTransports::new(plan(None));
+        let names = |all: &SourceTransports| {
+            all.slots.iter().map(|slot| slot.transport.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all), ["native", "tcp", "pipe"]);
+        all.wait_for_agreement();
+        let late = clock::now() + GIVE_UP * 2;
+        assert!(all.poll(late, &Nobody).is_empty() && !all.resorted, "it waits for the answer");
+        all.agree(plan(Some(&["tcp", "pipe"])));
+        assert_eq!(names(&all), ["tcp", "pipe"]);
+        all.poll(late, &Nobody);
+        assert!(all.resorted, "the race is over");
+    }
+
+    /// A transport that reports these events.
+    struct Reports(VecDeque<TransportEvent>);
+
+    impl Transport for Reports {
+        fn name(&self) -> &'static str {
+            "tcp"
+        }
+        fn assign(&mut self, _: Range<Offset>) {}
+        fn revoke(&mut self, _: Range<Offset>) {}
+        fn poll_event(&mut self, _: Time) -> Option<TransportEvent> {
+            self.0.pop_front()
+        }
+        fn close(&mut self) {}
+    }
+
+    impl SourceTransport for Reports {
+        fn start(&mut self, _: &SourceContext, _: &mut Offer) {}
+        fn is_over(&self) -> bool {
+            self.0.is_empty()
+        }
+        fn account(&mut self, _: &mut Moved) {}
+    }
+
+    #[test]
+    fn a_transport_that_closes_at_the_end_is_missed_only_when_no_last_word_comes() {
+        let closed = || TransportEvent::Closed(temporary("the other end closed it"));
+        let run = |is_end_near: bool| {
+            let events = VecDeque::from([TransportEvent::Up { rank: 0 }, closed()]);
+            let mut all = SourceTransports::of(plan(None), vec![Box::new(Reports(events))]);
+            all.set_end_near(is_end_near);
+            let now = clock::now();
+            [Duration::ZERO, LAST_WORD / 2, LAST_WORD].map(|late| {
+                let news = all.poll(now + late, &Nobody);
+                news.iter()
+                    .any(|one| matches!(one, TransportNews::Event(_, TransportEvent::Closed(_))))
+            })
+        };
+        assert_eq!(run(true), [false, false, true]);
+        assert_eq!(run(false), [true, false, false]);
     }
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use packtrain_net::limit::RateLimiter;
 use packtrain_transfer::{Failure, Transport};
 use packtrain_units::{ByteCount, Duration, Time};
 
-use super::Moved;
 use super::offer::{ControlMessage, Offer};
 use super::path_samples::PathSamples;
+use super::{Moved, TransportConfig};
 pub use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::reader::Reader;
@@ -117,6 +118,10 @@ pub trait SourceTransport: Transport {
     /// The transfer begins: bind, listen, and write into the offer where.
     fn start(&mut self, context: &SourceContext, offer: &mut Offer);
 
+    /// The responder has agreed: these are the limits of both ends, and what all transports
+    /// together are held to. Comes before the peer's offer, and only at an initiator.
+    fn on_agreed(&mut self, _config: &TransportConfig, _limiter: Option<&RateLimiter>) {}
+
     /// The peer's offer came.
     fn on_offer(&mut self, _offer: &Offer) {}
 
@@ -164,6 +169,9 @@ pub trait SinkTransport: Send {
     /// The session is agreed: bind, listen, and write into the offer where. `control` is the
     /// connection to the source.
     fn bind(&mut self, _control: &ControlSender, _offer: &mut Offer) {}
+
+    /// See [`SourceTransport::on_agreed`].
+    fn on_agreed(&mut self, _config: &TransportConfig) {}
 
     /// From now on data has a place: the assembly takes the bytes of the object, waits for room,
     /// and writes them.

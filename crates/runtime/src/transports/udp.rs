@@ -101,7 +101,11 @@ fn config(
         std::net::IpAddr::V6(ip) => ip.to_ipv4_mapped().is_none(),
         std::net::IpAddr::V4(_) => false,
     });
+    // The control connection or this end's own user says that the peer is there. What else an offer
+    // or a caller names has to answer first: data must not go where nobody asked for it.
+    let known = peers.iter().flatten().all(|place| plan.hints.peer.contains(&place.ip()));
     let mut config = FlowConfig::new(role, keys, flow.id, peers);
+    config.known_rtt = plan.rtt.filter(|_| known && plan.feedback() == FeedbackKind::Native);
     config.feedback = plan.feedback();
     // UDT's arithmetic depends on the size of a unit, which therefore must not grow beyond
     // Ethernet's.

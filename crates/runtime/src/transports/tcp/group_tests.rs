@@ -88,6 +88,7 @@ fn plan() -> TransportConfig {
         via: None,
         ways: None,
         relayed: false,
+        rtt: None,
         hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], ..Hints::default() },
         allowed: None,
     }

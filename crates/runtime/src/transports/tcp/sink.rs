@@ -134,6 +134,10 @@ impl SinkTransport for TcpSink {
         self.end = Some(end);
     }
 
+    fn on_agreed(&mut self, config: &TransportConfig) {
+        self.config = config.clone();
+    }
+
     fn start(&mut self, assembly: &Assembly) {
         let _ = self.assembly.set(assembly.clone());
     }

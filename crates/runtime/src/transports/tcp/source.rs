@@ -34,6 +34,18 @@ pub(super) enum StreamNews {
     Over { why: String, had: bool, way: PathId, last: Option<Box<Reading>> },
 }
 
+enum State {
+    /// This end cannot listen, or it is over.
+    Off,
+    /// It listens; the peer's offer has not come.
+    Bound(TcpEnd, Tasks, SourceContext),
+    Running {
+        streams: Box<Streams>,
+        /// Takes the connections that the sink makes.
+        _end: TcpEnd,
+    },
+}
+
 /// All TCP streams of a source.
 pub(in crate::transports) struct TcpSource {
     config: TransportConfig,
@@ -42,8 +54,7 @@ pub(in crate::transports) struct TcpSource {
     /// Messages that were taken out of the inbox and are not handled yet.
     events: VecDeque<TransportEvent>,
     later: VecDeque<StreamNews>,
-    /// The listener and the streams; none if this end cannot listen.
-    running: Option<(TcpEnd, Streams)>,
+    state: State,
     /// Whether the peer listens.
     tried: bool,
     sampled: Option<(TcpPart, Option<Duration>)>,
@@ -60,18 +71,39 @@ impl TcpSource {
             news: Inbox::default(),
             events: VecDeque::new(),
             later: VecDeque::new(),
-            running: None,
+            state: State::Off,
             tried: false,
             sampled: None,
         }
     }
 
     fn streams(&self) -> Option<&Streams> {
-        self.running.as_ref().map(|(_, streams)| streams)
+        match &self.state {
+            State::Running { streams, .. } => Some(streams),
+            _ => None,
+        }
     }
 
     fn streams_mut(&mut self) -> Option<&mut Streams> {
-        self.running.as_mut().map(|(_, streams)| streams)
+        match &mut self.state {
+            State::Running { streams, .. } => Some(streams),
+            _ => None,
+        }
+    }
+
+    /// The streams, none of which is connected.
+    fn unconnected(&self, tasks: Tasks, context: SourceContext) -> Option<Streams> {
+        Some(Streams::new(Parts {
+            count: self.config.count(),
+            modest: self.config.udp(),
+            tasks,
+            outbox: self.news.outbox(&context.wake),
+            control: context.control,
+            reader: context.reader?,
+            limiter: self.limiter.clone(),
+            most: self.config.most_streams,
+            ways: self.config.ways.clone(),
+        }))
     }
 
     fn on_news(&mut self, news: StreamNews) -> Option<TransportEvent> {
@@ -163,7 +195,7 @@ impl Transport for TcpSource {
     }
 
     fn close(&mut self) {
-        if let Some((_, streams)) = self.running.take() {
+        if let State::Running { streams, .. } = std::mem::replace(&mut self.state, State::Off) {
             streams.group().close();
         }
     }
@@ -171,10 +203,11 @@ impl Transport for TcpSource {
 
 impl SourceTransport for TcpSource {
     fn start(&mut self, context: &SourceContext, offer: &mut Offer) {
-        let Some(reader) = context.reader.clone() else { return };
-        let outbox = self.news.outbox(&context.wake);
+        if context.reader.is_none() {
+            return;
+        }
         let tasks = Tasks::default();
-        let up = outbox.clone();
+        let up = self.news.outbox(&context.wake);
         let listening = TcpEnd::listen(&self.config, &tasks, move |stream| {
             let way = super::way(&stream);
             up.send(StreamNews::Up(Box::new(stream), way));
@@ -183,24 +216,22 @@ impl SourceTransport for TcpSource {
         // Over depots only this end connects.
         offer.tcp = if self.config.via.is_some() { 0 } else { end.port() };
         offer.tcp_key = end.key();
-        let streams = Streams::new(Parts {
-            count: self.config.count(),
-            modest: self.config.udp(),
-            tasks,
-            outbox,
-            control: context.control.clone(),
-            reader,
-            limiter: self.limiter.clone(),
-            most: self.config.most_streams,
-            ways: self.config.ways.clone(),
-        });
-        self.running = Some((end, streams));
+        self.state = State::Bound(end, tasks, context.clone());
+    }
+
+    fn on_agreed(&mut self, config: &TransportConfig, limiter: Option<&RateLimiter>) {
+        (self.config, self.limiter) = (config.clone(), limiter.cloned());
     }
 
     fn on_offer(&mut self, offer: &Offer) {
-        let Some((end, streams)) = &mut self.running else { return };
+        let State::Bound(end, tasks, context) = std::mem::replace(&mut self.state, State::Off)
+        else {
+            return;
+        };
         self.tried = offer.tcp != 0;
+        let Some(mut streams) = self.unconnected(tasks, context) else { return };
         streams.begin(end.connector(&self.config, offer));
+        self.state = State::Running { streams: Box::new(streams), _end: end };
     }
 
     fn on_control(&mut self, _now: Time, message: &ControlMessage) {
@@ -218,11 +249,11 @@ impl SourceTransport for TcpSource {
     }
 
     fn is_over(&self) -> bool {
-        self.running.is_none()
+        matches!(self.state, State::Off)
     }
 
     fn sample(&mut self, now: Time, samples: &mut PathSamples) {
-        let Some((_, streams)) = &self.running else { return };
+        let State::Running { streams, .. } = &self.state else { return };
         let waiting = streams.group().waiting();
         samples.add_waiting(waiting);
         let Some(seen) = streams.record().seen() else { return };
@@ -250,7 +281,7 @@ impl SourceTransport for TcpSource {
     }
 
     fn account(&mut self, moved: &mut Moved) {
-        let Some((_, streams)) = &self.running else { return };
+        let State::Running { streams, .. } = &self.state else { return };
         moved.shares.push((self.name().to_owned(), streams.moved()));
         moved.retransmitted += streams.sent_again() + streams.retransmitted();
         moved.rtt = moved.rtt.or(streams.record().min_rtt());
