@@ -57,6 +57,8 @@ pub struct Bbr {
     model: Model,
     modes: Modes,
     was_app_limited: bool,
+    /// Whether losses leave the window alone.
+    ignores_loss: bool,
 }
 
 /// State of loss recovery.
@@ -85,7 +87,22 @@ impl Bbr {
             model: Model::new(config.now, config.mtu.get().max(1) as f64),
             modes: Modes::new(config.now, Rng::new(config.seed)),
             was_app_limited: false,
+            ignores_loss: false,
         }
+    }
+
+    /// A controller that continues at `rate` bytes per second on a path with the round trip `rtt`
+    /// in seconds, in the mode that probes the rate. Losses do not reduce its window.
+    pub(crate) fn resumed(config: &ControllerConfig, rate: f64, rtt: f64) -> Self {
+        let mut bbr = Self::new(config, &Start::default());
+        let rate = rate / bbr.mss;
+        bbr.ignores_loss = true;
+        bbr.paced_by_rtt = true;
+        bbr.pace = PACE_MARGIN * rate;
+        bbr.model.resume(config.now, rate, rtt);
+        bbr.modes.resume(config.now);
+        bbr.cwnd = bbr.target(2.0);
+        bbr
     }
 
     /// Packets of a burst.
@@ -119,7 +136,9 @@ impl Bbr {
                 self.recover = self.model.next;
                 self.conserving = true;
                 self.model.start_round();
-                self.cwnd = event.in_flight + event.acked;
+                if !self.ignores_loss {
+                    self.cwnd = event.in_flight + event.acked;
+                }
             }
             Repair::Recovery | Repair::Timeout if self.model.newest > self.recover => {
                 self.repair = Repair::Open;
@@ -163,9 +182,11 @@ impl Bbr {
 
     fn update_cwnd(&mut self, event: &Event) {
         if event.acked > 0.0 {
-            self.cwnd = (self.cwnd - event.lost).max(1.0);
+            if !self.ignores_loss {
+                self.cwnd = (self.cwnd - event.lost).max(1.0);
+            }
             self.on_repair(event);
-            if self.conserving {
+            if self.conserving && !self.ignores_loss {
                 self.cwnd = self.cwnd.max(event.in_flight + event.acked);
             } else {
                 self.grow(event.acked);

@@ -28,6 +28,8 @@ pub(super) struct Model {
     /// Bytes of a packet: the policer detection counts bytes, all else packets.
     mss: f64,
     policer: Policer,
+    /// Whether another controller found the rate to start from.
+    resumed: bool,
     pub(super) aggregation: Aggregation,
     /// In seconds, with the time of the sample.
     min_rtt: Option<f64>,
@@ -48,6 +50,7 @@ impl Model {
             delivered: 0.0,
             lost: 0.0,
             policer: Policer::default(),
+            resumed: false,
             aggregation: Aggregation::new(now),
             min_rtt: None,
             min_rtt_at: now,
@@ -62,6 +65,13 @@ impl Model {
         self.lost *= factor;
         self.max_rate.scale(factor);
         self.newest > 0
+    }
+
+    /// Continues from a rate in packets per second and a minimum round trip in seconds.
+    pub(super) fn resume(&mut self, now: Time, rate: f64, rtt: f64) {
+        self.max_rate.update(self.rounds, rate);
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
+        self.resumed = true;
     }
 
     /// The maximum rate of the last ten rounds.
@@ -114,7 +124,8 @@ impl Model {
         let app_limited = self.is_limited(event);
         let (losses, round_start) = (event.lost > 0.0, self.round_started);
         let sample = Sample { losses, app_limited, round_start, probing };
-        let restart = self.policer.on_sample(sample, self.totals(event.now));
+        // Beside flows that take all of the queue every interval is lossy and alike.
+        let restart = !self.resumed && self.policer.on_sample(sample, self.totals(event.now));
         if !app_limited || rate >= self.max_rate.get() {
             self.max_rate.update(self.rounds, rate);
         }

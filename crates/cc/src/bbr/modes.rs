@@ -104,6 +104,12 @@ impl Modes {
         self.phase_at = now;
     }
 
+    /// Continues after startup, which another controller has done.
+    pub(super) fn resume(&mut self, now: Time) {
+        self.full = true;
+        self.enter_probe_bw(now);
+    }
+
     /// Discards the rate seen so far.
     pub(super) fn reset_plateau(&mut self) {
         self.plateau.0 = 0.0;

@@ -94,6 +94,15 @@ impl Cubic {
         Self { hystart: None, ..Self::new(config, start) }
     }
 
+    /// CUBIC that continues in congestion avoidance at `window` packets, without a window before a
+    /// cut: it grows by at least a twentieth per round trip until a loss.
+    pub(crate) fn resumed(config: &ControllerConfig, window: f64) -> Self {
+        let mut cubic = Self::without_hystart(config, &Start::default());
+        cubic.window.cwnd = window.max(1.0);
+        cubic.window.ssthresh = cubic.window.cwnd;
+        cubic
+    }
+
     fn on_rtt(&mut self, feedback: &Feedback<'_>) {
         let Some(rtt) = feedback.rtt.map(|rtt| rtt.latest.max(Duration::from_nanos(1))) else {
             return;

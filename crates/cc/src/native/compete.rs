@@ -1,121 +1,500 @@
-//! Competition with flows that fill the queue, beside which a delay-based window starves. The
-//! window then follows CUBIC (RFC 9438); only congestive losses cut it, and never below the
-//! cruising window.
+//! Competition with flows that fill the queue, beside which a window governed by delay starves.
+//!
+//! One more flow of their own kind is what the others leave room for, so the competition is one of
+//! two complete controllers: CUBIC (`Loss`), or BBR (`Rate`) beside flows that do not yield to
+//! losses.
 
-use crate::cubic::{BETA, Curve};
-use crate::native::signals::Round;
+use std::collections::VecDeque;
+
+use packtrain_units::Time;
+
+use crate::bbr::Bbr;
+use crate::config::ControllerConfig;
+use crate::cubic::Cubic;
+use crate::interface::{CongestionController, Feedback, Sent};
+use crate::native::signals::{Round, seconds};
 use crate::native::verdict::Cause;
 
-/// Rounds with a growing queue and a shrinking window that indicate a competitor.
-const MIN_PRESSED_ROUNDS: u32 = 5;
-/// Number of rounds for a trend.
-const TREND_ROUNDS: usize = 6;
-/// Bytes of the packets that CUBIC counts.
-const UNIT: f64 = 1448.0;
-/// The competition ends when the queue was empty in this many of the last eight rounds.
-const MIN_EMPTY_ROUNDS: u32 = 2;
+/// A standing queue above this, in seconds, and above this share of the base, is not the own kind's:
+/// n flows of it hold about 1 ms times the root of n.
+const QUEUE: f64 = 5e-3;
+const QUEUE_SHARE: f64 = 1.0 / 16.0;
+/// Rounds over which a queue must stand.
+const STANDING_ROUNDS: usize = 16;
+/// The share of the capacity below which others take the rest, and above which nobody does.
+const SHARED: f64 = 0.9;
+const ALONE: f64 = 0.93;
+/// Time and rounds with all of the capacity that end a competition.
+const ALONE_TIME: f64 = 2.0;
+const ALONE_ROUNDS: u32 = 10;
+/// The window to start from is the highest of this many rounds.
+const MEMORY_ROUNDS: usize = 48;
+/// Consecutive cuts, each within `SPACING` round trips per packet of the window of the one before,
+/// that show that the others do not yield. A flow beside its like is cut once in 0.57 round trips
+/// per packet (RFC 9438 section 4.3).
+const CUTS: u32 = 3;
+const SPACING: f64 = 0.25;
+const MAX_SPACING: f64 = 20.0;
+/// Mean loss over some 32 rounds that a flow which yields to losses does not meet.
+const HEAVY_LOSS: f64 = 0.1;
+const MEAN_ROUNDS: f64 = 32.0;
+/// A share of the capacity that flows which do not yield would not leave, and how long it is held,
+/// in seconds.
+const YIELDED: f64 = 0.7;
+const YIELD_TIME: f64 = 2.0;
+/// Time in seconds without BBR after the others yielded to it.
+const RATE_AFTER: f64 = 30.0;
+/// The share of the capacity to start from beside others.
+const START: f64 = 0.5;
+/// Congestive losses, at least `EPOCH` and at most `MAX_EPOCH` rounds apart, that show others in a
+/// queue too short to stand.
+const EPOCHS: u32 = 4;
+const EPOCH: u32 = 4;
+const MAX_EPOCH: u32 = 40;
+/// Time in seconds and rounds without a cut, and share of the capacity above which the others do
+/// not fill the queue: they keep it at a length of their own.
+const QUIET: f64 = 4.0;
+const QUIET_ROUNDS: f64 = 32.0;
+const GAINING: f64 = 2.0 / 3.0;
+/// Share of the capacity below which the others fill the queue after all.
+const LOSING: f64 = 0.25;
+/// Time in seconds after which the flow leaves on trial, and the factor by which the next one is
+/// later if the queue stands again within `TRIAL_ROUNDS`.
+const TRIAL_AFTER: f64 = 10.0;
+const TRIAL_BACKOFF: f64 = 2.0;
+const MAX_TRIAL_AFTER: f64 = 160.0;
+const TRIAL_ROUNDS: u32 = 64;
 
 /// The state of the competition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Compete {
-    pressed: u32,
-    /// Queue and window of the last rounds, newest first.
-    past: [(f64, f64); TREND_ROUNDS],
-    cubic: Option<Cubic>,
-    /// The last eight rounds: a one bit for each with an empty queue.
-    empty: u8,
+    config: ControllerConfig,
+    /// The last rounds, newest first.
+    past: VecDeque<Past>,
+    mode: Option<Mode>,
+    /// Congestive losses in a row that are neither close together nor far apart, and rounds since
+    /// the last one.
+    epochs: u32,
+    since_epoch: u32,
+    /// When the next trial begins, and the time until the one after it.
+    trial_at: f64,
+    trial_after: f64,
+    /// Rounds since the flow left on trial.
+    trial: Option<u32>,
+    /// Since when the share has been too small.
+    losing: f64,
+    /// When BBR may be used again.
+    rate_from: f64,
+    /// The rate before the trial.
+    rate: f64,
+    /// Since when all of the capacity was delivered, and in how many rounds.
+    alone: (f64, u32),
+    /// Since when the others have yielded.
+    yielding: f64,
+    /// The last cut, and how many in a row came early.
+    cut_at: f64,
+    early: u32,
+    /// Mean loss of the competition by losses.
+    loss: f64,
+    cwnd: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Cubic {
-    /// In packets of `UNIT` bytes.
+struct Past {
+    queue: f64,
+    delivered: f64,
     window: f64,
-    w_max: f64,
-    epoch: f64,
-    deaf_until: f64,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Loss(Box<Cubic>),
+    Rate(Box<Bbr>),
+}
+
+/// What a round changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    None,
+    /// The flow cruises, but the competition may continue.
+    OnTrial,
+    /// The others have gone.
+    Over,
 }
 
 impl Compete {
-    /// The window in bytes during a competition.
-    pub(super) fn window(&self) -> Option<f64> {
-        self.cubic.map(|cubic| cubic.window * UNIT)
+    pub(super) fn new(config: &ControllerConfig) -> Self {
+        Self {
+            config: *config,
+            past: VecDeque::new(),
+            mode: None,
+            epochs: 0,
+            since_epoch: MAX_EPOCH,
+            trial_at: 0.0,
+            trial_after: TRIAL_AFTER,
+            trial: None,
+            losing: 0.0,
+            rate_from: 0.0,
+            rate: 0.0,
+            alone: (0.0, 0),
+            yielding: 0.0,
+            cut_at: 0.0,
+            early: 0,
+            loss: 0.0,
+            cwnd: 0.0,
+        }
     }
 
-    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, cruising: f64) {
-        if let Some(cubic) = &mut self.cubic {
-            self.empty = self.empty << 1 | u8::from(round.queue < 1e-3);
-            cubic.on_round(round, cause, cruising);
-            if self.empty.count_ones() >= MIN_EMPTY_ROUNDS {
-                *self = Self::default();
+    /// The controller in force during a competition.
+    pub(super) fn controller(&self) -> Option<&dyn CongestionController> {
+        if self.trial.is_some() {
+            return None;
+        }
+        match self.mode.as_ref()? {
+            Mode::Loss(cubic) => Some(&**cubic),
+            Mode::Rate(bbr) => Some(&**bbr),
+        }
+    }
+
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.controller()?;
+        match self.mode.as_ref()? {
+            Mode::Loss(_) => Some("compete by loss"),
+            Mode::Rate(_) => Some("compete by rate"),
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, sent: &Sent) {
+        match &mut self.mode {
+            Some(Mode::Loss(cubic)) => cubic.on_sent(sent),
+            Some(Mode::Rate(bbr)) => bbr.on_sent(sent),
+            None => {}
+        }
+    }
+
+    /// Takes feedback; `full` says whether the queue is full enough for its losses to count.
+    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, full: bool, srtt: f64) {
+        match &mut self.mode {
+            Some(Mode::Loss(cubic)) => {
+                let lost = if full { feedback.lost } else { &[] };
+                cubic.on_feedback(&Feedback { lost, ..feedback.clone() });
+                let cwnd = cubic.cwnd().get() as f64;
+                let packets = self.cwnd / self.config.mtu.get().max(1) as f64;
+                if cwnd < 0.9 * self.cwnd {
+                    let now = seconds(feedback.now);
+                    let spacing = (SPACING * packets).min(MAX_SPACING) * srtt;
+                    self.early = if now - self.cut_at < spacing { self.early + 1 } else { 0 };
+                    self.cut_at = now;
+                }
+                self.cwnd = cwnd;
             }
-            return;
-        }
-        let (queue, window) = self.past[TREND_ROUNDS - 1];
-        let pressed = round.queue > queue && round.queue > 2e-3 && cruising < 0.98 * window;
-        self.pressed = if pressed { self.pressed + 1 } else { 0 };
-        self.past.rotate_right(1);
-        self.past[0] = (round.queue, cruising);
-        if self.pressed >= MIN_PRESSED_ROUNDS {
-            // The window before the competitor arrived.
-            let window = self.past.iter().fold(cruising, |max, p| max.max(p.1)) / UNIT;
-            let deaf_until = round.at;
-            self.cubic = Some(Cubic { window, w_max: window, epoch: round.at, deaf_until });
-            self.empty = 0;
+            Some(Mode::Rate(bbr)) => bbr.on_feedback(feedback),
+            None => {}
         }
     }
-}
 
-impl Cubic {
-    fn on_round(&mut self, round: &Round, cause: Cause, cruising: f64) {
-        if matches!(cause, Cause::Congestion | Cause::Backstop) && round.at >= self.deaf_until {
-            self.w_max = self.window;
-            self.window *= BETA;
-            self.epoch = round.at;
-            self.deaf_until = round.at + round.base + round.queue;
-        } else if !round.app_limited {
-            let curve = Curve::new(BETA * self.w_max, self.w_max);
-            let target = curve.at(round.at - self.epoch + round.base);
-            self.window = target.clamp(self.window, self.window * 1.5);
+    /// Ends a round. `capacity` is that of the path in bytes per second, `window` that of the
+    /// cruise.
+    pub(super) fn on_round(
+        &mut self,
+        round: &Round,
+        cause: Cause,
+        capacity: f64,
+        window: f64,
+    ) -> Change {
+        self.past.push_front(Past { queue: round.queue, delivered: round.delivered, window });
+        self.past.truncate(MEMORY_ROUNDS);
+        self.count_epochs(cause);
+        if self.mode.is_none() {
+            if self.is_pressed(round, capacity) {
+                self.enter(round, capacity);
+            }
+            return Change::None;
         }
-        let max = 2.0 * round.delivered * (round.span() + round.queue) / UNIT;
-        self.window = self.window.min(max).max(cruising / UNIT);
+        if let Some(rounds) = self.trial {
+            return self.on_trial_round(round, capacity, rounds);
+        }
+        if round.delivered < ALONE * capacity {
+            self.alone = (round.at, 0);
+        } else {
+            self.alone.1 += 1;
+        }
+        if self.alone.1 >= ALONE_ROUNDS && round.at - self.alone.0 >= ALONE_TIME {
+            self.leave();
+            return Change::Over;
+        }
+        if round.at > self.trial_at {
+            self.trial = Some(0);
+            self.rate = round.delivered;
+            self.past.clear();
+            self.epochs = 0;
+            return Change::OnTrial;
+        }
+        self.change_mode(round, capacity);
+        Change::None
+    }
+
+    fn leave(&mut self) {
+        self.mode = None;
+        self.trial = None;
+        self.trial_after = TRIAL_AFTER;
+        self.past.clear();
+        self.epochs = 0;
+    }
+
+    fn on_trial_round(&mut self, round: &Round, capacity: f64, rounds: u32) -> Change {
+        self.trial = Some(rounds + 1);
+        if self.is_pressed(round, capacity) {
+            self.trial = None;
+            self.trial_after = (self.trial_after * TRIAL_BACKOFF).min(MAX_TRIAL_AFTER);
+            self.trial_at = round.at + self.trial_after;
+            if matches!(self.mode, Some(Mode::Rate(_))) {
+                self.start_rate(round, self.rate);
+            }
+        } else if rounds >= TRIAL_ROUNDS {
+            self.leave();
+            return Change::Over;
+        }
+        Change::None
+    }
+
+    fn count_epochs(&mut self, cause: Cause) {
+        self.since_epoch = self.since_epoch.saturating_add(1);
+        if matches!(cause, Cause::Congestion | Cause::Backstop) {
+            if self.since_epoch > MAX_EPOCH {
+                self.epochs = 1;
+            } else if self.since_epoch >= EPOCH {
+                self.epochs += 1;
+            }
+            self.since_epoch = 0;
+        }
+    }
+
+    /// Whether a queue stands that this flow cannot have filled.
+    fn is_pressed(&self, round: &Round, capacity: f64) -> bool {
+        // On trial there is no overshoot of a launch to wait for.
+        let standing = if self.trial.is_some() { STANDING_ROUNDS / 2 } else { STANDING_ROUNDS };
+        let recent = self.past.iter().take(standing);
+        let fastest = recent.clone().map(|past| past.delivered).fold(0.0, f64::max);
+        if fastest > SHARED * capacity || round.app_limited {
+            return false;
+        }
+        if self.epochs >= EPOCHS && self.since_epoch == 0 {
+            return true;
+        }
+        if self.past.len() < standing {
+            return false;
+        }
+        let half = standing / 2;
+        let least = recent.clone().take(half).map(|past| past.queue).fold(f64::INFINITY, f64::min);
+        let most = recent.skip(half).map(|past| past.queue).fold(0.0, f64::max);
+        // A queue of the own making halves every other round.
+        least > QUEUE.max(QUEUE_SHARE * round.base) && least > most / 2.0
+    }
+
+    /// Begins a competition by losses, at the window before it began, but at least at a share that
+    /// the others must yield to.
+    fn enter(&mut self, round: &Round, capacity: f64) {
+        let fair = START * capacity * (round.base + round.queue);
+        let window = self.past.iter().map(|past| past.window).fold(fair, f64::max);
+        self.alone = (round.at, 0);
+        self.trial_at = round.at + self.trial_after;
+        self.start_loss(round, window);
+    }
+
+    /// Begins CUBIC at a window in bytes.
+    fn start_loss(&mut self, round: &Round, window: f64) {
+        let config = self.config_at(round);
+        (self.cwnd, self.cut_at) = (window, round.at);
+        (self.early, self.loss) = (0, 0.0);
+        let packets = window / config.mtu.get().max(1) as f64;
+        self.mode = Some(Mode::Loss(Box::new(Cubic::resumed(&config, packets))));
+    }
+
+    /// Begins BBR at a rate in bytes per second.
+    fn start_rate(&mut self, round: &Round, rate: f64) {
+        let config = self.config_at(round);
+        (self.yielding, self.losing) = (round.at, round.at);
+        self.loss = 0.0;
+        self.mode = Some(Mode::Rate(Box::new(Bbr::resumed(&config, rate, round.base))));
+    }
+
+    fn config_at(&self, round: &Round) -> ControllerConfig {
+        let now = Time::from_nanos((round.at * 1e9) as u64);
+        ControllerConfig { now, ..self.config }
+    }
+
+    fn change_mode(&mut self, round: &Round, capacity: f64) {
+        self.loss += (round.loss() - self.loss) / MEAN_ROUNDS;
+        let share = round.delivered / capacity.max(1.0);
+        match &self.mode {
+            Some(Mode::Loss(_)) => {
+                let quiet = QUIET.max(QUIET_ROUNDS * (round.base + round.queue));
+                let bounded = round.at - self.cut_at > quiet && share > GAINING;
+                let unyielding = self.early >= CUTS || self.loss > HEAVY_LOSS;
+                if (unyielding || bounded) && round.at > self.rate_from {
+                    self.start_rate(round, (START * capacity).max(round.delivered));
+                }
+            }
+            Some(Mode::Rate(_)) => {
+                if share < YIELDED {
+                    self.yielding = round.at;
+                }
+                if share > LOSING || self.loss > 0.01 {
+                    self.losing = round.at;
+                }
+                let since = self.yielding.min(self.losing);
+                if round.at - since > YIELD_TIME {
+                    self.rate_from = round.at + RATE_AFTER;
+                    self.start_loss(round, START * capacity * (round.base + round.queue));
+                }
+            }
+            None => {}
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use packtrain_units::ByteCount;
+
     use super::*;
+    use crate::interface::LossRange;
 
-    fn round(at: f64, queue: f64) -> Round {
-        Round { at, queue, base: 0.05, delivered: 1e7, ..Round::default() }
+    const CAPACITY: f64 = 12.5e6;
+
+    fn compete() -> Compete {
+        Compete::new(&ControllerConfig {
+            mtu: ByteCount(1_472),
+            seed: 1,
+            now: Time::ZERO,
+            ceiling: None,
+            rtt: None,
+        })
+    }
+
+    fn round(at: f64, queue: f64, share: f64) -> Round {
+        Round { at, queue, base: 0.04, delivered: share * CAPACITY, ..Round::default() }
+    }
+
+    /// Rounds of 50 ms from `at` on; returns the changes.
+    fn play(compete: &mut Compete, at: f64, rounds: u32, queue: f64, share: f64) -> Vec<Change> {
+        (0..rounds)
+            .map(|i| round(at + f64::from(i) * 0.05, queue, share))
+            .map(|round| compete.on_round(&round, Cause::None, CAPACITY, 1e5))
+            .collect()
     }
 
     #[test]
-    fn a_queue_that_swings_does_not_start_it() {
-        let mut compete = Compete::default();
-        for i in 0..400u32 {
-            let swing = (f64::from(i) / 4.0).sin();
-            let window = 1e6 + 1e5 * swing;
-            compete.on_round(&round(f64::from(i), 3e-3 + 1e-3 * swing), Cause::None, window);
-        }
-        assert_eq!(compete.window(), None, "our own window moves it");
+    fn a_queue_that_stands_while_others_have_the_capacity_starts_it() {
+        let mut compete = compete();
+        play(&mut compete, 0.0, 15, 0.02, 0.3);
+        assert_eq!(compete.name(), None, "too early");
+        play(&mut compete, 1.0, 1, 0.02, 0.3);
+        assert_eq!(compete.name(), Some("compete by loss"));
+        let window = compete.controller().unwrap().cwnd().get() as f64;
+        assert!(window > 0.49 * CAPACITY * 0.06, "half of the path: {window}");
     }
 
     #[test]
-    fn a_filled_queue_starts_it_and_an_empty_one_ends_it() {
-        let mut compete = Compete::default();
-        // The cruising window changes only every other round.
-        for i in 1..14u32 {
-            let window = 1e6 - f64::from(i / 2) * 1e4;
-            compete.on_round(&round(f64::from(i), f64::from(i) * 4e-3), Cause::None, window);
+    fn nothing_starts_it_that_this_flow_may_have_caused() {
+        // A queue of a few milliseconds, all of the capacity, a queue that drains, and a share that
+        // the application limits.
+        for (queue, share) in [(0.004, 0.3), (0.02, 0.95)] {
+            let mut compete = compete();
+            play(&mut compete, 0.0, 200, queue, share);
+            assert_eq!(compete.name(), None, "{queue} s, {share}");
         }
-        let before = compete.window().expect("pressed");
-        compete.on_round(&round(15.0, 0.03), Cause::Random, 1e5);
-        assert!(compete.window().unwrap() >= before, "random loss does not reduce");
-        let before = compete.window().unwrap();
-        compete.on_round(&round(16.0, 0.03), Cause::Congestion, 1e5);
-        assert!(compete.window().unwrap() < before);
-        (17..19).for_each(|i| compete.on_round(&round(f64::from(i), 0.0), Cause::None, 1e5));
-        assert_eq!(compete.window(), None);
+        let mut draining = compete();
+        for i in 0..40u32 {
+            let queue = 0.2 * 0.5f64.powf(f64::from(i) / 4.0);
+            draining.on_round(&round(f64::from(i), queue, 0.5), Cause::None, CAPACITY, 1e5);
+        }
+        assert_eq!(draining.name(), None);
+        let mut idle = compete();
+        for i in 0..40u32 {
+            let limited = Round { app_limited: true, ..round(f64::from(i), 0.02, 0.1) };
+            idle.on_round(&limited, Cause::None, CAPACITY, 1e5);
+        }
+        assert_eq!(idle.name(), None);
+    }
+
+    #[test]
+    fn losses_again_and_again_start_it_where_no_queue_can_stand() {
+        let mut compete = compete();
+        for i in 0..60u32 {
+            let cause = if i % 12 == 11 { Cause::Congestion } else { Cause::None };
+            compete.on_round(&round(f64::from(i) * 0.05, 0.001, 0.6), cause, CAPACITY, 1e5);
+            assert_eq!(compete.name().is_some(), i >= 47, "round {i}");
+        }
+    }
+
+    #[test]
+    fn all_of_the_capacity_ends_it_and_an_empty_queue_alone_does_not() {
+        let mut compete = compete();
+        play(&mut compete, 0.0, 16, 0.02, 0.3);
+        let changes = play(&mut compete, 1.0, 100, 0.0, 0.5);
+        assert!(changes.iter().all(|c| *c == Change::None) && compete.name().is_some());
+        let changes = play(&mut compete, 6.0, 60, 0.02, 0.97);
+        assert_eq!(changes.iter().filter(|c| **c == Change::Over).count(), 1);
+        assert_eq!(compete.name(), None);
+    }
+
+    #[test]
+    fn trials_find_an_empty_path_and_grow_rare_beside_others() {
+        let mut beside = compete();
+        let mut trials = Vec::new();
+        for i in 0..4_000u32 {
+            let at = f64::from(i) * 0.05;
+            if beside.on_round(&round(at, 0.02, 0.3), Cause::None, CAPACITY, 1e5) == Change::OnTrial
+            {
+                trials.push(at as u32);
+            }
+        }
+        assert_eq!(trials.len(), 4, "{trials:?}");
+        assert!(trials.windows(2).all(|t| t[1] - t[0] > 18), "{trials:?}");
+        let mut left = compete();
+        play(&mut left, 0.0, 16, 0.02, 0.3);
+        let changes = play(&mut left, 1.0, 300, 0.0, 0.6);
+        assert!(changes.contains(&Change::OnTrial) && changes.contains(&Change::Over));
+    }
+
+    /// Acknowledges a packet and loses one each round of 50 ms; CUBIC cuts each time.
+    fn cut_often(compete: &mut Compete, at: f64, rounds: u64) {
+        for i in 0..rounds {
+            let now = Time::from_nanos(((at + i as f64 * 0.05) * 1e9) as u64);
+            compete.on_sent(&Sent {
+                now,
+                first: i * 100,
+                count: 100,
+                bytes: ByteCount(147_200),
+                in_flight: ByteCount(147_200),
+                retransmission: false,
+                app_limited: false,
+            });
+            let first = i * 100;
+            let lost = [LossRange { first, count: 1, bytes: ByteCount(1_472), sent_at: now }];
+            let feedback = Feedback {
+                largest_acked: Some(i * 100 + 99),
+                acked: ByteCount(1_472),
+                lost: &lost,
+                ..crate::bottleneck::silence(now)
+            };
+            compete.on_feedback(&feedback, true, 0.05);
+        }
+    }
+
+    #[test]
+    fn others_that_do_not_yield_to_losses_are_met_by_rate_and_those_that_do_by_loss() {
+        let mut compete = compete();
+        play(&mut compete, 0.0, 16, 0.02, 0.3);
+        cut_often(&mut compete, 0.8, 4);
+        play(&mut compete, 1.0, 1, 0.02, 0.2);
+        assert_eq!(compete.name(), Some("compete by rate"));
+        play(&mut compete, 1.1, 30, 0.02, 0.5);
+        assert_eq!(compete.name(), Some("compete by rate"));
+        // They yield: it takes more than they would leave.
+        play(&mut compete, 3.0, 50, 0.02, 0.85);
+        assert_eq!(compete.name(), Some("compete by loss"));
     }
 }

@@ -21,6 +21,8 @@ const CALM_ROUNDS: u32 = 5;
 const NEAR_CAPACITY: (f64, f64) = (0.85, 1.1);
 /// Growth while the queue has only just emptied.
 const CREEP: f64 = 0.03;
+/// Upper limit of that growth, in multiples of its share of the own window.
+const MAX_CREEP: f64 = 4.0;
 /// Smallest cut at congestion.
 const CUT: f64 = 0.85;
 /// Interval in rounds of an experiment that steps the rate up and down to test whether the own rate
@@ -64,12 +66,6 @@ impl Cruise {
         self.recent = [rate; 3];
         // Losses of the launch's overshoot are still being reported.
         self.cut_last_round = true;
-    }
-
-    /// Resumes after a competition, with at least the delivered rate.
-    pub(super) fn resume(&mut self, round: &Round) {
-        self.window = self.window.max(round.delivered * round.span());
-        self.calm = 0;
     }
 
     /// The window in bytes.
@@ -145,7 +141,9 @@ impl Cruise {
         if self.calm >= CALM_ROUNDS && !round.capacity.is_some_and(near) {
             self.window *= RISE;
         } else if calm {
-            self.window += (a / 2.0).max(CREEP * self.window);
+            // In proportion to the same mean, so that flows become equal while the queue is empty.
+            let mean = (self.window * path * base).sqrt();
+            self.window += (a / 2.0).max(CREEP * mean.min(MAX_CREEP * self.window));
         } else {
             let fed_back = self.window * base / (base + round.queue) + a;
             self.window = self.window / 2.0 + fed_back / 2.0;
@@ -165,12 +163,14 @@ struct Experiment {
     rng: Rng,
     round: u32,
     up_first: bool,
+    /// Whether packets were lost since the last pair: without losses there is nothing to find.
+    lossy: bool,
     measured: [Option<(f64, f64)>; 2],
 }
 
 impl Experiment {
     fn new(rng: Rng) -> Self {
-        Self { rng, round: 0, up_first: true, measured: [None; 2] }
+        Self { rng, round: 0, up_first: true, lossy: false, measured: [None; 2] }
     }
 
     /// Each step lasts two rounds; the second of them is measured.
@@ -195,11 +195,15 @@ impl Experiment {
         {
             self.measured[step.min(1)] = Some((round.loss(), round.delivered));
         }
+        self.lossy |= round.loss() > 0.0;
+        if self.round + 1 == EXPERIMENT_EVERY && !self.lossy {
+            return false;
+        }
         self.round += 1;
         if self.round < EXPERIMENT_EVERY + 4 {
             return false;
         }
-        self.round = 0;
+        (self.round, self.lossy) = (0, false);
         let [first, second] = std::mem::take(&mut self.measured);
         let (up, down) = if self.up_first { (first, second) } else { (second, first) };
         self.up_first = self.rng.chance(0.5);

@@ -19,7 +19,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use crate::config::ControllerConfig;
 use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
-use crate::native::compete::Compete;
+use crate::native::compete::{Change, Compete};
 use crate::native::cruise::Cruise;
 use crate::native::drain::Drain;
 use crate::native::launch::Launch;
@@ -54,10 +54,32 @@ pub struct Native {
     drain: Drain,
     /// None: it yields to flows that fill the queue.
     compete: Option<Compete>,
+    best: Best,
     /// The rate in force, in bytes per second.
     rate: f64,
     /// Rounds left with smaller batches because the receiving host dropped packets.
     small_batch_rounds: u32,
+}
+
+/// The highest rate that two rounds in a row delivered, of the last minute.
+#[derive(Debug, Default)]
+struct Best {
+    last: f64,
+    /// The highest of the last half minute and of the one before, and when the former began.
+    best: [f64; 2],
+    since: f64,
+}
+
+impl Best {
+    /// Returns the capacity: that of trains, or the best rate if that is higher.
+    fn on_round(&mut self, round: &Round) -> f64 {
+        if round.at - self.since > 30.0 {
+            (self.best, self.since) = ([0.0, self.best[0]], round.at);
+        }
+        let both = round.delivered.min(std::mem::replace(&mut self.last, round.delivered));
+        self.best[0] = self.best[0].max(both);
+        self.best[0].max(self.best[1]).max(round.capacity.unwrap_or(0.0))
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +104,8 @@ impl Native {
             judge: Judge::default(),
             cruise: Cruise::new(rng.fork()),
             drain: Drain::new(config.now),
-            compete: Some(Compete::default()),
+            compete: Some(Compete::new(config)),
+            best: Best::default(),
             small_batch_rounds: 0,
         }
     }
@@ -93,9 +116,9 @@ impl Native {
         Self { compete: None, ..Self::new(config) }
     }
 
-    /// The window of the competition, during one.
-    fn competing(&self) -> Option<f64> {
-        self.compete.as_ref().and_then(Compete::window)
+    /// The controller in force during a competition.
+    fn competing(&self) -> Option<&dyn CongestionController> {
+        self.compete.as_ref().and_then(Compete::controller)
     }
 
     fn on_round(&mut self, round: &Round) {
@@ -106,13 +129,18 @@ impl Native {
         if matches!(self.state, State::Launch(_)) {
             return;
         }
-        self.cruise.on_round(round, verdict, self.mtu);
-        self.drain.on_round(round, self.rounds.base_seen_at());
-        if let Some(compete) = &mut self.compete {
-            let before = compete.window();
-            compete.on_round(round, verdict, self.cruise.window());
-            if before.is_some() && compete.window().is_none() {
-                self.cruise.resume(round);
+        let capacity = self.best.on_round(round);
+        if self.competing().is_none() {
+            self.cruise.on_round(round, verdict, self.mtu);
+            self.drain.on_round(round, self.rounds.base_seen_at());
+        }
+        let Some(compete) = &mut self.compete else { return self.update_rate() };
+        match compete.on_round(round, verdict, capacity, self.cruise.window()) {
+            Change::None => {}
+            Change::OnTrial => self.cruise.enter(round.delivered, round.span()),
+            Change::Over => {
+                self.rounds.forget_base();
+                self.cruise.enter(round.delivered, round.span());
             }
         }
         self.update_rate();
@@ -121,7 +149,12 @@ impl Native {
     fn update_rate(&mut self) {
         let rate = match &self.state {
             State::Launch(launch) => launch.rate(),
-            State::Cruise => PACE_LEAD * self.window() / self.rounds.effective_rtt(),
+            State::Cruise => match self.competing() {
+                Some(competing) => {
+                    competing.pacing_rate().map_or(0.0, |rate| rate.as_bps() as f64 / 8.0)
+                }
+                None => PACE_LEAD * self.window() / self.rounds.effective_rtt(),
+            },
         };
         let capped = self.ceiling.map_or(rate, |c| rate.min(c));
         self.rate = capped.max(self.least_rate());
@@ -129,8 +162,7 @@ impl Native {
 
     /// The window of the steady state, in bytes. The network reacts to it, not to the pace.
     fn window(&self) -> f64 {
-        let window = self.cruise.window().max(self.competing().unwrap_or(0.0));
-        window * self.cruise.gain() * self.drain.gain()
+        self.cruise.window() * self.cruise.gain() * self.drain.gain()
     }
 
     fn least_rate(&self) -> f64 {
@@ -170,11 +202,19 @@ impl CongestionController for Native {
         if let State::Launch(launch) = &mut self.state {
             launch.on_sent(sent);
         }
+        if let Some(compete) = &mut self.compete {
+            compete.on_sent(sent);
+        }
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(round) = self.rounds.on_feedback(feedback, self.rate) {
             self.on_round(&round);
+        }
+        if let Some(compete) = &mut self.compete {
+            let full = self.judge.is_full(self.rounds.newest_queue());
+            compete.on_feedback(feedback, full, self.rounds.srtt());
+            self.update_rate();
         }
         let base = self.rounds.base();
         if let State::Launch(launch) = &mut self.state {
@@ -195,9 +235,14 @@ impl CongestionController for Native {
                 let rtt = self.rounds.srtt() + lateness(self.rounds.base());
                 2.0 * self.rate * rtt + BURST_PACKETS * self.mtu
             }
-            State::Cruise => self.window(),
+            State::Cruise => match self.competing() {
+                Some(competing) => competing.cwnd().get() as f64,
+                None => self.window(),
+            },
         };
-        ByteCount(window.max(2.0 * MIN_PACKETS * self.mtu) as u64)
+        // BBR's probe of the round trip waits until four packets are in flight.
+        let least = if self.competing().is_some() { MIN_PACKETS / 2.0 } else { 2.0 * MIN_PACKETS };
+        ByteCount(window.max(least * self.mtu) as u64)
     }
 
     fn paces_itself(&self) -> bool {
@@ -223,7 +268,9 @@ impl CongestionController for Native {
     fn state(&self) -> String {
         let name = match &self.state {
             State::Launch(_) => "launch",
-            State::Cruise if self.competing().is_some() => "compete",
+            State::Cruise if self.competing().is_some() => {
+                self.compete.as_ref().and_then(Compete::name).unwrap_or("compete")
+            }
             State::Cruise if self.drain.gain() < 1.0 => "drain",
             State::Cruise => "cruise",
         };

@@ -10,6 +10,12 @@ const MIN_ROUND: f64 = 4e-3;
 /// A queueing delay below this, in seconds, is noise of threads and batches.
 pub(super) const QUEUE_NOISE: f64 = 3e-4;
 
+/// A minimum round trip within this and a fiftieth of the base, in seconds, is the base.
+const BASE_NOISE: f64 = 5e-4;
+/// A minimum round trip that was not met again for this time, in seconds, is given up: the path has
+/// become longer.
+const BASE_AGE: f64 = 60.0;
+
 /// The sums of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
@@ -70,8 +76,16 @@ pub(super) struct Rounds {
     sent: f64,
     acked: f64,
     least_queue: Option<f64>,
+    /// The newest queueing delay, in seconds.
+    newest_queue: f64,
     srtt: f64,
     base: f64,
+    /// Whether `base` was measured with data.
+    measured: bool,
+    /// When the minimum round trip was last near `base`, in seconds.
+    base_met_at: f64,
+    /// By how much the minimum of the last seconds exceeds `base`: another flow's standing queue.
+    raised: f64,
     queue: f64,
     base_seen_at: f64,
     over: bool,
@@ -88,8 +102,12 @@ impl Rounds {
             sent: 0.0,
             acked: 0.0,
             least_queue: None,
+            newest_queue: 0.0,
             srtt: rtt,
             base: rtt,
+            measured: false,
+            base_met_at: seconds(now),
+            raised: 0.0,
             queue: 0.0,
             base_seen_at: seconds(now),
             over: false,
@@ -135,10 +153,11 @@ impl Rounds {
         self.limited += u32::from(feedback.acked_packets > 0 && feedback.app_limited);
         if let Some(rtt) = feedback.rtt {
             self.srtt = rtt.smoothed.as_secs_f64();
-            self.base = rtt.min.as_secs_f64();
+            self.on_min_rtt(feedback.now, rtt.min.as_secs_f64());
         }
         if let Some(q) = feedback.queueing_delay {
-            let q = q.as_secs_f64();
+            let q = q.as_secs_f64() + self.raised;
+            self.newest_queue = q;
             self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
         }
         self.over |= feedback.round_ended;
@@ -170,6 +189,33 @@ impl Rounds {
     fn begin(&mut self, now: Time) {
         (self.started, self.sent, self.acked, self.over) = (now, 0.0, 0.0, false);
         (self.limited, self.reports) = (0, 0);
+    }
+
+    /// Takes the minimum round trip of the last seconds. Beside flows that never empty their queue
+    /// it contains their queue, so it raises the base only after `BASE_AGE`.
+    fn on_min_rtt(&mut self, now: Time, min: f64) {
+        if !std::mem::replace(&mut self.measured, true)
+            || seconds(now) - self.base_met_at > BASE_AGE
+        {
+            self.base = min;
+        }
+        let near = min < self.base + BASE_NOISE + self.base / 50.0;
+        if near {
+            self.base = self.base.min(min);
+            self.base_met_at = seconds(now);
+        }
+        self.raised = if near { 0.0 } else { min - self.base };
+    }
+
+    /// Takes the minimum round trip of the last seconds for the base: no other flow is there.
+    pub(super) fn forget_base(&mut self) {
+        self.base += self.raised;
+        self.raised = 0.0;
+    }
+
+    /// The newest queueing delay, in seconds.
+    pub(super) fn newest_queue(&self) -> f64 {
+        self.newest_queue
     }
 
     pub(super) fn srtt(&self) -> f64 {

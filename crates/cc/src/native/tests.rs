@@ -15,6 +15,8 @@ struct Fluid {
     now: f64,
     sent: u64,
     steps: u64,
+    /// Bytes dropped, and bytes sent.
+    dropped: (f64, f64),
     /// Data in flight.
     pipe: std::collections::VecDeque<Served>,
 }
@@ -43,6 +45,7 @@ impl Fluid {
             now: 1.0,
             sent: 0,
             steps: 0,
+            dropped: (0.0, 0.0),
             pipe: Default::default(),
         }
     }
@@ -69,6 +72,7 @@ impl Fluid {
             let dropped = (self.queue - self.buffer).max(0.0);
             self.queue -= dropped;
             self.now += step;
+            self.dropped = (self.dropped.0 + dropped, self.dropped.1 + sent);
             native.on_sent(&self.sent_info(sent));
             self.pipe.push_back(Served {
                 bytes: served,
@@ -242,4 +246,87 @@ fn in_the_background_it_fills_an_empty_link_and_never_competes() {
         assert!(!native.state().starts_with("compete"), "{}", native.state());
     }
     assert!(native.pacing_rate() < alone, "{:?} of {alone:?}", native.pacing_rate());
+}
+
+/// Up to 3 % may be learned as random, and 3 % more are needed to doubt it.
+#[test]
+fn a_buffer_too_short_to_see_is_not_overrun() {
+    for buffer_ms in [0.1, 0.3, 0.5] {
+        let mut fluid = Fluid::new(1000.0, 20.0, buffer_ms);
+        let mut native = native(20.0);
+        fluid.run(&mut native, 4.0);
+        fluid.dropped = (0.0, 0.0);
+        let (goodput, _) = fluid.run(&mut native, 10.0);
+        let lost = fluid.dropped.0 / fluid.dropped.1;
+        assert!(
+            goodput > 0.85 * fluid.rate && lost < 2.5 * 0.03,
+            "{buffer_ms} ms: {goodput} {lost}"
+        );
+    }
+}
+
+#[test]
+fn without_losses_the_rate_is_not_stepped() {
+    let mut fluid = Fluid::new(1000.0, 50.0, 50.0);
+    let mut native = native(50.0);
+    fluid.run(&mut native, 4.0);
+    for _ in 0..200 {
+        fluid.run(&mut native, 0.02);
+        assert!((native.cruise.gain() - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn the_floor_of_another_flows_queue_is_not_the_base() {
+    let mut rounds = Rounds::new(Time::ZERO, 0.05);
+    let told = |rounds: &mut Rounds, at: f64, min: f64| {
+        let min = Duration::from_secs_f64(min);
+        let rtt = RttSample { latest: min, smoothed: min, variation: Duration::ZERO, min };
+        rounds.on_feedback(
+            &Feedback {
+                rtt: Some(rtt),
+                queueing_delay: Some(Duration::ZERO),
+                ..crate::bottleneck::silence(Time::from_nanos((at * 1e9) as u64))
+            },
+            1e6,
+        )
+    };
+    told(&mut rounds, 0.1, 0.05);
+    // The transport's minimum of ten seconds has risen by another flow's 30 ms.
+    let queues: Vec<f64> = (0..400)
+        .filter_map(|i| told(&mut rounds, 12.0 + f64::from(i) / 10.0, 0.08))
+        .map(|round| round.queue)
+        .collect();
+    assert!((rounds.base() - 0.05).abs() < 1e-9, "{rounds:?}");
+    assert!(queues.iter().skip(1).all(|q| *q > 0.029), "{queues:?}");
+    // After a minute the path has become longer.
+    told(&mut rounds, 75.0, 0.08);
+    assert!((rounds.base() - 0.08).abs() < 1e-9, "{rounds:?}");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(24))]
+
+    /// Alone on any path it competes for less than a tenth of the time, with losses of the path or
+    /// without, and keeps the queue short.
+    #[test]
+    fn alone_it_does_not_compete(
+        mbit in 5.0..2_000.0f64,
+        rtt in 2.0..200.0f64,
+        buffer in 0.05..4.0f64,
+        loss in proptest::prop_oneof![proptest::strategy::Just(0.0), 1e-5..2e-2f64],
+    ) {
+        let mut fluid = Fluid::new(mbit, rtt, (buffer * rtt).max(2.0));
+        fluid.loss = loss;
+        let mut native = native(rtt);
+        fluid.run(&mut native, 5.0);
+        let (mut competing, mut queue) = (0, 0.0);
+        for _ in 0..400 {
+            queue += fluid.run(&mut native, 0.1).1 / 400.0;
+            competing += u32::from(native.competing().is_some());
+        }
+        proptest::prop_assert!(competing < 40, "competes for {competing} of 400, {native:?}");
+        let most = 8e-3_f64.max(rtt / 8e3);
+        proptest::prop_assert!(queue < most, "a mean queue of {queue} s, {native:?}");
+    }
 }

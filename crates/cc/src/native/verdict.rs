@@ -9,13 +9,23 @@ const HOST_SHARE: f64 = 0.8;
 const MAX_COALESCED: f64 = 44.0;
 /// Loss is congestion when it exceeds the loss at an empty queue by this share.
 const CONGESTIVE_EXCESS: f64 = 0.01;
+/// Loss that exceeds the loss at an empty queue by this share is congestion without a visible queue
+/// too, while the flow sends at least `PUSHING` of the highest rate delivered: a buffer of less than
+/// half a millisecond, or a policer.
+const UNSEEN_EXCESS: f64 = 0.03;
+const PUSHING: f64 = 0.97;
 /// Loss above this for two rounds is congestion in any case.
 const BACKSTOP: f64 = 0.2;
 /// The queue is full above this fraction of its observed range.
 const FULL_SHARE: f64 = 0.8;
-/// The observed range of the queue decays by this factor per round, so that an old peak is
-/// forgotten.
-const RANGE_DECAY: f64 = 0.999;
+/// A queue above this, in seconds, is more than noise.
+const VISIBLE: f64 = 5e-4;
+/// Half-life of the highest queue and of the losses by queue, in seconds: an old peak is forgotten.
+const HALF_LIFE: f64 = 10.0;
+/// Losses depend on the queue when their shares at a long and at a short queue differ by this many
+/// standard deviations, and at least this many packets were seen at each.
+const DEVIATIONS: f64 = 4.0;
+const MIN_CONTRAST_PACKETS: f64 = 100.0;
 
 /// The cause of a round's losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +61,11 @@ pub(super) struct Judge {
     /// Loss in rounds with an empty queue.
     idle_loss: f64,
     highest_queue: f64,
+    /// Packets and losses at less than half of the highest queue, and at more.
+    contrast: [(f64, f64); 2],
+    /// The highest delivery rate, which fades like the queue, in bytes per second.
+    fastest: f64,
+    judged_at: f64,
     /// The queue one round ago, when the packets now known as lost were sent.
     queue_before: f64,
     heavy: u32,
@@ -62,20 +77,50 @@ impl Judge {
         self.last
     }
 
+    /// Whether losses at a queue of `queue` seconds count beside others: it is visible, and more than
+    /// half of the highest.
+    pub(super) fn is_full(&self, queue: f64) -> bool {
+        queue > VISIBLE.max(self.highest_queue / 2.0)
+    }
+
     pub(super) fn judge(&mut self, round: &Round) -> Cause {
         let loss = round.loss();
-        self.highest_queue = (self.highest_queue * RANGE_DECAY).max(round.queue);
+        let decay = (-(round.at - self.judged_at).max(0.0) / HALF_LIFE).exp2();
+        self.judged_at = round.at;
+        self.highest_queue = (self.highest_queue * decay).max(round.queue);
         let queue = round.queue.max(std::mem::replace(&mut self.queue_before, round.queue));
         let empty = queue < 2e-4 + round.base / 100.0;
-        if empty && round.arrived >= 16.0 && round.host <= 0.0 {
+        self.fastest = (self.fastest * decay).max(round.delivered);
+        // What is lost while the flow sends as much as was ever delivered may be its own doing.
+        let learns = loss < UNSEEN_EXCESS || !self.is_pushing(round);
+        if empty && learns && round.arrived >= 16.0 && round.host <= 0.0 {
             self.idle_loss += (loss - self.idle_loss) / 4.0;
         }
+        let side = &mut self.contrast[usize::from(queue > self.highest_queue / 2.0)];
+        side.0 += round.arrived + round.lost;
+        side.1 += (round.lost - round.host).max(0.0);
+        self.contrast = self.contrast.map(|(packets, lost)| (packets * decay, lost * decay));
         self.heavy = if loss > BACKSTOP { self.heavy + 1 } else { 0 };
         let cause = self.cause(round, loss, queue, empty);
         if cause != Cause::None {
             self.last = cause;
         }
         cause
+    }
+
+    fn is_pushing(&self, round: &Round) -> bool {
+        round.sent > PUSHING * self.fastest
+    }
+
+    /// Whether losses depend on the queue, however short it is: those at random do not.
+    fn depends_on_queue(&self) -> bool {
+        let [(few, fewer_lost), (many, more_lost)] = self.contrast;
+        if few < MIN_CONTRAST_PACKETS || many < MIN_CONTRAST_PACKETS {
+            return false;
+        }
+        let share = (fewer_lost + more_lost) / (few + many);
+        let deviation = (share * (1.0 - share).max(0.0) * (1.0 / few + 1.0 / many)).sqrt();
+        more_lost / many - fewer_lost / few > DEVIATIONS * deviation
     }
 
     fn cause(&self, round: &Round, loss: f64, queue: f64, empty: bool) -> Cause {
@@ -102,7 +147,14 @@ impl Judge {
             return Cause::Host;
         }
         let beyond_doubt = loss - self.idle_loss > CONGESTIVE_EXCESS.max(round.loss_uncertainty());
-        if (full && loss > self.idle_loss + round.loss_uncertainty()) || (beyond_doubt && !empty) {
+        let unseen = loss - self.idle_loss > UNSEEN_EXCESS.max(round.loss_uncertainty())
+            && self.is_pushing(round);
+        let dependent = queue > self.highest_queue / 2.0 && self.depends_on_queue();
+        if (full && loss > self.idle_loss + round.loss_uncertainty())
+            || (beyond_doubt && !empty)
+            || dependent
+            || unseen
+        {
             Cause::Congestion
         } else {
             Cause::Random
@@ -165,5 +217,64 @@ mod tests {
         assert_eq!(judge.judge(&round(30.0, 100.0, 90.0)), Cause::Host);
         assert_ne!(judge.judge(&round(0.0, 4000.0, 0.0)), Cause::Backstop);
         assert_eq!(judge.judge(&round(0.0, 4000.0, 0.0)), Cause::Backstop);
+    }
+
+    /// Rounds of a tenth of a second with a queue in ms, as (queue, losses of 1,000 packets).
+    fn judge_all(judge: &mut Judge, rounds: u32, of: impl Fn(u32) -> (f64, f64)) -> Vec<Cause> {
+        let played = (0..rounds).map(|i| {
+            let (queue, lost) = of(i);
+            let (at, queue) = (f64::from(i) / 10.0, queue / 1e3);
+            let arrived = 1_000.0 - lost;
+            Round {
+                at,
+                queue,
+                base: 0.01,
+                arrived,
+                lost,
+                sent: 1e7,
+                delivered: 1e4 * arrived,
+                ..Round::default()
+            }
+        });
+        played.map(|round| judge.judge(&round)).collect()
+    }
+
+    #[test]
+    fn losses_that_depend_on_a_queue_of_a_millisecond_are_ours() {
+        let of = |i: u32| if i % 8 >= 6 { (1.2, 6.0) } else { (0.0, 0.0) };
+        let causes = judge_all(&mut Judge::default(), 100, of);
+        assert!(causes[60..].contains(&Cause::Congestion));
+        let random = judge_all(&mut Judge::default(), 100, |i| (f64::from(i % 8) / 7.0, 6.0));
+        assert!(random.iter().all(|cause| *cause == Cause::Random), "at any queue: {random:?}");
+    }
+
+    #[test]
+    fn an_old_peak_of_the_queue_is_forgotten_within_half_a_minute() {
+        let mut judge = Judge::default();
+        judge_all(&mut judge, 1, |_| (200.0, 0.0));
+        judge_all(&mut judge, 300, |i| (f64::from(i % 8), 0.0));
+        assert!(judge.highest_queue < 0.05, "{judge:?}");
+    }
+
+    #[test]
+    fn heavy_loss_without_a_visible_queue_is_ours_until_less_sent_loses_as_much() {
+        let mut judge = Judge::default();
+        let causes = judge_all(&mut judge, 40, |_| (0.0, 100.0));
+        assert!(causes.iter().all(|cause| *cause == Cause::Congestion), "{causes:?}");
+        // Half of it loses the same share.
+        for i in 0..20 {
+            let at = 4.0 + f64::from(i) / 10.0;
+            let round = Round {
+                at,
+                base: 0.01,
+                arrived: 450.0,
+                lost: 50.0,
+                sent: 5e6,
+                delivered: 4.5e6,
+                ..Round::default()
+            };
+            assert_eq!(judge.judge(&round), Cause::Random);
+        }
+        assert!(judge.idle_loss > 0.09, "{judge:?}");
     }
 }
