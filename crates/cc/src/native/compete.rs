@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use packtrain_units::Time;
+use packtrain_units::{ByteCount, Time};
 
 use crate::bbr::Bbr;
 use crate::config::ControllerConfig;
@@ -161,6 +161,16 @@ impl Compete {
         match self.mode.as_ref()? {
             Mode::Loss(_) => Some("compete by loss"),
             Mode::Rate(_) => Some("compete by rate"),
+        }
+    }
+
+    /// A packet has `mtu` bytes from now on.
+    pub(super) fn set_mtu(&mut self, mtu: ByteCount) {
+        self.config.mtu = mtu;
+        match &mut self.mode {
+            Some(Mode::Loss(cubic)) => cubic.set_mtu(mtu),
+            Some(Mode::Rate(bbr)) => bbr.set_mtu(mtu),
+            None => {}
         }
     }
 

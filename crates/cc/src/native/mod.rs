@@ -194,6 +194,9 @@ impl CongestionController for Native {
 
     fn set_mtu(&mut self, mtu: ByteCount) {
         self.mtu = mtu.get().max(1) as f64;
+        if let Some(compete) = &mut self.compete {
+            compete.set_mtu(mtu);
+        }
         self.update_rate();
     }
 
