@@ -238,7 +238,8 @@ impl Call {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// See [`Call::on_message`]; also a request to stop, and no answer in time.
+    /// The responder refuses or is no Packtrain of this version, it does not answer in time, or the
+    /// user stops.
     pub fn wait(mut self, control: &Control, stop: &Stop) -> Result<Agreed, Failure> {
         loop {
             let message = next(control, stop, self.until)?;
