@@ -166,8 +166,8 @@ pub trait SourceTransport: Transport {
 
 /// A transport at its receiving end: what arrives goes to the assembly.
 pub trait SinkTransport: Send {
-    /// The session is agreed: bind, listen, and write into the offer where. `control` is the
-    /// connection to the source.
+    /// Bind, listen, and write into the offer where. `control` is the connection to the source. At an
+    /// initiator the responder has not agreed yet.
     fn bind(&mut self, _control: &ControlSender, _offer: &mut Offer) {}
 
     /// See [`SourceTransport::on_agreed`].
