@@ -19,8 +19,11 @@ use crate::native::verdict::Cause;
 /// n flows of it hold about 1 ms times the root of n.
 const QUEUE: f64 = 5e-3;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
-/// Rounds over which a queue must stand.
+/// Rounds and time in seconds over which a queue must stand: the launch of another flow takes less.
 const STANDING_ROUNDS: usize = 16;
+const STANDING_TIME: f64 = 0.5;
+/// Time in seconds over which losses must recur.
+const RECURRING_TIME: f64 = 3.0;
 /// The share of the capacity below which others take the rest, and above which nobody does.
 const SHARED: f64 = 0.9;
 const ALONE: f64 = 0.93;
@@ -48,9 +51,9 @@ const RATE_AFTER: f64 = 30.0;
 const START: f64 = 0.5;
 /// Congestive losses, at least `EPOCH` and at most `MAX_EPOCH` rounds apart, that show others in a
 /// queue too short to stand.
-const EPOCHS: u32 = 4;
+const EPOCHS: u32 = 5;
 const EPOCH: u32 = 4;
-const MAX_EPOCH: u32 = 40;
+const MAX_EPOCH: u32 = 48;
 /// Time in seconds and rounds without a cut, and share of the capacity above which the others do
 /// not fill the queue: they keep it at a length of their own.
 const QUIET: f64 = 4.0;
@@ -76,6 +79,9 @@ pub(super) struct Compete {
     /// the last one.
     epochs: u32,
     since_epoch: u32,
+    epochs_from: f64,
+    /// When the queue was last short, in seconds.
+    short_at: f64,
     /// When the next trial begins, and the time until the one after it.
     trial_at: f64,
     trial_after: f64,
@@ -130,6 +136,8 @@ impl Compete {
             mode: None,
             epochs: 0,
             since_epoch: MAX_EPOCH,
+            epochs_from: 0.0,
+            short_at: 0.0,
             trial_at: 0.0,
             trial_after: TRIAL_AFTER,
             trial: None,
@@ -214,7 +222,10 @@ impl Compete {
     ) -> Change {
         self.past.push_front(Past { queue: round.queue, delivered: round.delivered, window });
         self.past.truncate(MEMORY_ROUNDS);
-        self.count_epochs(cause);
+        self.count_epochs(round, cause);
+        if round.queue < QUEUE.max(QUEUE_SHARE * round.base) {
+            self.short_at = round.at;
+        }
         if self.mode.is_none() {
             if self.is_pressed(round, capacity) {
                 self.enter(round, capacity);
@@ -268,11 +279,12 @@ impl Compete {
         Change::None
     }
 
-    fn count_epochs(&mut self, cause: Cause) {
+    fn count_epochs(&mut self, round: &Round, cause: Cause) {
         self.since_epoch = self.since_epoch.saturating_add(1);
         if matches!(cause, Cause::Congestion | Cause::Backstop) {
             if self.since_epoch > MAX_EPOCH {
                 self.epochs = 1;
+                self.epochs_from = round.at;
             } else if self.since_epoch >= EPOCH {
                 self.epochs += 1;
             }
@@ -282,17 +294,21 @@ impl Compete {
 
     /// Whether a queue stands that this flow cannot have filled.
     fn is_pressed(&self, round: &Round, capacity: f64) -> bool {
-        // On trial there is no overshoot of a launch to wait for.
         let standing = if self.trial.is_some() { STANDING_ROUNDS / 2 } else { STANDING_ROUNDS };
         let recent = self.past.iter().take(standing);
         let fastest = recent.clone().map(|past| past.delivered).fold(0.0, f64::max);
         if fastest > SHARED * capacity || round.app_limited {
             return false;
         }
-        if self.epochs >= EPOCHS && self.since_epoch == 0 {
+        // On trial there is no launch to wait for.
+        let on_trial = self.trial.is_some();
+        let recurring =
+            self.epochs >= EPOCHS && (on_trial || round.at - self.epochs_from > RECURRING_TIME);
+        if recurring && self.since_epoch == 0 {
             return true;
         }
-        if self.past.len() < standing {
+        let stands = on_trial || round.at - self.short_at > STANDING_TIME;
+        if self.past.len() < standing || !stands {
             return false;
         }
         let half = standing / 2;
@@ -400,7 +416,7 @@ mod tests {
         let mut compete = compete();
         play(&mut compete, 0.0, 15, 0.02, 0.3);
         assert_eq!(compete.name(), None, "too early");
-        play(&mut compete, 1.0, 1, 0.02, 0.3);
+        play(&mut compete, 0.75, 1, 0.02, 0.3);
         assert_eq!(compete.name(), Some("compete by loss"));
         let window = compete.controller().unwrap().cwnd().get() as f64;
         assert!(window > 0.49 * CAPACITY * 0.06, "half of the path: {window}");
@@ -432,20 +448,20 @@ mod tests {
     #[test]
     fn losses_again_and_again_start_it_where_no_queue_can_stand() {
         let mut compete = compete();
-        for i in 0..60u32 {
+        for i in 0..120u32 {
             let cause = if i % 12 == 11 { Cause::Congestion } else { Cause::None };
             compete.on_round(&round(f64::from(i) * 0.05, 0.001, 0.6), cause, CAPACITY, 1e5);
-            assert_eq!(compete.name().is_some(), i >= 47, "round {i}");
+            assert_eq!(compete.name().is_some(), i >= 83, "round {i}");
         }
     }
 
     #[test]
     fn all_of_the_capacity_ends_it_and_an_empty_queue_alone_does_not() {
         let mut compete = compete();
-        play(&mut compete, 0.0, 16, 0.02, 0.3);
-        let changes = play(&mut compete, 1.0, 100, 0.0, 0.5);
+        play(&mut compete, 0.0, 62, 0.02, 0.3);
+        let changes = play(&mut compete, 3.5, 100, 0.0, 0.5);
         assert!(changes.iter().all(|c| *c == Change::None) && compete.name().is_some());
-        let changes = play(&mut compete, 6.0, 60, 0.02, 0.97);
+        let changes = play(&mut compete, 8.5, 60, 0.02, 0.97);
         assert_eq!(changes.iter().filter(|c| **c == Change::Over).count(), 1);
         assert_eq!(compete.name(), None);
     }
@@ -464,8 +480,8 @@ mod tests {
         assert_eq!(trials.len(), 4, "{trials:?}");
         assert!(trials.windows(2).all(|t| t[1] - t[0] > 18), "{trials:?}");
         let mut left = compete();
-        play(&mut left, 0.0, 16, 0.02, 0.3);
-        let changes = play(&mut left, 1.0, 300, 0.0, 0.6);
+        play(&mut left, 0.0, 62, 0.02, 0.3);
+        let changes = play(&mut left, 3.5, 300, 0.0, 0.6);
         assert!(changes.contains(&Change::OnTrial) && changes.contains(&Change::Over));
     }
 
@@ -497,14 +513,14 @@ mod tests {
     #[test]
     fn others_that_do_not_yield_to_losses_are_met_by_rate_and_those_that_do_by_loss() {
         let mut compete = compete();
-        play(&mut compete, 0.0, 16, 0.02, 0.3);
-        cut_often(&mut compete, 0.8, 4);
-        play(&mut compete, 1.0, 1, 0.02, 0.2);
+        play(&mut compete, 0.0, 62, 0.02, 0.3);
+        cut_often(&mut compete, 3.1, 4);
+        play(&mut compete, 3.3, 1, 0.02, 0.2);
         assert_eq!(compete.name(), Some("compete by rate"));
-        play(&mut compete, 1.1, 30, 0.02, 0.5);
+        play(&mut compete, 3.4, 30, 0.02, 0.5);
         assert_eq!(compete.name(), Some("compete by rate"));
         // They yield: it takes more than they would leave.
-        play(&mut compete, 3.0, 50, 0.02, 0.85);
+        play(&mut compete, 5.0, 50, 0.02, 0.85);
         assert_eq!(compete.name(), Some("compete by loss"));
     }
 }

@@ -10,6 +10,9 @@ const MIN_ROUND: f64 = 4e-3;
 /// A queueing delay below this, in seconds, is noise of threads and batches.
 pub(super) const QUEUE_NOISE: f64 = 3e-4;
 
+/// The queue of a round is the minimum over its last one to two spans of this many seconds, so that
+/// flows with long rounds do not see a shorter queue than those with short ones.
+const QUEUE_SPAN: f64 = 2e-2;
 /// A minimum round trip within this and a fiftieth of the base, in seconds, is the base.
 const BASE_NOISE: f64 = 5e-4;
 /// A minimum round trip that was not met again for this time, in seconds, is given up: the path has
@@ -27,7 +30,7 @@ pub(super) struct Round {
     pub(super) sent: f64,
     /// The rate that was in force, in bytes per second.
     pub(super) rate: f64,
-    /// Minimum queueing delay, without noise, in seconds.
+    /// Minimum queueing delay at its end, without noise, in seconds.
     pub(super) queue: f64,
     /// Minimum round trip of ten seconds, in seconds.
     pub(super) base: f64,
@@ -76,6 +79,9 @@ pub(super) struct Rounds {
     sent: f64,
     acked: f64,
     least_queue: Option<f64>,
+    /// The minimum of the span before, and when this one began.
+    least_before: Option<f64>,
+    least_from: f64,
     /// The newest queueing delay, in seconds.
     newest_queue: f64,
     srtt: f64,
@@ -102,6 +108,8 @@ impl Rounds {
             sent: 0.0,
             acked: 0.0,
             least_queue: None,
+            least_before: None,
+            least_from: seconds(now),
             newest_queue: 0.0,
             srtt: rtt,
             base: rtt,
@@ -134,7 +142,7 @@ impl Rounds {
     /// Begins a round now, without the one that goes on.
     pub(super) fn restart(&mut self, now: Time) {
         self.sum = Round::default();
-        self.least_queue = None;
+        (self.least_queue, self.least_before) = (None, None);
         self.begin(now);
     }
 
@@ -158,6 +166,11 @@ impl Rounds {
         if let Some(q) = feedback.queueing_delay {
             let q = q.as_secs_f64() + self.raised;
             self.newest_queue = q;
+            let now = seconds(feedback.now);
+            if now - self.least_from > QUEUE_SPAN {
+                (self.least_before, self.least_queue) = (self.least_queue, None);
+                self.least_from = now;
+            }
             self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
         }
         self.over |= feedback.round_ended;
@@ -168,7 +181,9 @@ impl Rounds {
     }
 
     fn finish(&mut self, now: Time, span: f64, rate: f64) -> Round {
-        let queue = self.least_queue.take().unwrap_or(self.queue + QUEUE_NOISE);
+        let least = self.least_queue.take().into_iter().chain(self.least_before.take());
+        let queue = least.reduce(f64::min).unwrap_or(self.queue + QUEUE_NOISE);
+        self.least_from = seconds(now);
         self.queue = (queue - QUEUE_NOISE).max(0.0);
         if self.queue < 5e-4 + self.base / 50.0 {
             self.base_seen_at = seconds(now);
