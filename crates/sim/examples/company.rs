@@ -8,7 +8,7 @@
 //! bandwidth and delay), `orders=first,second`, `seeds=1`, `seconds=60`, `threads=2`; `curve=1`
 //! prints the curves of the last cell; `controls=1` plays the controls instead.
 
-#![allow(clippy::print_stdout, clippy::expect_used)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
