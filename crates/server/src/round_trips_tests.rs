@@ -30,6 +30,12 @@ use crate::session;
 /// look around every 50 ms at the latest.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Sizes of datagrams: no report is larger than the one, and a ping is padded to the other.
+const LARGEST_REPORT: usize = 1_000;
+const PADDED_PING: usize = 1_472;
+/// Bytes of the copied file. Its last packet is larger than a report and smaller than a padded ping,
+/// whether packets have 1,200 or 1,472 bytes.
+const FILE_BYTES: usize = 5_668;
 /// More than any copy may take.
 const MAX_HALVES: usize = 24;
 
@@ -122,19 +128,20 @@ impl Side {
                 kinds.push(kind);
             }
         }
-        let mut largest = 0;
+        let (mut any, mut data) = (false, false);
         for (lane, bytes) in self.datagrams.drain(..) {
             let (Some(socket), Some(port)) = (self.stands.get(lane), other.ports.get(lane)) else {
                 continue;
             };
             let _ = socket.send_to(&bytes, (Ipv4Addr::LOCALHOST, *port));
-            largest = largest.max(bytes.len());
+            any = true;
+            data |= bytes.len() > LARGEST_REPORT && bytes.len() != PADDED_PING;
         }
         // Sealed: only their size tells data from probes and reports.
-        match largest {
-            0 => {}
-            1..=1_000 => kinds.push("control packets"),
-            _ => kinds.push("data packets"),
+        match (any, data) {
+            (false, _) => {}
+            (true, false) => kinds.push("control packets"),
+            (true, true) => kinds.push("data packets"),
         }
         kinds
     }
@@ -213,10 +220,10 @@ fn open(role: Role, path: &Path) -> Open {
     Open { role, paths, sources: None, options, channel }
 }
 
-/// A directory with a file of 5,000 bytes: the data of four packets.
+/// A directory with the file: the data of four or five packets.
 fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    fs::write(dir.path().join("from"), [7; 5_000]).expect("fine");
+    fs::write(dir.path().join("from"), [7; FILE_BYTES]).expect("fine");
     dir
 }
 
