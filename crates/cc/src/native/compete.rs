@@ -311,10 +311,10 @@ impl Compete {
         if self.past.len() < standing || !stands {
             return false;
         }
-        let half = standing / 2;
-        let least = recent.clone().take(half).map(|past| past.queue).fold(f64::INFINITY, f64::min);
-        let most = recent.skip(half).map(|past| past.queue).fold(0.0, f64::max);
-        // A queue of the own making halves every other round.
+        let newest = recent.clone().take(standing / 2).map(|past| past.queue);
+        let least = newest.fold(f64::INFINITY, f64::min);
+        let most = recent.map(|past| past.queue).fold(0.0, f64::max);
+        // A queue of the own kind's making, as after a launch, halves every few rounds.
         least > QUEUE.max(QUEUE_SHARE * round.base) && least > most / 2.0
     }
 
