@@ -5,13 +5,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use packtrain_units::{Duration, Time};
 
-/// Monotonic time since the first call in this process.
+/// The monotonic time of a process starts with the wall time modulo this.
+const PERIOD: Duration = Duration::from_secs(160);
+
+/// Monotonic time. It starts with the wall time modulo 160 s, so that processes whose hosts agree on
+/// the time do periodic work together: flows of `native` that compete with each other leave the
+/// competition at the same time.
 #[allow(clippy::disallowed_methods)]
 pub fn now() -> Time {
-    static EPOCH: OnceLock<Instant> = OnceLock::new();
-    let epoch = *EPOCH.get_or_init(Instant::now);
-    // Starts at one second, so that a time shortly before the first call is representable.
-    Time::ZERO + Duration::from_secs(1) + Duration::from(epoch.elapsed())
+    static EPOCH: OnceLock<(Instant, Duration)> = OnceLock::new();
+    let (epoch, start) = *EPOCH.get_or_init(|| {
+        let start = Duration::from_nanos(wall().as_nanos() % PERIOD.as_nanos());
+        // At least a period, so that a time shortly before the first call is representable.
+        (Instant::now(), PERIOD + start)
+    });
+    Time::ZERO + start + Duration::from(epoch.elapsed())
 }
 
 /// Seconds and nanoseconds since 1970, for messages and files.

@@ -61,11 +61,15 @@ const QUIET_ROUNDS: f64 = 32.0;
 const GAINING: f64 = 2.0 / 3.0;
 /// Share of the capacity below which the others fill the queue after all.
 const LOSING: f64 = 0.25;
-/// Time in seconds after which the flow leaves on trial, and the factor by which the next one is
-/// later if the queue stands again within `TRIAL_ROUNDS`.
-const TRIAL_AFTER: f64 = 10.0;
+/// Interval in seconds of the times at which a flow may leave on trial, the factor by which the
+/// interval grows if the queue stands again within `TRIAL_ROUNDS`, and its maximum. The times are
+/// multiples of the interval, so that flows of the own kind, which may compete with each other, leave
+/// together: one alone would find the queue of the others.
+const TRIAL_INTERVAL: f64 = 10.0;
 const TRIAL_BACKOFF: f64 = 2.0;
-const MAX_TRIAL_AFTER: f64 = 160.0;
+const MAX_TRIAL_INTERVAL: f64 = 160.0;
+/// Minimum time in seconds before a trial.
+const MIN_TRIAL_AFTER: f64 = 5.0;
 const TRIAL_ROUNDS: u32 = 64;
 
 /// The state of the competition.
@@ -82,9 +86,9 @@ pub(super) struct Compete {
     epochs_from: f64,
     /// When the queue was last short, in seconds.
     short_at: f64,
-    /// When the next trial begins, and the time until the one after it.
+    /// When the next trial begins, and the interval of trials.
     trial_at: f64,
-    trial_after: f64,
+    trial_interval: f64,
     /// Rounds since the flow left on trial.
     trial: Option<u32>,
     /// Since when the share has been too small.
@@ -139,7 +143,7 @@ impl Compete {
             epochs_from: 0.0,
             short_at: 0.0,
             trial_at: 0.0,
-            trial_after: TRIAL_AFTER,
+            trial_interval: TRIAL_INTERVAL,
             trial: None,
             losing: 0.0,
             rate_from: 0.0,
@@ -258,7 +262,7 @@ impl Compete {
     fn leave(&mut self) {
         self.mode = None;
         self.trial = None;
-        self.trial_after = TRIAL_AFTER;
+        self.trial_interval = TRIAL_INTERVAL;
         self.past.clear();
         self.epochs = 0;
     }
@@ -267,8 +271,8 @@ impl Compete {
         self.trial = Some(rounds + 1);
         if self.is_pressed(round, capacity) {
             self.trial = None;
-            self.trial_after = (self.trial_after * TRIAL_BACKOFF).min(MAX_TRIAL_AFTER);
-            self.trial_at = round.at + self.trial_after;
+            self.trial_interval = (self.trial_interval * TRIAL_BACKOFF).min(MAX_TRIAL_INTERVAL);
+            self.plan_trial(round);
             if matches!(self.mode, Some(Mode::Rate(_))) {
                 self.start_rate(round, self.rate);
             }
@@ -277,6 +281,11 @@ impl Compete {
             return Change::Over;
         }
         Change::None
+    }
+
+    fn plan_trial(&mut self, round: &Round) {
+        let earliest = round.at + MIN_TRIAL_AFTER;
+        self.trial_at = (earliest / self.trial_interval).ceil() * self.trial_interval;
     }
 
     fn count_epochs(&mut self, round: &Round, cause: Cause) {
@@ -324,7 +333,7 @@ impl Compete {
         let fair = START * capacity * (round.base + round.queue);
         let window = self.past.iter().map(|past| past.window).fold(fair, f64::max);
         self.alone = (round.at, 0);
-        self.trial_at = round.at + self.trial_after;
+        self.plan_trial(round);
         self.start_loss(round, window);
     }
 
@@ -459,9 +468,9 @@ mod tests {
     fn all_of_the_capacity_ends_it_and_an_empty_queue_alone_does_not() {
         let mut compete = compete();
         play(&mut compete, 0.0, 62, 0.02, 0.3);
-        let changes = play(&mut compete, 3.5, 100, 0.0, 0.5);
+        let changes = play(&mut compete, 3.5, 60, 0.0, 0.5);
         assert!(changes.iter().all(|c| *c == Change::None) && compete.name().is_some());
-        let changes = play(&mut compete, 8.5, 60, 0.02, 0.97);
+        let changes = play(&mut compete, 6.5, 60, 0.02, 0.97);
         assert_eq!(changes.iter().filter(|c| **c == Change::Over).count(), 1);
         assert_eq!(compete.name(), None);
     }
@@ -477,8 +486,7 @@ mod tests {
                 trials.push(at as u32);
             }
         }
-        assert_eq!(trials.len(), 4, "{trials:?}");
-        assert!(trials.windows(2).all(|t| t[1] - t[0] > 18), "{trials:?}");
+        assert_eq!(trials, [10, 20, 40, 80, 160]);
         let mut left = compete();
         play(&mut left, 0.0, 62, 0.02, 0.3);
         let changes = play(&mut left, 3.5, 300, 0.0, 0.6);
