@@ -12,21 +12,18 @@
 //!
 //! Paths are always those at the target; this module knows which of them have another name on disk.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use packtrain_object::{EntryId, RelPath};
 use packtrain_os::entropy;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::fresh_state::{Modes, Plan, Tree};
 use super::meta::{self, Meta};
 use super::parents::{Parent, Place};
 use super::root::{self, Root, split};
@@ -35,102 +32,6 @@ use super::temp_name::{name, random_tag};
 
 /// The mode of a tree until it has its name.
 const HIDDEN_MODE: u32 = 0o700;
-
-/// The fresh trees of one run.
-#[derive(Default)]
-pub(crate) struct FreshTrees {
-    /// Held for reading while names are made or used, for writing while they change.
-    pub(super) gate: RwLock<()>,
-    state: Mutex<State>,
-    /// Whether there is a tree without its name.
-    any: AtomicBool,
-    /// Whether there is a directory that is not made yet.
-    any_planned: AtomicBool,
-    /// Held while planned directories are made, before the gate.
-    making: Mutex<()>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The trees without their names, by the path of their top.
-    trees: HashMap<Box<[u8]>, Tree>,
-    /// The directories that are made at their first use.
-    planned: BTreeMap<Box<[u8]>, Plan>,
-    /// The directories of trees that are not sealed.
-    open: HashMap<Box<[u8]>, Modes>,
-    /// Files of these directories.
-    files: HashMap<EntryId, RelPath>,
-    /// Files of sealed trees.
-    sealed: HashMap<EntryId, RelPath>,
-    /// Files of published trees until the caller asks for them.
-    named: HashSet<EntryId>,
-    /// Paths that could not get their names, with all beneath them.
-    failed: Vec<(Box<[u8]>, Errno)>,
-}
-
-#[derive(Clone)]
-struct Tree {
-    /// The name of its top on disk.
-    hidden: Arc<[u8]>,
-    /// Device and inode of its top.
-    file: (u64, u64),
-    /// The mode with which the kernel made its top.
-    mode: u32,
-    is_sealed: bool,
-}
-
-/// How to make a directory.
-#[derive(Clone)]
-struct Plan {
-    mode: u32,
-    tag: Arc<str>,
-}
-
-/// The modes that files were created with, and whether the kernel kept them: umask and default ACL
-/// may change them. The answer is the same for all files of one directory.
-type Modes = Vec<(u32, bool)>;
-
-impl FreshTrees {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// The name on disk of the directory `rel`, if it is the top of a tree.
-    pub(super) fn hidden_name(&self, rel: &[u8]) -> Option<Arc<[u8]>> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        self.state().trees.get(rel).map(|tree| Arc::clone(&tree.hidden))
-    }
-
-    /// The path of `rel` on disk.
-    pub(super) fn on_disk<'a>(&self, rel: &'a [u8]) -> Cow<'a, [u8]> {
-        if !self.any.load(Ordering::Acquire) {
-            return Cow::Borrowed(rel);
-        }
-        let state = self.state();
-        let slashes = rel.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        let (mut out, mut start) = (Vec::with_capacity(rel.len() + 32), 0);
-        for end in slashes.chain([rel.len()]) {
-            match state.trees.get(&rel[..end]) {
-                Some(tree) => out.extend_from_slice(&tree.hidden),
-                None => out.extend_from_slice(&rel[start..end]),
-            }
-            out.extend_from_slice(&rel[end..rel.len().min(end + 1)]);
-            start = end + 1;
-        }
-        Cow::Owned(out)
-    }
-}
-
-impl State {
-    fn error(&self, path: &[u8]) -> Option<Errno> {
-        let above = |top: &[u8]| {
-            path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        self.failed.iter().find(|(top, _)| above(top)).map(|(_, error)| *error)
-    }
-}
 
 impl Root {
     /// Plans the directory `rel`, which does not exist: it is made when something is first put into

@@ -14,6 +14,7 @@ pub mod write;
 mod beneath;
 mod file_systems;
 mod fresh;
+mod fresh_state;
 mod leftover;
 mod meta;
 mod own;

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::file_systems::FileSystems;
-use super::fresh::FreshTrees;
+use super::fresh_state::FreshTrees;
 use super::own;
 use super::parents::{Parent, Parents, Place};
 use super::stat::{Kind, Stat};
