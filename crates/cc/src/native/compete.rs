@@ -64,7 +64,8 @@ const LOSING: f64 = 0.25;
 /// Interval in seconds of the times at which a flow may leave on trial, the factor by which the
 /// interval grows if the queue stands again within `TRIAL_ROUNDS`, and its maximum. The times are
 /// multiples of the interval, so that flows of the own kind, which may compete with each other, leave
-/// together: one alone would find the queue of the others.
+/// together: one alone would find the queue of the others. Each interval divides 160 s, modulo which
+/// the clocks of all processes agree (`clock::now` of packtrain-os).
 const TRIAL_INTERVAL: f64 = 10.0;
 const TRIAL_BACKOFF: f64 = 2.0;
 const MAX_TRIAL_INTERVAL: f64 = 160.0;
@@ -227,7 +228,7 @@ impl Compete {
         self.past.push_front(Past { queue: round.queue, delivered: round.delivered, window });
         self.past.truncate(MEMORY_ROUNDS);
         self.count_epochs(round, cause);
-        if round.queue < QUEUE.max(QUEUE_SHARE * round.base) {
+        if round.queue < standing_queue(round.base) {
             self.short_at = round.at;
         }
         if self.mode.is_none() {
@@ -303,14 +304,14 @@ impl Compete {
 
     /// Whether a queue stands that this flow cannot have filled.
     fn is_pressed(&self, round: &Round, capacity: f64) -> bool {
-        let standing = if self.trial.is_some() { STANDING_ROUNDS / 2 } else { STANDING_ROUNDS };
+        // On trial there is no launch to wait for.
+        let on_trial = self.trial.is_some();
+        let standing = if on_trial { STANDING_ROUNDS / 2 } else { STANDING_ROUNDS };
         let recent = self.past.iter().take(standing);
         let fastest = recent.clone().map(|past| past.delivered).fold(0.0, f64::max);
         if fastest > SHARED * capacity || round.app_limited {
             return false;
         }
-        // On trial there is no launch to wait for.
-        let on_trial = self.trial.is_some();
         let recurring =
             self.epochs >= EPOCHS && (on_trial || round.at - self.epochs_from > RECURRING_TIME);
         if recurring && self.since_epoch == 0 {
@@ -324,7 +325,7 @@ impl Compete {
         let least = newest.fold(f64::INFINITY, f64::min);
         let most = recent.map(|past| past.queue).fold(0.0, f64::max);
         // A queue of the own kind's making, as after a launch, halves every few rounds.
-        least > QUEUE.max(QUEUE_SHARE * round.base) && least > most / 2.0
+        least > standing_queue(round.base) && least > most / 2.0
     }
 
     /// Begins a competition by losses, at the window before it began, but at least at a share that
@@ -387,6 +388,11 @@ impl Compete {
             None => {}
         }
     }
+}
+
+/// The queue, in seconds, above which flows of the own kind alone do not stand.
+fn standing_queue(base: f64) -> f64 {
+    QUEUE.max(QUEUE_SHARE * base)
 }
 
 #[cfg(test)]
