@@ -15,7 +15,9 @@ use packtrain_units::{Backoff, ByteCount, Duration, Time};
 
 use depots::check_via;
 use packtrain_hops::route::Routes;
-use packtrain_runtime::handshake::{self, Agreed, More, PathRequest, RunRequest, SessionRequest};
+use packtrain_runtime::handshake::{
+    self, Agreed, Greeted, More, PathRequest, RunRequest, SessionRequest,
+};
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
@@ -556,13 +558,15 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     let from = RemoteEnd::connect(request, &request.sources[0], None, watch)?;
     let to = RemoteEnd::connect(request, &request.dest, None, watch)?;
     let stop = Stop::new(request.stop.clone());
+    let greeted = Greeted::hear(to.control(), &stop)?;
+    let greeted = Greeted::hear(from.control(), &stop)?.with(&greeted)?;
     // What this machine's policy says counts too, and each end learns of the limits before it.
     let own = own_limits(request)?.ceilings;
     let ask = SessionRequest { ceilings: own.clone(), ..ask(request, &watch.routes) };
     let to_ask = SessionRequest { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
     let place = paths(std::slice::from_ref(&request.dest));
     let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
-    let to_limits = handshake::call(to.control(), sink_open, &stop)?;
+    let to_limits = greeted.call(to.control(), sink_open, &stop)?;
     watch.limits(&to_limits, &own);
     let from_ask = SessionRequest {
         peer: to.addresses(),
@@ -571,7 +575,7 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
         ..ask
     };
     let source_open = open(request, Role::Source, paths(&request.sources), None, &from_ask)?;
-    let from_limits = handshake::call(from.control(), source_open, &stop)?;
+    let from_limits = greeted.call(from.control(), source_open, &stop)?;
     watch.limits(&from_limits, &own);
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();

@@ -1,8 +1,8 @@
 //! The handshake on a control connection: versions and the session request.
 
 use packtrain_os::clock;
-use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::message::{Hello, Message, Open};
+use packtrain_transfer::{Failure, FailureKind, Versions};
 use packtrain_units::{ByteCount, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -134,11 +134,11 @@ pub fn number(choice: TransportChoice) -> u8 {
     }
 }
 
-fn hello() -> Message {
+fn hello(own: Versions) -> Message {
     Message::Hello(Hello {
         magic: MAGIC,
-        lowest: VERSIONS.0,
-        highest: VERSIONS.1,
+        lowest: own.lowest,
+        highest: own.highest,
         agent: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
     })
 }
@@ -164,23 +164,23 @@ fn no_answer() -> Failure {
     Failure::new(FailureKind::Temporary, "the other end does not answer")
 }
 
-fn check(message: Message) -> Result<(), Failure> {
+/// The versions that the sender of this `Hello` and this end, with the versions `own`, have in common.
+fn check(own: Versions, message: Message) -> Result<Versions, Failure> {
     let Message::Hello(hello) = message else {
         return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
     };
     if hello.magic != MAGIC {
         return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
     }
-    if hello.lowest > VERSIONS.1 || hello.highest < VERSIONS.0 {
+    own.common(hello.versions()).ok_or_else(|| {
         let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
         let text = format!(
-            "the other end ({agent}) speaks protocol versions {} to {}, this one {} to {}: \
-             install the same version at both ends",
-            hello.lowest, hello.highest, VERSIONS.0, VERSIONS.1
+            "the other end ({agent}) speaks protocol versions {}, this one {own}: install the same \
+             version at both ends",
+            hello.versions()
         );
-        return Err(Failure::new(FailureKind::Protocol, text));
-    }
-    Ok(())
+        Failure::new(FailureKind::Protocol, text)
+    })
 }
 
 /// The initiator's handshake. The greeting and the request are sent at once, and so is what the
@@ -188,7 +188,9 @@ fn check(message: Message) -> Result<(), Failure> {
 pub struct Call {
     begun: Time,
     until: Time,
-    greeted: bool,
+    own: Versions,
+    /// The highest common version, once the responder has greeted.
+    version: Option<u16>,
 }
 
 /// The answer of a responder that accepts the request.
@@ -197,15 +199,29 @@ pub struct Agreed {
     pub ceilings: Ceilings,
     /// From the request to the answer: the round trip of the control connection at most.
     pub rtt: Duration,
+    /// The protocol version that both ends use from now on.
+    pub version: u16,
+}
+
+/// The request of an initiator.
+pub struct Asked {
+    /// The request itself.
+    pub open: Open,
+    /// The protocol version that both ends use from now on.
+    pub version: u16,
 }
 
 impl Call {
     /// Sends the greeting and the request.
     pub fn begin(control: &Control, open: Open) -> Self {
+        Self::begin_with(control, open, Versions::OWN)
+    }
+
+    fn begin_with(control: &Control, open: Open, own: Versions) -> Self {
         let begun = clock::now();
-        control.tx.send(&hello());
+        control.tx.send(&hello(own));
         control.tx.send(&Message::Open(open));
-        Self { begun, until: begun + HANDSHAKE_TIMEOUT, greeted: false }
+        Self { begun, until: begun + HANDSHAKE_TIMEOUT, own, version: None }
     }
 
     /// Takes a message of the responder; gives its answer once that has come.
@@ -217,13 +233,14 @@ impl Call {
         now: Time,
         message: Message,
     ) -> Result<Option<Agreed>, Failure> {
-        if !std::mem::replace(&mut self.greeted, true) {
-            return check(message).map(|()| None);
-        }
+        let Some(version) = self.version else {
+            self.version = Some(check(self.own, message)?.highest);
+            return Ok(None);
+        };
         match message {
             Message::Opened(opened) => {
                 let ceilings = Ceilings::decode(&opened.channel)?;
-                Ok(Some(Agreed { ceilings, rtt: now.since(self.begun) }))
+                Ok(Some(Agreed { ceilings, rtt: now.since(self.begun), version }))
             }
             Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
             _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
@@ -256,20 +273,67 @@ pub fn call(control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Fail
     Call::begin(control, open).wait(control, stop).map(|agreed| agreed.ceilings)
 }
 
-/// The responder's handshake up to the request. The caller of this function answers it.
-pub fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
-    answer_until(control, stop, clock::now() + HANDSHAKE_TIMEOUT)
+/// A responder's greeting, which it sends unasked. An initiator that connects two responders hears
+/// both before it greets either, because all three must use one version.
+pub struct Greeted(Versions);
+
+impl Greeted {
+    /// Waits for the greeting.
+    ///
+    /// # Errors
+    /// The responder is no Packtrain of these versions, it does not answer in time, or the user
+    /// stops.
+    pub fn hear(control: &Control, stop: &Stop) -> Result<Self, Failure> {
+        let message = next(control, stop, clock::now() + HANDSHAKE_TIMEOUT)?;
+        check(Versions::OWN, message).map(Self)
+    }
+
+    /// The versions that both responders and this end have in common.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn with(&self, other: &Self) -> Result<Self, Failure> {
+        self.0.common(other.0).map(Self).ok_or_else(|| {
+            let text = format!(
+                "one end speaks protocol versions {}, the other {}: install the same version at \
+                 both ends",
+                self.0, other.0
+            );
+            Failure::new(FailureKind::Protocol, text)
+        })
+    }
+
+    /// The rest of [`call`].
+    ///
+    /// # Errors
+    /// Those of [`Call::wait`].
+    pub fn call(&self, control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
+        let mut call = Call::begin_with(control, open, self.0);
+        call.version = Some(self.0.highest);
+        call.wait(control, stop).map(|agreed| agreed.ceilings)
+    }
 }
 
-fn answer_until(control: &Control, stop: &Stop, until: Time) -> Result<Open, Failure> {
-    control.tx.send(&hello());
+/// The responder's handshake up to the request. The caller of this function answers it.
+pub fn answer(control: &Control, stop: &Stop) -> Result<Asked, Failure> {
+    answer_until(control, stop, clock::now() + HANDSHAKE_TIMEOUT, Versions::OWN)
+}
+
+fn answer_until(
+    control: &Control,
+    stop: &Stop,
+    until: Time,
+    own: Versions,
+) -> Result<Asked, Failure> {
+    control.tx.send(&hello(own));
     let refused = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
     };
-    check(next(control, stop, until).map_err(refused)?).map_err(refused)?;
+    let greeting = next(control, stop, until).map_err(refused)?;
+    let version = check(own, greeting).map_err(refused)?.highest;
     match next(control, stop, until).map_err(refused)? {
-        Message::Open(open) => Ok(open),
+        Message::Open(open) => Ok(Asked { open, version }),
         Message::Cancel(failure) => Err(failure),
         _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
     }
@@ -283,8 +347,8 @@ mod tests {
     fn a_caller_that_greets_and_asks_for_nothing_is_refused_in_the_end() {
         let (near, far) = crate::control::pair().unwrap();
         let stop = Stop::new(packtrain_service::StopHandle::new());
-        near.tx.send(&hello());
-        let failure = answer_until(&far, &stop, clock::now()).unwrap_err();
+        near.tx.send(&hello(Versions::OWN));
+        let failure = answer_until(&far, &stop, clock::now(), Versions::OWN).err().unwrap();
         assert_eq!(failure.kind, FailureKind::Temporary);
         let told = std::iter::from_fn(|| near.rx.recv_timeout(HANDSHAKE_TIMEOUT.to_std()).ok());
         let mut messages = told.filter_map(|incoming| match incoming {
@@ -293,6 +357,69 @@ mod tests {
         });
         assert!(matches!(messages.next(), Some(Message::Hello(_))));
         assert!(matches!(messages.next(), Some(Message::Refused(told)) if told == failure));
+    }
+
+    fn open() -> Open {
+        let options = packtrain_transfer::Options::default();
+        let (role, paths) = (packtrain_transfer::Role::Sink, vec![b"x".to_vec()]);
+        Open { role, paths, sources: None, options, channel: Vec::new() }
+    }
+
+    /// The version that each end uses, of an initiator and a responder with these versions.
+    fn agreed(caller: Versions, called: Versions) -> (Result<u16, Failure>, Result<u16, Failure>) {
+        let (near, far) = crate::control::pair().unwrap();
+        let stop = || Stop::new(packtrain_service::StopHandle::new());
+        let until = clock::now() + HANDSHAKE_TIMEOUT;
+        let answers = std::thread::spawn(move || {
+            let asked = answer_until(&far, &stop(), until, called)?;
+            assert_eq!(asked.open, open());
+            let channel = Ceilings::default().encode();
+            far.tx.send(&Message::Opened(packtrain_transfer::Opened { channel }));
+            Ok(asked.version)
+        });
+        let call = Call::begin_with(&near, open(), caller).wait(&near, &stop());
+        (call.map(|agreed| agreed.version), answers.join().unwrap())
+    }
+
+    /// The first release knows version 1 only. A later build must go on speaking it.
+    #[test]
+    fn ends_of_different_age_use_the_highest_version_that_both_know() {
+        let first = Versions { lowest: 1, highest: 1 };
+        let next = Versions { lowest: 1, highest: Versions::OWN.highest + 1 };
+        let far_future = Versions { lowest: Versions::OWN.highest + 1, ..next };
+        for (one, other) in [(Versions::OWN, first), (Versions::OWN, next), (next, first)] {
+            let expected = one.highest.min(other.highest);
+            assert_eq!(agreed(one, other), (Ok(expected), Ok(expected)), "{one} calls {other}");
+            assert_eq!(agreed(other, one), (Ok(expected), Ok(expected)), "{other} calls {one}");
+        }
+        for (one, other) in [(Versions::OWN, far_future), (far_future, Versions::OWN)] {
+            let (near, far) = agreed(one, other);
+            for failure in [near.unwrap_err(), far.unwrap_err()] {
+                assert_eq!(failure.kind, FailureKind::Protocol, "{failure:?}");
+                assert!(failure.text.contains("install the same version"), "{failure:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_between_two_others_greets_both_with_what_all_three_know() {
+        let known = |lowest, highest| Greeted(Versions { lowest, highest });
+        let both = known(1, 3).with(&known(1, 2)).unwrap();
+        assert_eq!(both.0, Versions { lowest: 1, highest: 2 });
+        let failure = known(1, 1).with(&known(2, 3)).err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Protocol);
+        let (near, far) = crate::control::pair().unwrap();
+        let stop = || Stop::new(packtrain_service::StopHandle::new());
+        let until = clock::now() + HANDSHAKE_TIMEOUT;
+        let answers = std::thread::spawn(move || {
+            let asked = answer_until(&far, &stop(), until, Versions { lowest: 1, highest: 9 });
+            let channel = Ceilings::default().encode();
+            far.tx.send(&Message::Opened(packtrain_transfer::Opened { channel }));
+            asked.map(|asked| asked.version)
+        });
+        let heard = Greeted::hear(&near, &stop()).unwrap();
+        heard.with(&known(1, 1)).unwrap().call(&near, open(), &stop()).unwrap();
+        assert_eq!(answers.join().unwrap().unwrap(), 1);
     }
 
     #[test]

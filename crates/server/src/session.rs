@@ -24,7 +24,7 @@ pub(crate) fn serve(
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
-    let open = handshake::answer(&control, &stop)?;
+    let handshake::Asked { open, .. } = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure

@@ -23,6 +23,7 @@ mod requested;
 mod sink;
 mod source;
 pub mod transport;
+mod versions;
 
 pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, Outcome, PieceHash, SinkAction,
@@ -37,3 +38,4 @@ pub use requested::{Requested, filters};
 pub use sink::{Sink, SinkTotals};
 pub use source::{Source, SourceTotals};
 pub use transport::{Breach, Custody, Transport, TransportEvent, TransportId};
+pub use versions::Versions;

@@ -22,8 +22,6 @@ pub use codec::{DATA_HEADER, Decoder, MessageError, data_header, encode};
 pub const MAX_FRAME: usize = 1 << 20;
 /// Maximum payload in one [`Message::Data`].
 pub const MAX_DATA: usize = 256 << 10;
-/// Protocol versions that this build supports, lowest and highest.
-pub const VERSIONS: (u16, u16) = (1, 1);
 
 /// One control message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
