@@ -2,7 +2,6 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use packtrain_os::{clock, entropy};
 use packtrain_proto::{
     Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite,
 };
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::{ByteCount, Offset, RangeSet};
 
 pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -46,23 +45,22 @@ impl Payload for Source {
     fn release(&mut self, _range: Range<Offset>) {}
 }
 
-/// Records the ranges of the received bytes, after checking their values.
+/// Records which bytes were received, after checking their values. A retransmission may be cut
+/// elsewhere than the first transmission, because the MTU of the path changed between them.
 #[derive(Clone, Default)]
-pub struct Sink(pub Arc<Mutex<BTreeMap<u64, u64>>>);
+pub struct Sink(pub Arc<Mutex<RangeSet<Offset>>>);
 
 impl Sink {
     pub fn total(&self) -> u64 {
-        self.0.lock().values().sum()
+        self.0.lock().len_bytes().get()
     }
 }
 
 impl Placement for Sink {
     fn place(&mut self, at: Offset, bytes: &[u8]) -> Placed {
         assert!(bytes.iter().zip(at.get()..).all(|(b, i)| *b == byte(i)), "wrong bytes at {at:?}");
-        match self.0.lock().insert(at.get(), bytes.len() as u64) {
-            None => Placed::New,
-            Some(_) => Placed::Duplicate,
-        }
+        let range = at..at + ByteCount(bytes.len() as u64);
+        if self.0.lock().insert(range).get() > 0 { Placed::New } else { Placed::Duplicate }
     }
 
     fn room(&self) -> ByteCount {
