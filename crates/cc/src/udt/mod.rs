@@ -303,7 +303,10 @@ impl CongestionController for Udt {
         if self.slow_start.is_some() || !may_grow {
             return;
         }
-        let capacity = self.path.presumed_capacity(self.rate, clean);
+        // A rate that the window does not let out says nothing about the path.
+        let passing = self.window.packets() / self.window.passage();
+        let used = self.rate.min(self.path.arrival().unwrap_or(passing));
+        let capacity = self.path.presumed_capacity(used, clean);
         let more = self.increase.packets(capacity, self.rate, self.before_cut);
         self.set_rate(raised(self.rate, more));
         self.request_train(now);

@@ -44,10 +44,10 @@ impl Path {
         self.capacity.get()
     }
 
-    /// B, or its replacement: the first rate, or twice the rate `C` while no packet is lost, so
-    /// that a much too low first rate is left.
-    pub(super) fn presumed_capacity(&self, rate: f64, is_clean: bool) -> f64 {
-        let stand_in = if is_clean { self.start_rate.max(2.0 * rate) } else { self.start_rate };
+    /// B, or its replacement: the first rate, or twice the `used` part of the rate while no packet
+    /// is lost, so that a much too low first rate is left.
+    pub(super) fn presumed_capacity(&self, used: f64, is_clean: bool) -> f64 {
+        let stand_in = if is_clean { self.start_rate.max(2.0 * used) } else { self.start_rate };
         self.capacity.get().unwrap_or(stand_in)
     }
 

@@ -436,3 +436,42 @@ fn a_window_full_on_an_empty_path_does_not_follow_its_own_limit() {
     nak(&mut udt, at(12), 7, 1);
     assert_eq!(report(&mut udt, 20, 450, 90), 500.0, "there were losses");
 }
+
+/// A window that is full on an empty path holds the flow, and nobody tells the capacity: the rate
+/// stays near what arrives, instead of doubling for ever, and with it the window.
+#[test]
+fn a_rate_that_the_window_holds_stays_near_what_arrives() {
+    for variant in Variant::ALL {
+        let mut udt = Udt::new(&config(), variant);
+        let rtt = Duration::from_millis(100);
+        let told = RttSample { latest: rtt, smoothed: rtt, variation: Duration::ZERO, min: rtt };
+        let arrival = 1_000.0;
+        let report = |udt: &mut Udt, now: Time| {
+            let window = udt.cwnd();
+            udt.on_feedback(&Feedback {
+                acked: ByteCount(10 * MSS),
+                acked_packets: 10,
+                in_flight: window,
+                rtt: Some(told),
+                arrival_rate: Some(DataRate::from_bps((arrival * 8.0 * MSS as f64) as u64)),
+                ..silence(now)
+            });
+        };
+        send(&mut udt, Time::ZERO, 0, 1_000);
+        report(&mut udt, at(1));
+        nak(&mut udt, at(1), 5, 1);
+        assert!(udt.slow_start.is_none(), "{variant:?}");
+        for syn in 1..=600u64 {
+            let now = at(1 + 10 * syn);
+            send(&mut udt, now, 1_000 + 10 * syn, 10);
+            report(&mut udt, now);
+            udt.on_timeout(now);
+        }
+        assert!(udt.rate > 1.5 * arrival, "a first rate far too low is left: {variant:?} {udt:?}");
+        // (2) still adds at most a packet per second in each SYN.
+        let most = 2.0 * arrival + 700.0;
+        assert!(udt.rate < most, "{variant:?}: {}", udt.rate);
+        let most = most * 0.11 + 20.0;
+        assert!(udt.window.packets() < most, "{variant:?}: {}", udt.window.packets());
+    }
+}
