@@ -431,3 +431,32 @@ flow = [
     }
     assert_eq!(read(&text.replace("d, e", "none")).expect("directly").flows.len(), 3);
 }
+
+#[test]
+fn a_rate_comes_from_a_trace_in_a_file() {
+    let text = "duration = \"1s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\ndelay = \"5ms\"\n\
+                queue = \"1bdp\"\nbdp_rtt = \"100ms\"\nrate = { trace = \"cell.txt\" }\n";
+    let load = |text: &str, trace: &'static str| {
+        let include = move |name: &str| match name {
+            "cell.txt" => Ok(trace.to_owned()),
+            other => Err(format!("no {other}")),
+        };
+        ScenarioFile::read("x.toml", text.to_owned(), &[], Box::new(include))?.scenario(0)
+    };
+    let scenario = load(text, "1\n2\n2\n2\n8\n").expect("it is right");
+    let config = &scenario.links[0].config;
+    assert_eq!(config.rate.period, Some(Duration::from_millis(8)));
+    // 5 packets of 1,500 bytes in 8 ms are 7.5 Mbit/s, and a tenth of a second of that is waiting.
+    assert_eq!(config.queue, QueueConfig::DropTail(Limit::Bytes(ByteCount(93_750))));
+    assert_eq!(scenario.links[1].config.rate, config.rate, "both directions");
+
+    let error = load(text, "1\n2\nx\n").unwrap_err().to_string();
+    assert!(error.contains("x.toml:8:") && error.contains("line 3 of the trace"), "{error}");
+    let error = load(&text.replace("cell", "other"), "1\n").unwrap_err().to_string();
+    assert!(error.contains("cannot read `other.txt`"), "{error}");
+    let both = text.replace("\"cell.txt\" }", "\"cell.txt\", period = \"1s\" }");
+    let error = load(&both, "1\n").unwrap_err().to_string();
+    assert!(error.contains("link[0].rate.period") || error.contains("rate.period"), "{error}");
+    let error = read(text).unwrap_err().to_string();
+    assert!(error.contains("cannot name other files"), "{error}");
+}
