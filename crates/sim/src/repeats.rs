@@ -60,6 +60,9 @@ impl Spread {
     }
 }
 
+/// Most repeats of a combination that are kept for its medians. A row of a run has some kilobytes.
+const MAX_REPEATS: u64 = 10_000;
+
 /// Collects the runs of a sweep, in order, into the repeats of each combination.
 #[derive(Debug)]
 pub struct Repeats {
@@ -74,9 +77,10 @@ impl Repeats {
     }
 
     /// Takes the next run. Returns the row of its combination if this was the last repeat of it and
-    /// all others were taken: a part of a sweep may begin within a combination.
+    /// all others were taken: a part of a sweep may begin within a combination. More than 10,000
+    /// repeats have no row.
     pub fn push(&mut self, row: &RunRow) -> Option<RepeatsRow> {
-        if self.repeat < 2 {
+        if !(2..=MAX_REPEATS).contains(&self.repeat) {
             return None;
         }
         if row.run.is_multiple_of(self.repeat) {
@@ -149,6 +153,8 @@ mod tests {
         assert_eq!(repeats.push(&row(4, 1, "x")), None);
         assert_eq!(repeats.push(&row(5, 1, "x")), None);
         assert_eq!(repeats.push(&row(6, 1, "x")), None);
+        let mut many = Repeats::new(MAX_REPEATS + 1);
+        assert_eq!((many.push(&row(0, 1, "x")), many.rows.len()), (None, 0), "nothing is kept");
         assert_eq!(Repeats::new(1).push(&row(0, 1, "x")), None, "one run has no spread");
     }
 
