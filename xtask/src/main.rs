@@ -1,10 +1,11 @@
-//! Commands for the repository: `cargo xtask test | quick | tidy | licences | fuzz | nightly |
-//! bench`.
+//! Commands for the repository: `cargo xtask test | quick | tidy | licences | examples | fuzz |
+//! nightly | bench`.
 //!
 //! This is not part of the product: it may read clocks, print and run other programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 mod bench;
+mod examples;
 mod fuzz;
 mod ignored;
 mod licences;
@@ -26,6 +27,7 @@ usage: cargo xtask COMMAND
   tidy       arrows between crates, import cycles, file lengths, dead files, documents, words
              (--write: bring the map in ARCHITECTURE.md up to date)
   licences   the licence of every dependency is one we accept
+  examples   build and test the programs of examples/, as `test` does
   fuzz       run every fuzz body on random and mutated input   [--seconds N] (per target)
   nightly    every experiment, the nightly tests, the speed of the simulator
   bench      compare with peers, write bench/results/          [raw|file|grid ...] [--runs N]
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Some("quick") => quick::run(rest),
         Some("tidy") => tidy::run(rest.iter().any(|word| word == "--write")),
         Some("licences" | "licenses") => licences::run(),
+        Some("examples") => examples::run(),
         Some("fuzz") => fuzz::run(rest),
         Some("nightly") => nightly::run(),
         Some("bench") => bench::run(rest),

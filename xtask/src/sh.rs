@@ -44,6 +44,11 @@ where
 /// Prints and runs a program, and fails if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     eprintln!("$ {}", shown(command));
+    run_quiet(command)
+}
+
+/// Runs a program without printing it, and fails if it fails.
+pub(crate) fn run_quiet(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("running {}", shown(command)))?;
     if !status.success() {
         bail!("`{}` ended with {status}", shown(command));

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::needs::{self, Need};
-use crate::{fuzz, ignored, sh};
+use crate::{examples, fuzz, ignored, sh};
 
 const NEEDS: &[Need] = &[
     Need { program: "ssh", package: "openssh-client", for_what: "end-to-end tests over ssh" },
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let ran = listen(&mut e2e).context("the end-to-end tests (over ssh, with kills and faults)")?;
     not_run.retain(|test, _| !ran.ran.contains(test));
+    examples::run().context("the programs of examples/, such as a controller of one's own")?;
     fuzz::run(&["--seconds".into(), "2".into()])?;
 
     for (test, reason) in skipped_tests(&fs::read_to_string(&skips).unwrap_or_default()) {

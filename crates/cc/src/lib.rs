@@ -38,7 +38,7 @@ pub use interface::{
     CongestionController, Feedback, LossRange, LossWindow, ProbeTrain, RttSample, Sent, Signal,
     Signals,
 };
-pub use registry::{BuildError, build, build_with, names};
+pub use registry::{BuildError, Constructor, RegisterError, build, build_with, names, register};
 pub use reno::Reno;
 pub use sabul::Sabul;
 pub use scalable::Scalable;

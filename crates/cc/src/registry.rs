@@ -1,4 +1,6 @@
-//! Controllers by name.
+//! Controllers by name: those of this crate, and those that a program registers.
+
+use parking_lot::RwLock;
 
 use packtrain_units::{DataRate, ParseError, parse_rate};
 
@@ -42,36 +44,94 @@ pub enum BuildError {
     Parse(#[from] ParseError),
 }
 
-/// The names that `build` accepts; an argument follows a colon.
-pub fn names() -> &'static [&'static str] {
-    &[
-        "native",
-        "native:background",
-        "fixed:RATE",
-        "reno",
-        "cubic",
-        "highspeed",
-        "scalable",
-        "bbr",
-        "udt",
-        "udt:paper",
-        "udt:grid",
-        "udt:ns2-2003",
-        "udt:udt4",
-        "fobs",
-        "fobs:window",
-        "fobs:rate",
-        "fobs:ours",
-        "fobs:paper",
-        "fobs:blind",
-        "sabul",
-        "sabul:linear",
-        "sabul:step",
-        "sabul:multiplicative",
-        "sabul:proportional",
-        "sabul:reduce",
-    ]
+/// Makes a registered controller. The first argument is the text after the colon in the name that
+/// the user typed, if there is one. It comes from a command line, a file or a peer: refuse it with
+/// [`BuildError::Argument`] instead of a panic.
+pub type Constructor = fn(
+    Option<&str>,
+    &ControllerConfig,
+    &Start,
+) -> Result<Box<dyn CongestionController>, BuildError>;
+
+/// Why a controller was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// A controller has this name already.
+    #[error("there is a controller `{0}` already")]
+    Exists(&'static str),
+    /// The name is not one.
+    #[error("`{0}` cannot name a controller: use 1 to {MAX_NAME} of a-z, 0-9 and `-`")]
+    Name(&'static str),
 }
+
+/// Longest name of a registered controller, in bytes.
+const MAX_NAME: usize = 32;
+
+/// The controllers that this process registered, in that order.
+static REGISTERED: RwLock<Vec<(&'static str, Constructor)>> = RwLock::new(Vec::new());
+
+/// Makes `build` and `names` of this process know the controller `name`, which `constructor` makes.
+/// A program calls this at its start, before its first flow. A registration holds until the process
+/// ends: flows find their controller by its name at any time.
+///
+/// # Errors
+///
+/// Fails if a controller of this crate or a registered one has the name, and if the name is not 1
+/// to 32 bytes of `a-z`, `0-9` and `-`.
+pub fn register(name: &'static str, constructor: Constructor) -> Result<(), RegisterError> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) {
+        return Err(RegisterError::Name(name));
+    }
+    let mut registered = REGISTERED.write();
+    let mut known = NAMES.iter().chain(registered.iter().map(|(known, _)| known));
+    if known.any(|known| stem(known) == name) {
+        return Err(RegisterError::Exists(name));
+    }
+    registered.push((name, constructor));
+    Ok(())
+}
+
+/// A name without its argument.
+fn stem(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(stem, _)| stem)
+}
+
+/// The names that `build` accepts; an argument follows a colon. Those of this crate come first, then
+/// the registered ones.
+pub fn names() -> Vec<&'static str> {
+    let registered = REGISTERED.read();
+    NAMES.iter().copied().chain(registered.iter().map(|(name, _)| *name)).collect()
+}
+
+/// The controllers of this crate.
+const NAMES: &[&str] = &[
+    "native",
+    "native:background",
+    "fixed:RATE",
+    "reno",
+    "cubic",
+    "highspeed",
+    "scalable",
+    "bbr",
+    "udt",
+    "udt:paper",
+    "udt:grid",
+    "udt:ns2-2003",
+    "udt:udt4",
+    "fobs",
+    "fobs:window",
+    "fobs:rate",
+    "fobs:ours",
+    "fobs:paper",
+    "fobs:blind",
+    "sabul",
+    "sabul:linear",
+    "sabul:step",
+    "sabul:multiplicative",
+    "sabul:proportional",
+    "sabul:reduce",
+];
 
 /// The controller called `name`, such as `native` or `fixed:800mbit`.
 pub fn build(
@@ -128,11 +188,18 @@ pub fn build_with(
                 argument: words.unwrap_or_default().to_owned(),
             }),
         },
-        (stem, Some(a)) => match names().iter().find(|known| **known == stem) {
-            Some(name) => Err(BuildError::Argument { name, argument: a.to_owned() }),
-            None => Err(BuildError::Unknown(name.to_owned())),
-        },
-        _ => Err(BuildError::Unknown(name.to_owned())),
+        (stem, argument) => {
+            if let Some(name) = NAMES.iter().find(|known| **known == stem) {
+                let argument = argument.unwrap_or_default().to_owned();
+                return Err(BuildError::Argument { name, argument });
+            }
+            // A copy, so that the constructor runs without the lock.
+            let found = REGISTERED.read().iter().find(|(known, _)| *known == stem).copied();
+            match found {
+                Some((_, constructor)) => constructor(argument, config, start),
+                None => Err(BuildError::Unknown(name.to_owned())),
+            }
+        }
     }
 }
 
@@ -154,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_controller_follows_the_size_of_datagrams() {
-        for name in names() {
+        for name in NAMES {
             let name = name.replace("RATE", "400mbit");
             let mut controller = build(&name, &ControllerConfig { rtt: None, ..config() }).unwrap();
             let quantum = controller.send_quantum().get();
@@ -170,6 +237,40 @@ mod tests {
     }
 
     #[test]
+    fn a_registered_controller_is_built_by_its_name() {
+        fn build_slow(
+            argument: Option<&str>,
+            config: &ControllerConfig,
+            _: &Start,
+        ) -> Result<Box<dyn CongestionController>, BuildError> {
+            let name = "test-slow";
+            match argument {
+                None => Ok(Box::new(Fixed::new(DataRate::from_mbps(1), config.mtu))),
+                Some("fast") => Ok(Box::new(Fixed::new(DataRate::from_mbps(9), config.mtu))),
+                Some(other) => Err(BuildError::Argument { name, argument: other.to_owned() }),
+            }
+        }
+        let rate = |name: &str| build(name, &config()).map(|built| built.pacing_rate());
+        assert!(matches!(rate("test-slow"), Err(BuildError::Unknown(_))));
+        register("test-slow", build_slow).unwrap();
+        assert_eq!(rate("test-slow"), Ok(Some(DataRate::from_mbps(1))));
+        assert_eq!(rate("test-slow:fast"), Ok(Some(DataRate::from_mbps(9))));
+        let refused = BuildError::Argument { name: "test-slow", argument: "warp".to_owned() };
+        assert_eq!(rate("test-slow:warp"), Err(refused));
+        assert_eq!(names().iter().filter(|name| **name == "test-slow").count(), 1);
+        assert_eq!(names()[0], "native", "those of this crate come first");
+
+        for taken in ["test-slow", "native", "fixed", "sabul"] {
+            assert_eq!(register(taken, build_slow), Err(RegisterError::Exists(taken)));
+        }
+        for bad in
+            ["", "a:b", "With Capitals", "caf\u{e9}", "new\nline", &"x".repeat(33).leak()[..]]
+        {
+            assert_eq!(register(bad, build_slow), Err(RegisterError::Name(bad)));
+        }
+    }
+
+    #[test]
     fn builds_by_name_and_says_what_is_wrong() {
         assert_eq!(build("native", &config()).unwrap().name(), "native");
         let fixed = build("fixed:800mbit", &config()).unwrap();
@@ -180,7 +281,7 @@ mod tests {
         assert_eq!(build("udt", &config()).unwrap().name(), "udt:grid");
         for variant in Variant::ALL {
             let name = format!("udt:{}", variant.name());
-            assert!(names().contains(&&*name), "{name}");
+            assert!(NAMES.contains(&&*name), "{name}");
             assert_eq!(build(&name, &config()).unwrap().name(), name);
         }
         assert!(matches!(build("udt:udt5", &config()), Err(BuildError::Argument { .. })));

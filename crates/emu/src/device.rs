@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use crate::egress::Run;
-use crate::header::{ETHERNET, Layout, MAX_HEADER_BYTES, VIRTIO};
+use crate::header::{ETHERNET, Layout, MAX_HEADER_BYTES, VIRTIO, set_ethertype};
 use crate::merge::Batch;
 use crate::packet::Packet;
 use crate::store::Store;
@@ -16,7 +16,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: OwnedFd,
-    /// The Ethernet header of written packets, none for a TUN device.
+    /// The Ethernet addresses of written packets, none for a TUN device.
     frame: Option<[u8; ETHERNET]>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Device {
 pub(crate) enum Read {
     /// A packet.
     Packet(Rc<Packet>),
-    /// A packet that is not IPv4.
+    /// A packet that is neither IPv4 nor IPv6.
     Other,
     /// No packet is waiting.
     Empty,
@@ -42,7 +42,6 @@ impl Device {
         let mut frame = [0; ETHERNET];
         frame[..6].copy_from_slice(&host);
         frame[6..12].copy_from_slice(&own);
-        frame[12..].copy_from_slice(&[8, 0]);
         Self { fd, frame: Some(frame) }
     }
 
@@ -66,6 +65,9 @@ impl Device {
         let len = batch.compose(&mut head);
         if let Some(frame) = &self.frame {
             head[VIRTIO..VIRTIO + ETHERNET].copy_from_slice(frame);
+            if let Some(first) = batch.runs().first() {
+                set_ethertype(&mut head, &first.piece.packet.layout);
+            }
         }
         let mut slices = Vec::with_capacity(1 + 4 * batch.runs().len());
         slices.push(IoSlice::new(&head[..len]));

@@ -21,7 +21,7 @@ use crate::packet::Piece;
 use crate::record::Recorder;
 use crate::store::Store;
 use crate::ticker::Ticker;
-use crate::topology::Topology;
+use crate::topology::{Topology, host_number};
 
 /// Maximum packets read from one host before the other hosts and due deliveries are served.
 const MAX_READS_PER_TURN: usize = 64;
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     lanes: Vec<Lane>,
     ports: Vec<Port>,
     routes: Vec<Vec<Option<usize>>>,
-    /// Node of each address in 10.77.0.0/24.
+    /// Node of each address in 10.77.0.0/24, and of those in fd00:77::/64 with the same number.
     owners: Vec<Option<usize>>,
     /// The batch being written.
     batch: Batch,
@@ -326,6 +326,10 @@ impl Engine {
             for turn in 0..MAX_READS_PER_TURN {
                 let Some(device) = &self.ports[node].device else { break };
                 match device.read(&mut self.store) {
+                    // A host reports its memberships to routers that are not there.
+                    Ok(Read::Packet(packet)) if packet.layout.is_multicast() => {
+                        self.store.reclaim(packet);
+                    }
                     Ok(Read::Packet(packet)) => {
                         let now = self.now();
                         if let Some(recorder) = &mut self.recorder {
@@ -354,8 +358,7 @@ impl Engine {
     }
 
     fn owner(&self, piece: &Piece) -> Option<usize> {
-        let [10, 77, 0, last] = piece.packet.layout.target.octets() else { return None };
-        self.owners[usize::from(last)]
+        self.owners[usize::from(host_number(piece.packet.layout.target)?)]
     }
 
     fn reclaim(&mut self, piece: Piece) {

@@ -1,11 +1,12 @@
-//! Headers of packets from a device: the virtio header, perhaps Ethernet, IPv4, TCP or UDP.
+//! Headers of packets from a device: the virtio header, perhaps Ethernet, IPv4 or IPv6, TCP or
+//! UDP.
 //!
 //! A super-packet has the headers of its first segment and the size of its segments. The rest after
-//! a drop gets its own headers by the kernel's rules for segmentation: IP length and
+//! a drop gets its own headers by the kernel's rules for segmentation: IP length and (IPv4)
 //! identification, TCP sequence number and flags, UDP length, and the checksum. Of the checksum the
 //! packet contains only the pseudo-header's part until the receiving side completes it, if it does.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of `struct virtio_net_hdr`, which precedes every packet.
 pub(crate) const VIRTIO: usize = 10;
@@ -16,12 +17,18 @@ pub(crate) const MAX_HEADER_BYTES: usize = VIRTIO + ETHERNET + 60 + 60;
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 /// Congestion experienced, and the mask of the ECN bits (RFC 3168).
 const CE: u8 = 3;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// Ethernet types.
+const ETHERTYPE_V4: [u8; 2] = [8, 0];
+const ETHERTYPE_V6: [u8; 2] = [0x86, 0xdd];
+/// Length of an IPv6 header without extensions (RFC 8200).
+const V6_HEADER: usize = 40;
 
 /// A packet that the emulator does not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +49,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     kind: Kind,
+    v6: bool,
     /// Offset of the IP header in the read data.
     ip: usize,
     /// Offset of the TCP or UDP header.
@@ -55,7 +63,7 @@ pub(crate) struct Layout {
     /// Number of segments.
     pub(crate) count: u32,
     /// Destination address.
-    pub(crate) target: Ipv4Addr,
+    pub(crate) target: IpAddr,
 }
 
 impl Layout {
@@ -64,25 +72,42 @@ impl Layout {
     pub(crate) fn of(head: &[u8], len: usize, l2: usize) -> Result<Self, UnsupportedPacket> {
         let ip = VIRTIO + l2;
         let head = &head[..head.len().min(len)];
-        if len < ip + 20 || head.len() < ip + 20 || head[ip] >> 4 != 4 {
+        if head.len() < ip + 20 {
             return Err(UnsupportedPacket);
         }
-        if l2 == ETHERNET && head[VIRTIO + 12..VIRTIO + 14] != [8, 0] {
+        let v6 = match head[ip] >> 4 {
+            4 => false,
+            6 if head.len() >= ip + V6_HEADER => true,
+            _ => return Err(UnsupportedPacket),
+        };
+        let ethertype = if v6 { ETHERTYPE_V6 } else { ETHERTYPE_V4 };
+        if l2 == ETHERNET && head[VIRTIO + 12..VIRTIO + 14] != ethertype {
             return Err(UnsupportedPacket);
         }
-        let ip_header = usize::from(head[ip] & 15) * 4;
+        // IPv6 counts what follows its header. Extension headers are payload of a single packet:
+        // the kernel builds no super-packets with them.
+        let ip_header = if v6 { V6_HEADER } else { usize::from(head[ip] & 15) * 4 };
+        let (counted, protocol) = match v6 {
+            true => (usize::from(read16(head, ip + 4)), head[ip + 6]),
+            false => (usize::from(read16(head, ip + 2)), head[ip + 9]),
+        };
         let l4 = ip + ip_header;
         // Short frames may be padded, so the length is that of IP, unless that is zero.
-        let total = match usize::from(read16(head, ip + 2)) {
+        let total = match counted {
             0 => len - ip,
-            total => total,
+            counted if v6 => V6_HEADER + counted,
+            counted => counted,
         };
         if ip_header < 20 || total < ip_header || ip + total > len {
             return Err(UnsupportedPacket);
         }
-        let target = Ipv4Addr::new(head[ip + 16], head[ip + 17], head[ip + 18], head[ip + 19]);
+        let target = match head[ip + 24..].first_chunk::<16>() {
+            Some(octets) if v6 => Ipv6Addr::from(*octets).into(),
+            _ => Ipv4Addr::new(head[ip + 16], head[ip + 17], head[ip + 18], head[ip + 19]).into(),
+        };
         let single = Self {
             kind: Kind::Single,
+            v6,
             ip,
             l4,
             headers: ip_header as u32,
@@ -92,9 +117,10 @@ impl Layout {
             target,
         };
         let segment = u32::from(u16::from_ne_bytes([head[4], head[5]]));
-        let (kind, l4_header) = match (head[1] & !GSO_ECN, head[ip + 9]) {
+        let tcp = if v6 { GSO_TCP6 } else { GSO_TCP4 };
+        let (kind, l4_header) = match (head[1] & !GSO_ECN, protocol) {
             (0, _) => return Ok(single),
-            (GSO_TCP4, TCP) if head.len() >= l4 + 20 => {
+            (gso, TCP) if gso == tcp && head.len() >= l4 + 20 => {
                 (Kind::Tcp, usize::from(head[l4 + 12] >> 4) * 4)
             }
             (GSO_UDP_L4, UDP) if head.len() >= l4 + 8 => (Kind::Udp, 8),
@@ -131,17 +157,28 @@ impl Layout {
         self.ip
     }
 
+    /// Whether it is for a group of hosts, as a kernel's reports of its own memberships are.
+    pub(crate) fn is_multicast(&self) -> bool {
+        self.target.is_multicast()
+    }
+
     /// Whether the sender understands congestion marks (RFC 3168 section 5).
     pub(crate) fn is_ect(&self, head: &[u8]) -> bool {
-        head.get(self.ip + 1).is_some_and(|service| service & CE != 0)
+        head.get(self.ip + 1).is_some_and(|service| service & self.congestion() != 0)
     }
 
     /// Marks composed headers as congestion-experienced.
     pub(crate) fn mark(&self, out: &mut [u8]) {
-        out[self.ip + 1] |= CE;
-        write16(out, self.ip + 10, 0);
-        let sum = !fold(add(0, &out[self.ip..self.l4]));
-        write16(out, self.ip + 10, sum);
+        out[self.ip + 1] |= self.congestion();
+        if !self.v6 {
+            write_ip_checksum(out, self.ip, self.l4);
+        }
+    }
+
+    /// The ECN bits in the second byte of the IP header: IPv6 has its traffic class four bits
+    /// later.
+    const fn congestion(&self) -> u8 {
+        if self.v6 { CE << 4 } else { CE }
     }
 
     /// Writes to `out` the headers of segments `from` to `to` as one packet, derived from the
@@ -170,12 +207,11 @@ impl Layout {
             out[1] &= !GSO_ECN;
         }
         let total = self.headers + (b - a);
-        write16(out, ip + 2, total as u16);
-        let id = read16(out, ip + 4).wrapping_add(from as u16);
-        write16(out, ip + 4, id);
-        write16(out, ip + 10, 0);
-        let sum = !fold(add(0, &out[ip..l4]));
-        write16(out, ip + 10, sum);
+        if !self.v6 {
+            let id = read16(out, ip + 4).wrapping_add(from as u16);
+            write16(out, ip + 4, id);
+        }
+        write_ip_length(out, self, total);
         let l4_len = total - (l4 - ip) as u32;
         let check = if self.kind == Kind::Tcp {
             let sequence = [out[l4 + 4], out[l4 + 5], out[l4 + 6], out[l4 + 7]];
@@ -204,6 +240,7 @@ impl Layout {
 /// A single TCP packet with data, to which others of its connection may be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tcp {
+    v6: bool,
     ip: usize,
     l4: usize,
     /// Offset of the data.
@@ -223,9 +260,12 @@ impl Tcp {
     /// The packet with this head, if it qualifies: data, no flags but ACK and PSH, an incomplete
     /// checksum, no fragment.
     pub(crate) fn of(layout: &Layout, head: &[u8]) -> Option<Self> {
-        let Layout { kind, ip, l4, payload, .. } = *layout;
-        let plain = kind == Kind::Single && head.len() >= l4 + 20 && head[ip + 9] == TCP;
-        if !plain || head[0] & NEEDS_CSUM == 0 || read16(head, ip + 6) & 0x3fff != 0 {
+        let Layout { kind, v6, ip, l4, payload, .. } = *layout;
+        let protocol = if v6 { ip + 6 } else { ip + 9 };
+        let plain = kind == Kind::Single && head.len() >= l4 + 20 && head[protocol] == TCP;
+        // A fragment of IPv6 has a header between IP and TCP.
+        let fragment = !v6 && read16(head, ip + 6) & 0x3fff != 0;
+        if !plain || head[0] & NEEDS_CSUM == 0 || fragment {
             return None;
         }
         let header = usize::from(head[l4 + 12] >> 4) * 4;
@@ -235,6 +275,7 @@ impl Tcp {
         }
         let sequence = [head[l4 + 4], head[l4 + 5], head[l4 + 6], head[l4 + 7]];
         Some(Self {
+            v6,
             ip,
             l4,
             data: l4 + header,
@@ -247,14 +288,17 @@ impl Tcp {
     /// Whether all headers equal those of another packet, except for lengths, numbers, checksums
     /// and PSH.
     pub(crate) fn alike(&self, head: &[u8], other: &Self, other_head: &[u8]) -> bool {
-        let Self { ip, l4, data, .. } = *self;
+        let Self { v6, ip, l4, data, .. } = *self;
         let same = |from: usize, to: usize| head[from..to] == other_head[from..to];
-        (ip, l4, data) == (other.ip, other.l4, other.data)
-            // Version, length and service; flags, time to live and protocol; addresses, IP's
-            // options and ports; acknowledgement and data offset; window; TCP's options.
-            && same(ip, ip + 2)
-            && same(ip + 6, ip + 10)
-            && same(ip + 12, l4 + 4)
+        // Version, length and service; flags, time to live and protocol; addresses, IP's options
+        // and ports. In IPv6 all but the length.
+        let alike_ip = match v6 {
+            true => same(ip, ip + 4) && same(ip + 6, l4 + 4),
+            false => same(ip, ip + 2) && same(ip + 6, ip + 10) && same(ip + 12, l4 + 4),
+        };
+        // Acknowledgement and data offset; window; TCP's options.
+        (v6, ip, l4, data) == (other.v6, other.ip, other.l4, other.data)
+            && alike_ip
             && same(l4 + 8, l4 + 13)
             && same(l4 + 14, l4 + 16)
             && same(l4 + 20, data)
@@ -275,15 +319,12 @@ pub(crate) fn join(
     let header = usize::from(head[l4 + 12] >> 4) * 4;
     let data = l4 + header;
     out[..data].copy_from_slice(&head[..data]);
-    out[1] = GSO_TCP4;
+    out[1] = if first.v6 { GSO_TCP6 } else { GSO_TCP4 };
     out[2..4].copy_from_slice(&((data - ip) as u16).to_ne_bytes());
     let segment = first.payload - header as u32;
     out[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
     out[l4 + 13] |= tail[last.l4 + 13] & PSH;
-    write16(out, ip + 2, ((data - ip) as u32 + payload) as u16);
-    write16(out, ip + 10, 0);
-    let sum = !fold(add(0, &out[ip..l4]));
-    write16(out, ip + 10, sum);
+    write_ip_length(&mut out[..], first, (data - ip) as u32 + payload);
     let sum = pseudo(&out[ip..], header as u32 + payload);
     write16(out, l4 + 16, fold(sum));
     data
@@ -308,9 +349,35 @@ pub(crate) fn seal(packet: &mut [u8]) {
     write16(packet, place, sum);
 }
 
-/// The pseudo-header's sum (RFC 9293 section 3.1, RFC 768).
+/// The pseudo-header's sum (RFC 9293 section 3.1, RFC 768; IPv6: RFC 8200 section 8.1).
 fn pseudo(ip: &[u8], l4_len: u32) -> u64 {
-    add(u64::from(ip[9]) + u64::from(l4_len), &ip[12..20])
+    let (protocol, addresses) =
+        if ip[0] >> 4 == 6 { (ip[6], &ip[8..40]) } else { (ip[9], &ip[12..20]) };
+    add(u64::from(protocol) + u64::from(l4_len), addresses)
+}
+
+/// Writes the length of an IP packet of `total` bytes, and the checksum of an IPv4 header.
+fn write_ip_length(out: &mut [u8], layout: &Layout, total: u32) {
+    let ip = layout.ip;
+    if layout.v6 {
+        write16(out, ip + 4, (total - V6_HEADER as u32) as u16);
+    } else {
+        write16(out, ip + 2, total as u16);
+        write_ip_checksum(out, ip, layout.l4);
+    }
+}
+
+/// Writes the checksum of the IPv4 header from `ip` to `l4`.
+fn write_ip_checksum(out: &mut [u8], ip: usize, l4: usize) {
+    write16(out, ip + 10, 0);
+    let sum = !fold(add(0, &out[ip..l4]));
+    write16(out, ip + 10, sum);
+}
+
+/// Sets the type of the Ethernet frame of a packet.
+pub(crate) fn set_ethertype(head: &mut [u8], layout: &Layout) {
+    let ethertype = if layout.v6 { ETHERTYPE_V6 } else { ETHERTYPE_V4 };
+    head[VIRTIO + 12..VIRTIO + 14].copy_from_slice(&ethertype);
 }
 
 fn add(sum: u64, bytes: &[u8]) -> u64 {

@@ -102,6 +102,104 @@ fn udp_pieces_have_lengths_of_their_own() {
     assert_eq!(last.len(), VIRTIO + 528);
 }
 
+/// The same over IPv6, where the kernel builds no options.
+fn tcp6(payload: usize, segment: u16, flags: u8) -> Vec<u8> {
+    let v4 = tcp(payload, segment, flags, 0);
+    let mut packet = v4[..VIRTIO].to_vec();
+    packet[1] = GSO_TCP6 | packet[1] & GSO_ECN;
+    packet[2..4].copy_from_slice(&60_u16.to_ne_bytes());
+    packet[6..8].copy_from_slice(&40_u16.to_ne_bytes());
+    // Version, a traffic class of ECT(0), a flow label.
+    packet.extend([0x60, 0x20, 0xbe, 0xef]);
+    packet.extend((20 + payload as u16).to_be_bytes());
+    packet.extend([TCP, 64]);
+    packet.extend("fd00:77::1".parse::<Ipv6Addr>().expect("an address").octets());
+    packet.extend("fd00:77::2".parse::<Ipv6Addr>().expect("an address").octets());
+    packet.extend(&v4[VIRTIO + 20..]);
+    let sum = fold(pseudo(&packet[VIRTIO..], (20 + payload) as u32));
+    write16(&mut packet, VIRTIO + 40 + 16, sum);
+    packet
+}
+
+/// The sum over the data that TCP's checksum covers; 0xffff is right.
+fn sealed_sum6(piece: &[u8]) -> u16 {
+    let mut sealed = piece.to_vec();
+    seal(&mut sealed);
+    let l4 = &sealed[VIRTIO + 40..];
+    fold(add(pseudo(&sealed[VIRTIO..], l4.len() as u32), l4))
+}
+
+#[test]
+fn pieces_over_ipv6_have_lengths_numbers_and_sums_of_their_own() {
+    let packet = tcp6(4_500, 1_000, 0x18);
+    let layout = Layout::of(&packet[..256], packet.len(), 0).expect("good");
+    assert_eq!((layout.count, layout.headers, layout.v6), (5, 60, true));
+    assert_eq!(layout.target, "fd00:77::2".parse::<IpAddr>().expect("an address"));
+    assert_eq!(cut(&packet, &layout, 0, 5), packet, "a whole packet stays as it is");
+    for (from, to) in [(0, 1), (1, 3), (3, 5), (4, 5)] {
+        let piece = cut(&packet, &layout, from, to);
+        assert_eq!(usize::from(read16(&piece, VIRTIO + 4)), piece.len() - VIRTIO - 40);
+        let number = VIRTIO + 44;
+        let number = u32::from_be_bytes(piece[number..number + 4].try_into().expect("four"));
+        assert_eq!(number, 0xffff_f000_u32.wrapping_add(from * 1_000));
+        assert_eq!(piece[VIRTIO..VIRTIO + 4], packet[VIRTIO..VIRTIO + 4], "class and label");
+        assert_eq!(piece[VIRTIO + 6..VIRTIO + 40], packet[VIRTIO + 6..VIRTIO + 40]);
+        let again = Layout::of(&piece, piece.len(), 0).expect("a good piece");
+        assert_eq!(again.count, to - from);
+        assert_eq!(sealed_sum6(&piece), 0xffff, "TCP checksum of {from} to {to}");
+    }
+    // A mark changes only the class: IPv6 has no checksum of its header.
+    assert!(layout.is_ect(&packet));
+    let mut marked = cut(&packet, &layout, 0, 1);
+    let unmarked = marked.clone();
+    layout.mark(&mut marked);
+    assert_eq!(marked[VIRTIO + 1], 0x30 | packet[VIRTIO + 1] & 0x0f);
+    assert_eq!(
+        (&marked[..VIRTIO + 1], &marked[VIRTIO + 2..]),
+        (&unmarked[..VIRTIO + 1], &unmarked[VIRTIO + 2..])
+    );
+}
+
+#[test]
+fn packets_over_ipv6_are_joined() {
+    let packet = tcp6(2_000, 1_000, 0x18);
+    let layout = Layout::of(&packet[..256], packet.len(), 0).expect("good");
+    let [one, two] = [(0, 1), (1, 2)].map(|(from, to)| cut(&packet, &layout, from, to));
+    let layouts = [&one, &two].map(|piece| Layout::of(piece, piece.len(), 0).expect("good"));
+    let first = Tcp::of(&layouts[0], &one).expect("data");
+    let second = Tcp::of(&layouts[1], &two).expect("data");
+    assert!(second.alike(&two, &first, &one));
+    let mut other = two.clone();
+    other[VIRTIO + 3] ^= 1;
+    let second = Tcp::of(&layouts[1], &other).expect("data");
+    assert!(!second.alike(&other, &first, &one), "another flow label");
+    let mut head = [0; MAX_HEADER_BYTES];
+    let len = join(&layouts[0], &one, 2_000, (&layouts[1], &two), &mut head);
+    let joined = [&head[..len], &packet[VIRTIO + 60..]].concat();
+    assert_eq!(joined, packet, "what was cut is whole again");
+}
+
+#[test]
+fn strange_packets_over_ipv6_are_strange() {
+    let good = tcp6(3_000, 1_000, 0x10);
+    let change = |at: usize, value: u8| {
+        let mut bad = good.clone();
+        bad[at] = value;
+        Layout::of(&bad, bad.len(), 0)
+    };
+    assert!(change(VIRTIO, 0x40).is_err(), "a version that is not in the rest");
+    assert!(change(1, GSO_TCP4).is_err(), "a super-packet of IPv4");
+    assert!(change(VIRTIO + 6, 0).is_err(), "a super-packet with an extension");
+    assert!(change(VIRTIO + 4, 0xff).is_err(), "longer than it is");
+    assert!(change(VIRTIO + 52, 1 << 4).is_err(), "a short TCP header");
+    assert!(Layout::of(&good[..VIRTIO + 39], VIRTIO + 39, 0).is_err());
+    // A packet with an extension header is one packet.
+    let mut single = good.clone();
+    (single[0], single[1], single[VIRTIO + 6]) = (0, 0, 0);
+    let layout = Layout::of(&single, single.len(), 0).expect("one packet");
+    assert_eq!((layout.count, Tcp::of(&layout, &single)), (1, None));
+}
+
 #[test]
 fn strange_packets_are_strange() {
     let good = tcp(3_000, 1_000, 0x10, 0);
@@ -165,14 +263,14 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
-        gso in prop_oneof![Just(0_u8), Just(1), Just(5), any::<u8>()],
+        gso in prop_oneof![Just(0_u8), Just(1), Just(4), Just(5), any::<u8>()],
         extra in 0_usize..65_536,
         l2 in prop_oneof![Just(0_usize), Just(ETHERNET)],
     ) {
         let mut bytes = bytes;
         if bytes.len() > VIRTIO + l2 + 20 {
             bytes[1] = gso;
-            bytes[VIRTIO + l2] = 0x45;
+            bytes[VIRTIO + l2] = if extra.is_multiple_of(2) { 0x45 } else { 0x60 };
         }
         let len = bytes.len() + extra;
         let head = &bytes[..bytes.len().min(256)];

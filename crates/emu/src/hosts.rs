@@ -18,6 +18,9 @@ pub(crate) const DEVICE: &str = "wan0";
 /// Length of the device's queue, in packets: enough for the emulator's longest sleep under load.
 const QUEUE: u32 = 20_000;
 
+/// Smallest MTU of a device with IPv6.
+const MIN_V6_MTU: ByteCount = ByteCount(1_280);
+
 /// The kind of device between a host and the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -158,14 +161,40 @@ fn connect(
     }
     netlink.ready(index, mtu, QUEUE)?;
     if let Some(own) = topology.address(node) {
-        netlink.address(index, own, 24)?;
+        netlink.address(index, own.into(), 24)?;
     }
-    for (address, way) in ways {
-        if way < mtu {
-            netlink.route(address, index, way)?;
+    for (address, way) in &ways {
+        if *way < mtu {
+            netlink.route((*address).into(), index, *way)?;
+        }
+    }
+    // IPv6 needs 1,280 bytes on every path (RFC 8200 section 5).
+    let enough = |mtu: ByteCount| mtu >= MIN_V6_MTU;
+    if !enough(mtu) || !enable_v6() {
+        return Ok(());
+    }
+    if let Some(own) = topology.address6(node) {
+        netlink.address(index, own.into(), 64)?;
+    }
+    let others = topology.hosts().filter(|other| *other != node);
+    for other in others {
+        let way = topology.path_mtu(node, other).filter(|way| enough(*way) && *way < mtu);
+        if let (Some(address), Some(way)) = (topology.address6(other), way) {
+            netlink.route(address.into(), index, way)?;
         }
     }
     Ok(())
+}
+
+/// Enables IPv6 on the device, where the system has disabled it for new devices. False: this kernel
+/// has no IPv6.
+fn enable_v6() -> bool {
+    let path = format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6");
+    match fs::read_to_string(&path) {
+        Ok(value) if value.trim() == "0" => true,
+        Ok(_) => fs::write(&path, "0").is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// Raises the limits of TCP's buffers in the caller's namespace so that they hold `room`. If the

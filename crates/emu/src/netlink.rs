@@ -4,7 +4,7 @@
 //! messages of rtnetlink takes a twentieth of the time in which the program is built.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
 use packtrain_units::ByteCount;
@@ -91,8 +91,8 @@ impl Netlink {
         self.ask(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link).map(|_| ())
     }
 
-    /// Makes a device ready: size of packets, length of its queue; no IPv6 addresses and no
-    /// address resolution, so that nothing is sent but what programs send.
+    /// Makes a device ready: size of packets, length of its queue; no IPv6 addresses of the
+    /// kernel's own and no address resolution, so that nothing is sent but what programs send.
     pub(crate) fn ready(&mut self, index: u32, mtu: ByteCount, queue: u32) -> io::Result<()> {
         let mode = Body::default().bytes(INET6_ADDR_GEN_MODE, &[NO_IPV6_ADDRESSES]);
         let families = Body::default().nested(libc::AF_INET6 as u16, &mode);
@@ -116,25 +116,28 @@ impl Netlink {
         self.ask(libc::RTM_SETLINK, 0, &Body::link(index, libc::IFF_UP)).map(|_| ())
     }
 
-    /// Gives a device an address in a network of `prefix` bits.
-    pub(crate) fn address(&mut self, index: u32, own: Ipv4Addr, prefix: u8) -> io::Result<()> {
+    /// Gives a device an address in a network of `prefix` bits. An IPv6 address is used at once:
+    /// nobody else can have it, so it is not searched for (RFC 4862 section 5.4).
+    pub(crate) fn address(&mut self, index: u32, own: IpAddr, prefix: u8) -> io::Result<()> {
+        let (family, octets) = octets(own);
+        let flags = if own.is_ipv6() { libc::IFA_F_NODAD as u8 } else { 0 };
         // `struct ifaddrmsg`: family, prefix, flags, scope, index.
-        let mut head = vec![libc::AF_INET as u8, prefix, 0, 0];
+        let mut head = vec![family, prefix, flags, 0];
         head.extend(index.to_ne_bytes());
-        let address = Body(head)
-            .bytes(libc::IFA_LOCAL, &own.octets())
-            .bytes(libc::IFA_ADDRESS, &own.octets());
+        let address = Body(head).bytes(libc::IFA_LOCAL, &octets).bytes(libc::IFA_ADDRESS, &octets);
         self.ask(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &address).map(|_| ())
     }
 
     /// Sends what is for one address through a device, in packets of at most `mtu`.
-    pub(crate) fn route(&mut self, to: Ipv4Addr, index: u32, mtu: ByteCount) -> io::Result<()> {
+    pub(crate) fn route(&mut self, to: IpAddr, index: u32, mtu: ByteCount) -> io::Result<()> {
+        let (family, octets) = octets(to);
         // `struct rtmsg`: family, bits of destination and source, service, table, protocol,
         // scope, kind, flags.
-        let mut head = vec![libc::AF_INET as u8, 32, 0, 0, libc::RT_TABLE_MAIN];
+        let bits = octets.len() as u8 * 8;
+        let mut head = vec![family, bits, 0, 0, libc::RT_TABLE_MAIN];
         head.extend([libc::RTPROT_STATIC, libc::RT_SCOPE_LINK, libc::RTN_UNICAST, 0, 0, 0, 0]);
         let route = Body(head)
-            .bytes(libc::RTA_DST, &to.octets())
+            .bytes(libc::RTA_DST, &octets)
             .number(libc::RTA_OIF, index)
             .nested(libc::RTA_METRICS, &Body::default().number(METRIC_MTU, mtu_of(mtu)));
         self.ask(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &route).map(|_| ())
@@ -219,6 +222,14 @@ impl Body {
 
     fn nested(self, kind: u16, inner: &Self) -> Self {
         self.bytes(kind, &inner.0)
+    }
+}
+
+/// The family and the bytes of an address.
+fn octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),
     }
 }
 

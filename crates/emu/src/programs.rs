@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
@@ -31,16 +31,20 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Addresses of all hosts: `PACKTRAIN_HOST_NAME`, and `PACKTRAIN_NEAR` and `PACKTRAIN_FAR` for
-    /// hosts of these names.
+    /// hosts of these names; with a 6, such as `PACKTRAIN_FAR6` and `PACKTRAIN_HOST6_NAME`, those
+    /// of IPv6.
     pub(crate) fn new(topology: &Topology) -> Self {
         let mut common = Vec::new();
         for node in topology.hosts() {
             let address = topology.address(node).unwrap_or(Ipv4Addr::UNSPECIFIED).to_string();
+            let address6 = topology.address6(node).unwrap_or(Ipv6Addr::UNSPECIFIED).to_string();
             let name = variable(&topology.nodes[node].name);
             if name == "NEAR" || name == "FAR" {
                 common.push((format!("PACKTRAIN_{name}"), address.clone()));
+                common.push((format!("PACKTRAIN_{name}6"), address6.clone()));
             }
             common.push((format!("PACKTRAIN_HOST_{name}"), address));
+            common.push((format!("PACKTRAIN_HOST6_{name}"), address6));
         }
         Self { common }
     }

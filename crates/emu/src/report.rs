@@ -63,7 +63,7 @@ pub struct HostReport {
     pub device_drops: u64,
     /// Packets whose write to its device failed.
     pub write_failures: u64,
-    /// Packets for addresses of no host, and packets that are not IPv4.
+    /// Packets for addresses of no host, and packets that are neither IPv4 nor IPv6.
     pub unroutable: u64,
 }
 

@@ -22,7 +22,8 @@ pub(crate) fn tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
     // SAFETY: TUNSETIFF reads and writes a `struct ifreq` of 40 bytes, which `request` has.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) })?;
     const CSUM: u32 = 0x01;
-    const TCP: u32 = 0x02 | 0x08;
+    // TSO4, TSO6, ECN.
+    const TCP: u32 = 0x02 | 0x04 | 0x08;
     const UDP: u32 = 0x20 | 0x40;
     let attempts = if offload { [CSUM | TCP | UDP, CSUM | TCP] } else { [CSUM, 0] };
     let mut last = Ok(0);
@@ -39,7 +40,8 @@ pub(crate) fn tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
 /// A packet socket on device `index` in the caller's namespace, for IPv4, with virtio headers,
 /// non-blocking, which does not receive what it sends.
 pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
-    let protocol = (libc::ETH_P_IP as u16).to_be();
+    // IPv4 and IPv6; the devices carry nothing else.
+    let protocol = (libc::ETH_P_ALL as u16).to_be();
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: socket takes no memory; the returned descriptor has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };

@@ -1,14 +1,28 @@
 //! Hosts, routers and links as values, and the routes between them.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use packtrain_link::LinkConfig;
 use packtrain_units::{ByteCount, Duration};
 
 use crate::error::EmuError;
 
-/// Maximum hosts: their addresses share 10.77.0.0/24.
+/// Maximum hosts: their addresses share 10.77.0.0/24, and have the same number in fd00:77::/64.
 pub const MAX_HOSTS: usize = 254;
+
+/// The number of the host that has this address, from 1; `None` if no host can have it.
+pub(crate) fn host_number(address: IpAddr) -> Option<u8> {
+    match address {
+        IpAddr::V4(address) => match address.octets() {
+            [10, 77, 0, number] => Some(number),
+            _ => None,
+        },
+        IpAddr::V6(address) => match address.segments() {
+            [0xfd00, 0x77, 0, 0, 0, 0, 0, number] => u8::try_from(number).ok(),
+            _ => None,
+        },
+    }
+}
 
 /// Maximum of [`Topology::tick`].
 const MAX_TICK: Duration = Duration::from_micros(200);
@@ -105,6 +119,12 @@ impl Topology {
         u8::try_from(number).ok().map(|n| Ipv4Addr::new(10, 77, 0, n))
     }
 
+    /// The IPv6 address of a host: the first has fd00:77::1.
+    pub fn address6(&self, node: usize) -> Option<Ipv6Addr> {
+        let [.., number] = self.address(node)?.octets();
+        Some(Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, number.into()))
+    }
+
     /// The default interval between the emulator's wake-ups under load: 2 % of the shortest delay,
     /// and at most 200 us.
     pub fn tick(&self) -> Duration {
@@ -195,6 +215,19 @@ mod tests {
         assert_eq!(line.address(0), Some(Ipv4Addr::new(10, 77, 0, 1)));
         assert_eq!(line.address(1), None);
         assert_eq!(line.address(2), Some(Ipv4Addr::new(10, 77, 0, 2)));
+        assert_eq!(line.address6(2), Some("fd00:77::2".parse().expect("an address")));
+        assert_eq!(line.address6(1), None);
+        for (address, number) in [
+            ("10.77.0.2", Some(2)),
+            ("10.77.1.2", None),
+            ("fd00:77::2", Some(2)),
+            ("fd00:77::102", None),
+            ("fd00:77::1:2", None),
+            ("fe80::2", None),
+            ("ff02::16", None),
+        ] {
+            assert_eq!(host_number(address.parse().expect("an address")), number, "{address}");
+        }
     }
 
     #[test]

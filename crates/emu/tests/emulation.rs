@@ -27,6 +27,7 @@ const CASES: &[Case] = &[
     ("exit codes are the command's", exit_codes),
     ("a lossy path carries every byte", bytes_arrive),
     ("the same over packet sockets without root", without_root),
+    ("the same over IPv6", bytes_arrive_over_v6),
     ("arrivals give the same drops again", replayed),
     ("hosts in the middle pass on", over_a_router),
     ("another process goes in", goes_in),
@@ -115,6 +116,10 @@ fn plan(text: &str) -> Plan {
         }
         "bytes" => {}
         "packets" => plan.device = Some(DeviceKind::Packet),
+        "v6" | "packets-v6" => {
+            plan.command = shell(&format!("exec {program} send $PACKTRAIN_FAR6 8000000"));
+            plan.device = (name == "packets-v6").then_some(DeviceKind::Packet);
+        }
         "record" => {
             plan.record = Some(argument.into());
             plan.topology = recorded();
@@ -164,6 +169,23 @@ fn exit_codes() -> Result<(), EmuError> {
 
 fn bytes_arrive() -> Result<(), EmuError> {
     check_bytes(&run("bytes", None)?);
+    Ok(())
+}
+
+fn bytes_arrive_over_v6() -> Result<(), EmuError> {
+    if !Path::new("/proc/net/if_inet6").exists() {
+        return Err(EmuError::Forbidden("this kernel has no IPv6".to_owned()));
+    }
+    let ended = run("v6", None)?;
+    check_bytes(&ended);
+    // Nothing was sent that was for no host, such as searches for neighbours or routers.
+    let lost = ended.report.hosts.iter().map(|host| host.unroutable).sum::<u64>();
+    assert_eq!(lost, 0, "{:?}", ended.report.hosts);
+    let ended = run("packets-v6", None)?;
+    assert_eq!(ended.report.device, "packet");
+    check_bytes(&ended);
+    let small = "code test $PACKTRAIN_HOST6_FAR = fd00:77::2 && test $PACKTRAIN_NEAR6 = fd00:77::1";
+    assert_eq!(run(small, None)?.code, 0);
     Ok(())
 }
 
@@ -294,7 +316,10 @@ fn nothing_stays() -> Result<(), EmuError> {
 
 /// Receives bytes, checks them, and returns their number.
 fn serve() {
-    let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
+    // Both families where there are two.
+    let listener =
+        TcpListener::bind(("::", PORT)).or_else(|_| TcpListener::bind(("0.0.0.0", PORT)));
+    let listener = listener.expect("a port");
     let (mut stream, _) = listener.accept().expect("a caller");
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("bytes");

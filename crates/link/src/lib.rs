@@ -45,6 +45,7 @@ mod loss;
 pub mod queue;
 mod random;
 mod rate;
+mod rate_trace;
 mod wire;
 
 pub use config::{
@@ -57,3 +58,4 @@ pub use histogram::Histogram;
 pub use host::{Batch, Host, HostConfig, Scheduler, true_size, true_size_joined};
 pub use link::Link;
 pub use queue::{Arriving, Backlog, Discipline, Release, Verdict};
+pub use rate_trace::TraceError;

@@ -95,12 +95,13 @@ fn over_time(
     context: &RunContext<'_>,
     series: &mut Vec<Drawn>,
 ) -> Result<(), String> {
+    // A sample without the value is a gap in the curve.
     let value: fn(&Sample) -> f64 = match plot.y.as_str() {
         "goodput" => |sample| sample.goodput.as_bps() as f64,
-        "rate" => |sample| sample.pacing_rate.map_or(0.0, |rate| rate.as_bps() as f64),
-        "cwnd" => |sample| sample.cwnd.get() as f64,
-        "acked" => |sample| sample.acked.map_or(0.0, |bytes| bytes.get() as f64),
-        "rtt" => |sample| sample.rtt.as_secs_f64(),
+        "rate" => |sample| sample.pacing_rate.map_or(f64::NAN, |rate| rate.as_bps() as f64),
+        "cwnd" => |sample| sample.cwnd.map_or(f64::NAN, |bytes| bytes.get() as f64),
+        "acked" => |sample| sample.acked.map_or(f64::NAN, |bytes| bytes.get() as f64),
+        "rtt" => |sample| sample.rtt.map_or(f64::NAN, packtrain_units::Duration::as_secs_f64),
         other => {
             return Err(format!(
                 "over time there is goodput, rate, cwnd, acked, rtt, no `{other}`"

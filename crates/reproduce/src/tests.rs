@@ -26,11 +26,11 @@ fn sample(second: u64, flow: usize) -> Sample {
         acked: None,
         at: Time::ZERO + Duration::from_secs(second),
         flow,
-        cwnd: ByteCount::ZERO,
+        cwnd: None,
         in_flight: ByteCount::ZERO,
         pacing_rate: None,
         goodput: DataRate::from_mbps(if flow == 0 { second } else { 2 }),
-        rtt: Duration::ZERO,
+        rtt: None,
         trend: [0; 2],
     }
 }

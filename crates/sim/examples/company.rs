@@ -103,8 +103,8 @@ fn print_curve(outcome: &Outcome) {
         let row = rows.entry(sample.at.as_nanos()).or_default();
         let i = sample.flow.min(1);
         row[i] = sample.goodput.as_bps() as f64 / 1e6;
-        row[2 + i] = sample.cwnd.get() as f64 / 1e3;
-        row[4] = sample.rtt.as_secs_f64() * 1e3;
+        row[2 + i] = sample.cwnd.unwrap_or_default().get() as f64 / 1e3;
+        row[4] = sample.rtt.unwrap_or_default().as_secs_f64() * 1e3;
     }
     for (at, row) in rows {
         let [rival, subject, w0, w1, rtt] = row;

@@ -24,7 +24,13 @@ fn main() -> Result<(), packtrain_sim::SimError> {
     let outcome = packtrain_sim::run(&scenario, &mut |_| {})?;
     let took = start.elapsed().map_or(0.0, |took| took.as_secs_f64());
     for s in &outcome.samples {
-        println!("{:.3} {} {} {}", s.at.as_nanos() as f64 / 1e9, s.cwnd, s.goodput, s.rtt);
+        println!(
+            "{:.3} {} {} {}",
+            s.at.as_nanos() as f64 / 1e9,
+            s.cwnd.unwrap_or_default(),
+            s.goodput,
+            s.rtt.unwrap_or_default()
+        );
     }
     println!("{:#?}\n{:#?}", outcome.flows, outcome.links);
     println!("hash {} events {}", outcome.trace_hash, outcome.events);

@@ -6,6 +6,7 @@ mod error;
 mod field;
 mod flow;
 mod host;
+mod jitter;
 mod link;
 mod loss;
 mod names;
@@ -102,6 +103,20 @@ impl ScenarioFile {
         self.sweep.axes.iter().flat_map(|axis| &axis.paths).map(String::as_str)
     }
 
+    /// The paths of the axis that contains `path`, that one first; without a path those of the first
+    /// axis. `None`: the sweep does not vary `path`.
+    pub fn axis_of(&self, path: Option<&str>) -> Option<Vec<&str>> {
+        let Some(path) = path else {
+            let first = self.sweep.axes.first().map(|axis| &axis.paths[..]).unwrap_or_default();
+            return Some(first.iter().map(String::as_str).collect());
+        };
+        let has = |axis: &&sweep::Axis| axis.paths.iter().any(|known| known == path);
+        let axis = self.sweep.axes.iter().find(has)?;
+        let mut paths: Vec<&str> = axis.paths.iter().map(String::as_str).collect();
+        paths.sort_by_key(|known| *known != path);
+        Some(paths)
+    }
+
     /// Number of runs of each combination of values.
     pub fn repeat(&self) -> u64 {
         self.sweep.repeat
@@ -121,7 +136,8 @@ impl ScenarioFile {
     }
 
     /// Run `run`, below [`runs`](Self::runs). Repetition `k` of a combination has the seed of the
-    /// file plus `k`, so that all combinations are compared with the same random numbers.
+    /// file plus `k`, so that all combinations are compared with the same random numbers. Its flows
+    /// start up to the sweep's `start_jitter` later; those of repetition 0 start as written.
     pub fn scenario(&self, run: u64) -> Result<Scenario, FileError> {
         let (indices, repetition) = self.sweep.indices(run);
         self.combination(&indices, repetition)
@@ -142,6 +158,12 @@ impl ScenarioFile {
     }
 
     fn combination(&self, indices: &[usize], repetition: u64) -> Result<Scenario, FileError> {
+        let mut scenario = self.built(indices, repetition)?;
+        jitter::delay_starts(&mut scenario, self.sweep.start_jitter, repetition);
+        Ok(scenario)
+    }
+
+    fn built(&self, indices: &[usize], repetition: u64) -> Result<Scenario, FileError> {
         if self.sweep.axes.is_empty() {
             return build::scenario(&self.source, &self.tree, repetition);
         }

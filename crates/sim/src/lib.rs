@@ -23,6 +23,7 @@ mod ingress;
 mod network;
 mod node;
 pub mod outcome;
+pub mod repeats;
 pub mod results;
 mod route;
 mod run;

@@ -100,8 +100,8 @@ pub struct Sample {
     pub at: Time,
     /// Index of the flow.
     pub flow: usize,
-    /// Congestion window.
-    pub cwnd: ByteCount,
+    /// Congestion window, of a flow that has one.
+    pub cwnd: Option<ByteCount>,
     /// Bytes in flight.
     pub in_flight: ByteCount,
     /// TCP: payload bytes acknowledged in order, the sequence number over time.
@@ -110,8 +110,8 @@ pub struct Sample {
     pub pacing_rate: Option<DataRate>,
     /// Useful bytes delivered since the last sample, per time.
     pub goodput: DataRate,
-    /// The newest round-trip sample.
-    pub rtt: Duration,
+    /// The newest round-trip sample, after the first.
+    pub rtt: Option<Duration>,
     /// UDT's receiver: trend tests of the delay so far, and those that found it rising.
     pub trend: [u64; 2],
 }

@@ -122,10 +122,10 @@ pub struct SampleRow<'a> {
     pub at: f64,
     /// Name of the flow.
     pub flow: &'a str,
-    /// Congestion window.
-    pub cwnd_bytes: u64,
-    /// Bytes in flight.
-    pub in_flight_bytes: u64,
+    /// Congestion window; none: the flow has none, as cross traffic.
+    pub cwnd_bytes: Option<u64>,
+    /// Bytes in flight, of a flow with a window.
+    pub in_flight_bytes: Option<u64>,
     /// TCP: payload bytes acknowledged in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_bytes: Option<u64>,
@@ -133,8 +133,8 @@ pub struct SampleRow<'a> {
     pub pacing_bps: Option<u64>,
     /// Useful bits per second since the last sample.
     pub goodput_bps: u64,
-    /// The newest round trip.
-    pub rtt_ms: f64,
+    /// The newest round trip, after the first.
+    pub rtt_ms: Option<f64>,
 }
 
 /// A packet at the recorded link: the line `{"event":"packet",...}`.
@@ -253,12 +253,12 @@ pub fn samples(outcome: &Outcome) -> impl Iterator<Item = SampleRow<'_>> {
         event: "sample",
         at: sample.at.as_nanos() as f64 / 1e9,
         flow: name_of(outcome, sample.flow),
-        cwnd_bytes: sample.cwnd.get(),
+        cwnd_bytes: sample.cwnd.map(packtrain_units::ByteCount::get),
         acked_bytes: sample.acked.map(packtrain_units::ByteCount::get),
-        in_flight_bytes: sample.in_flight.get(),
+        in_flight_bytes: sample.cwnd.map(|_| sample.in_flight.get()),
         pacing_bps: sample.pacing_rate.map(|rate| rate.as_bps()),
         goodput_bps: sample.goodput.as_bps(),
-        rtt_ms: millis(sample.rtt),
+        rtt_ms: sample.rtt.map(millis),
     })
 }
 
@@ -326,19 +326,24 @@ pub fn columns(row: &RunRow) -> Vec<String> {
 pub fn curves(outcome: &Outcome) -> Vec<String> {
     let head = "seconds,flow,cwnd_bytes,in_flight_bytes,pacing_bps,goodput_bps,rtt_ms,acked_bytes";
     let line = |row: SampleRow<'_>| {
-        let pacing = row.pacing_bps.map(|rate| rate.to_string()).unwrap_or_default();
-        let acked = row.acked_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
-        format!(
-            "{},{},{},{},{pacing},{},{},{acked}",
-            row.at,
+        [
+            row.at.to_string(),
             cell(row.flow),
-            row.cwnd_bytes,
-            row.in_flight_bytes,
-            row.goodput_bps,
-            row.rtt_ms
-        )
+            optional(row.cwnd_bytes),
+            optional(row.in_flight_bytes),
+            optional(row.pacing_bps),
+            row.goodput_bps.to_string(),
+            optional(row.rtt_ms),
+            optional(row.acked_bytes),
+        ]
+        .join(",")
     };
     std::iter::once(head.to_owned()).chain(samples(outcome).map(line)).collect()
+}
+
+/// A cell that is empty without a value.
+fn optional(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// A cell of a CSV file (RFC 4180).
@@ -382,6 +387,29 @@ mod tests {
             assert_eq!(value_of(text), Some(value), "{text}");
         }
         assert_eq!(value_of("cubic"), None);
+    }
+
+    #[test]
+    fn a_flow_without_a_window_has_empty_cells() {
+        let flow = |name: &str| FlowOutcome { name: name.into(), ..Default::default() };
+        let sample = |flow: usize, cwnd: Option<u64>| Sample {
+            at: packtrain_units::Time::from_nanos(500_000_000),
+            flow,
+            cwnd: cwnd.map(packtrain_units::ByteCount),
+            in_flight: packtrain_units::ByteCount(cwnd.unwrap_or(0) / 2),
+            acked: None,
+            pacing_rate: None,
+            goodput: packtrain_units::DataRate::from_bps(8),
+            rtt: cwnd.map(|_| Duration::from_millis(20)),
+            trend: [0; 2],
+        };
+        let outcome = Outcome {
+            flows: vec![flow("tcp"), flow("noise")],
+            samples: vec![sample(0, Some(3_000)), sample(1, None)],
+            ..Default::default()
+        };
+        let lines = curves(&outcome);
+        assert_eq!(lines[1..], ["0.5,tcp,3000,1500,,8,20,", "0.5,noise,,,,8,,"]);
     }
 
     #[test]

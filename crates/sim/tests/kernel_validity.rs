@@ -128,7 +128,11 @@ fn curve(cell: &Cell) -> Vec<(Duration, f64, f64)> {
     let segments = |bytes: ByteCount| bytes.get() as f64 / 1_448.0;
     let outcome = play(&scenario);
     let samples = outcome.samples.iter();
-    samples.map(|s| (s.at.since(Time::ZERO), segments(s.cwnd), segments(s.in_flight))).collect()
+    samples
+        .map(|s| {
+            (s.at.since(Time::ZERO), segments(s.cwnd.unwrap_or_default()), segments(s.in_flight))
+        })
+        .collect()
 }
 
 fn saws(key: &str) -> (Saw, Saw) {

@@ -15,10 +15,15 @@ pub(crate) struct EmulateArgs {
     /// Enters a running emulation instead of starting one.
     #[command(subcommand)]
     pub(crate) inside: Option<EmulateCommand>,
-    /// Rate of the path in both directions, such as 1gbit. Required without --topology.
+    /// Rate of the path in both directions, such as 1gbit. Required without --topology and
+    /// --rate-trace.
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    #[arg(required_unless_present = "topology")]
+    #[arg(required_unless_present_any = ["topology", "rate_trace"])]
     pub(crate) rate: Option<DataRate>,
+    /// Rate of the path in both directions by a trace in mahimahi's format: each line is the
+    /// millisecond of a delivery of 1500 bytes; the trace repeats.
+    #[arg(long, value_name = "FILE", conflicts_with = "rate", value_hint = ValueHint::FilePath)]
+    pub(crate) rate_trace: Option<PathBuf>,
     /// Round-trip time of the empty path, such as 100ms; half of it in each direction. Required
     /// without --topology.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
@@ -37,10 +42,11 @@ pub(crate) struct EmulateArgs {
     /// Largest packet in bytes, IP header included.
     #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = mtu)]
     pub(crate) mtu: ByteCount,
-    /// Random seed. The same seed loses the same packets by number.
-    #[arg(long, value_name = "N", default_value = "1")]
+    /// Random seed. The same seed loses the same packets by number [default: 1, or the seed of
+    /// the topology's file].
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
-    pub(crate) seed: u64,
+    pub(crate) seed: Option<u64>,
     /// Emulate the hosts, routers and links of this scenario file of `packtrain sim` instead of one
     /// path.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -45,6 +45,10 @@ pub(crate) struct SimRunArgs {
     /// Plot curves over time, or for a sweep goodput over its first axis.
     #[arg(long, value_name = "OUT.svg|png", value_hint = ValueHint::FilePath)]
     pub(crate) plot: Option<PathBuf>,
+    /// For --plot of a sweep: the path of the horizontal axis, such as link.wan.loss [default: the
+    /// first path by name].
+    #[arg(long, value_name = "PATH", requires = "plot")]
+    pub(crate) x: Option<String>,
     /// Write one line per flow of each run.
     #[arg(long, value_name = "OUT.csv", value_hint = ValueHint::FilePath)]
     pub(crate) columns: Option<PathBuf>,

@@ -2,13 +2,14 @@
 
 mod print;
 
+use std::io::Read as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use packtrain_emu::{Child, DeviceKind, EmuError, Plan, Topology};
-use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig};
+use packtrain_link::{DelayVariation, Limit, LinkConfig, LossConfig, QueueConfig, RateSchedule};
 use packtrain_service::{FailureKind, RequestError};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -20,6 +21,8 @@ const BOTTLENECK: Code = Code(5);
 /// Exit codes of shells: no such program, and a program that cannot be run.
 const NO_PROGRAM: Code = Code(127);
 const NOT_A_PROGRAM: Code = Code(126);
+/// Bytes that are read of a trace of rates: one more than it may have.
+const TRACE_READ: u64 = (RateSchedule::MAX_TRACE_BYTES + 1) as u64;
 /// TCP buffers hold this multiple of a path's capacity: the data in flight, the data in the queue,
 /// and twice that for the kernel's own bookkeeping.
 const BUFFER_SHARE: u64 = 4;
@@ -61,10 +64,11 @@ fn outer(
 ) -> Result<Code, Exit> {
     let typed = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     if typed("topology") {
-        for name in ["rate", "rtt", "loss", "queue", "jitter", "mtu", "seed"] {
+        for name in ["rate", "rate_trace", "rtt", "loss", "queue", "jitter", "mtu"] {
             if typed(name) {
                 return Err(Exit::usage(format!(
-                    "--{name} does not apply to --topology: write it in the file"
+                    "--{} does not apply to --topology: write it in the file",
+                    name.replace('_', "-")
                 )));
             }
         }
@@ -112,7 +116,7 @@ fn exec(args: &EmulateExecArgs) -> Result<Code, Exit> {
 /// What to emulate.
 fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
     let topology = match &args.topology {
-        Some(path) => from_file(path)?,
+        Some(path) => from_file(path, args.seed)?,
         None => pair(args)?,
     };
     topology.check().map_err(failed)?;
@@ -159,9 +163,14 @@ fn plan(args: &EmulateArgs) -> Result<Plan, Exit> {
 
 /// Two hosts and one path.
 fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
-    let (Some(rate), Some(rtt)) = (args.rate, args.rtt) else {
-        return Err(Exit::usage("give --rate and --rtt, or --topology"));
+    let schedule = match (&args.rate_trace, args.rate) {
+        (Some(path), _) => Some(rate_trace(path)?),
+        (None, rate) => rate.map(RateSchedule::constant),
     };
+    let (Some(schedule), Some(rtt)) = (schedule, args.rtt) else {
+        return Err(Exit::usage("give --rate or --rate-trace, and --rtt; or --topology"));
+    };
+    let rate = schedule.mean();
     let packet = args.mtu.get();
     let limit = match args.queue {
         Queue::Packets(packets) => Limit::Packets(packets),
@@ -181,6 +190,7 @@ fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
     }
     let direction = |seed: u64| {
         let mut link = LinkConfig::new(rate, rtt / 2, 1);
+        link.rate.clone_from(&schedule);
         link.queue = QueueConfig::DropTail(limit);
         link.mtu = args.mtu;
         link.seed = seed;
@@ -190,18 +200,32 @@ fn pair(args: &EmulateArgs) -> Result<Topology, Exit> {
         link.jitter = args.jitter.filter(|j| !j.is_zero()).map(DelayVariation::Uniform);
         link
     };
-    let (forth, back) = (direction(args.seed), direction(!args.seed));
+    let seed = args.seed.unwrap_or(1);
+    let (forth, back) = (direction(seed), direction(!seed));
     forth.check().map_err(|error| Exit::usage(format!("--{error}")))?;
     Ok(Topology::pair(forth, back))
 }
 
+/// Reads a trace of rates.
+fn rate_trace(path: &std::path::Path) -> Result<RateSchedule, Exit> {
+    let wrong = |error: &dyn std::fmt::Display| Exit::usage(format!("{}: {error}", path.display()));
+    // One byte more than a trace may have, so that the check of the size sees it.
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(TRACE_READ).read_to_string(&mut text))
+        .map_err(|error| wrong(&error))?;
+    RateSchedule::from_trace(&text).map_err(|error| wrong(&error))
+}
+
 #[cfg(feature = "laboratory")]
 /// The nodes and links of a scenario file. Every node becomes a host, also routers and depots.
-fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
+fn from_file(path: &std::path::Path, seed: Option<u64>) -> Result<Topology, Exit> {
     use packtrain_emu::{Node, Wire};
     use packtrain_sim::file::ScenarioFile;
     let usage = |error: &dyn std::fmt::Display| Exit::usage(error.to_string());
-    let file = ScenarioFile::load(path, &[]).map_err(|error| usage(&error))?;
+    // As `sim run --seed` does it: both lose the same packets.
+    let sets: Vec<String> = seed.iter().map(|seed| format!("seed={seed}")).collect();
+    let file = ScenarioFile::load(path, &sets).map_err(|error| usage(&error))?;
     let scenario = file.scenario(0).map_err(|error| usage(&error))?;
     let configs: Vec<_> = (0..scenario.links.len()).map(|i| scenario.link_config(i)).collect();
     let nodes = scenario.nodes.into_iter().map(|node| Node { name: node.name, host: true });
@@ -216,7 +240,7 @@ fn from_file(path: &std::path::Path) -> Result<Topology, Exit> {
 }
 
 #[cfg(not(feature = "laboratory"))]
-fn from_file(_: &std::path::Path) -> Result<Topology, Exit> {
+fn from_file(_: &std::path::Path, _: Option<u64>) -> Result<Topology, Exit> {
     Err(Exit::usage("--topology is not in this build: it was made without the feature laboratory"))
 }
 
@@ -245,4 +269,44 @@ fn failed(error: EmuError) -> Exit {
 
 fn fatal(text: String) -> Exit {
     Exit::from(RequestError::new(FailureKind::Fatal, text))
+}
+
+#[cfg(all(test, feature = "laboratory"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_a_topology_can_be_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("t.toml");
+        let text = "seed = 5\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1mbit\"\n\
+                    delay = \"1ms\"\nloss = 0.1\n";
+        std::fs::write(&file, text).expect("writable");
+        let seeds = |seed| {
+            let topology = from_file(&file, seed).expect("it is right");
+            topology.wires.iter().map(|wire| wire.config.seed).collect::<Vec<_>>()
+        };
+        assert_eq!(seeds(Some(7)), seeds(Some(7)));
+        assert_ne!(seeds(Some(7)), seeds(Some(8)));
+        // The simulator with the same seed loses the same packets: its links have these seeds.
+        let sets = ["seed=7".to_owned()];
+        let scenario = packtrain_sim::file::ScenarioFile::load(&file, &sets).expect("it is right");
+        let scenario = scenario.scenario(0).expect("it is right");
+        assert_eq!(seeds(Some(7)), [scenario.link_config(0).seed, scenario.link_config(1).seed]);
+        assert_eq!(seeds(None), seeds(Some(5)), "the file's");
+    }
+
+    #[test]
+    fn a_path_has_the_rate_of_a_trace_in_both_directions() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("t.txt");
+        std::fs::write(&file, "1\n2\n2\n10\n").expect("writable");
+        let schedule = rate_trace(&file).expect("it is right");
+        assert_eq!(schedule.mean(), DataRate::from_bps(4 * 12_000 * 100));
+        std::fs::write(&file, "1\n2\n1\n").expect("writable");
+        let error = rate_trace(&file).expect_err("not in order").into_error();
+        assert!(error.text.contains("line 3"), "{}", error.text);
+        let error = rate_trace(&dir.path().join("none")).expect_err("no file").into_error();
+        assert!(error.text.contains("none"), "{}", error.text);
+    }
 }

@@ -5,6 +5,7 @@ use packtrain_reproduce::signatures::Family;
 use packtrain_reproduce::{Experiment, Reproduced};
 use packtrain_sim::bench::Bench;
 use packtrain_sim::file::ScenarioFile;
+use packtrain_sim::repeats::RepeatsRow;
 use packtrain_sim::results::{FlowRow, RunRow};
 use packtrain_units::DataRate;
 use serde::Serialize;
@@ -103,7 +104,9 @@ fn flow_cells(flow: &FlowRow) -> String {
 /// Prints the axes of a sweep.
 pub(crate) fn sweep_heading(file: &ScenarioFile) {
     let axes: Vec<_> = file.axes().map(clean).collect();
-    line(&format!("{} runs over {}", file.runs(), axes.join(" and ")));
+    let over =
+        if axes.is_empty() { String::new() } else { format!(" over {}", axes.join(" and ")) };
+    line(&format!("{} runs{over}", file.runs()));
 }
 
 /// Prints a run of a sweep as text.
@@ -113,6 +116,29 @@ pub(crate) fn sweep_row(run: &RunRow) {
         let what = format!("{:>5}  {}", run.run, settings.join("  "));
         line(&format!("{what:<40} {:<10} {}", flow.name, flow_cells(flow)));
     }
+}
+
+/// Prints the medians of the repeats of a combination as text.
+pub(crate) fn repeats(row: &RepeatsRow) {
+    let settings: Vec<_> = row.settings.iter().map(|s| clean(&s.value)).collect();
+    let rate = |bps: f64| DataRate::from_bps(bps as u64).to_string();
+    for flow in &row.flows {
+        let what = format!("{:>6} of {}  {}", "median", row.runs, settings.join("  "));
+        let Some(goodput) = flow.numbers.get("goodput_bps") else { continue };
+        let (median, min, max) = (rate(goodput.median), rate(goodput.min), rate(goodput.max));
+        line(&format!(
+            "{what:<40} {:<10} {:<12} {median:>14}  from {min} to {max}",
+            flow.name, flow.cc
+        ));
+    }
+}
+
+/// Says that repeats are no repeats.
+pub(crate) fn equal_repeats() {
+    print_message(
+        "all repeats of a combination are the same run, because nothing in it is random: \
+         `start_jitter = \"10ms\"` in [sweep] makes flows start at other times",
+    );
 }
 
 /// Prints an experiment of the list.

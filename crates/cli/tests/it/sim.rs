@@ -92,11 +92,18 @@ fn a_sweep_tells_every_run_in_order_whatever_the_threads() {
     };
     let all = run(&["--jobs", "3", "--plot", "p.png", "--columns", "c.csv"]);
     assert_eq!(all, run(&["--jobs", "1"]));
-    let rows = lines(&all);
+    let (repeats, rows): (Vec<_>, Vec<_>) =
+        lines(&all).into_iter().partition(|row| row["event"] == "repeats");
     assert_eq!(rows.len(), 7);
     assert_eq!(rows[6]["event"], "done");
     assert_eq!(rows[6]["runs"], 6);
     assert_eq!(rows[6]["flows"].as_array().map(Vec::len), Some(12));
+    // Two seeds of each of three values: the median is half-way.
+    assert_eq!(repeats.len(), 3);
+    assert_eq!((&repeats[2]["first_run"], &repeats[2]["runs"]), (&4.into(), &2.into()));
+    let goodput = |run: usize| rows[run]["flows"][0]["goodput_bps"].as_f64().expect("a number");
+    let median = repeats[2]["flows"][0]["goodput_bps"]["median"].as_f64().expect("a number");
+    assert!((median - f64::midpoint(goodput(4), goodput(5))).abs() < 1.0, "{median}");
     assert_eq!((&rows[1]["seed"], &rows[2]["seed"]), (&4.into(), &3.into()));
     assert_eq!(rows[5]["settings"][0]["value"], "1e-2");
     assert_eq!(std::fs::read(home.path("p.png")).expect("written")[..4], *b"\x89PNG");

@@ -1,5 +1,6 @@
 //! The figures of the command.
 
+use packtrain_sim::file::Setting;
 use packtrain_sim::outcome::{Outcome, Sample};
 use packtrain_sim::results::{RunRow, value_of};
 use packtrain_units::DataRate;
@@ -8,20 +9,21 @@ use super::ticks::short;
 use super::{Axis, Figure, Panel, Series, Style};
 use crate::Row;
 
-/// Maximum curves in one picture.
-const MAX_CURVES: usize = 8;
+/// Colours of the palette; curves beyond have another style.
+const COLOURS: usize = 8;
 
 /// Window, goodput and round trip of each flow over time.
 pub fn curves(outcome: &Outcome, title: &str) -> Figure {
     let flows: Vec<usize> = (0..outcome.flows.len())
         .filter(|flow| outcome.samples.iter().any(|sample| sample.flow == *flow))
         .collect();
-    let shown = &flows[..flows.len().min(MAX_CURVES)];
-    let cwnd = |s: &Sample| s.cwnd.get() as f64;
+    let shown = &flows[..];
+    // NaN is a gap in the curve.
+    let cwnd = |s: &Sample| s.cwnd.map_or(f64::NAN, |bytes| bytes.get() as f64);
     let goodput = |s: &Sample| s.goodput.as_bps() as f64;
     // Sequence number over time, only for flows over depots.
-    let acked = |s: &Sample| s.acked.map_or(0.0, |bytes| bytes.get() as f64);
-    let rtt = |s: &Sample| s.rtt.as_nanos() as f64 / 1e9;
+    let acked = |s: &Sample| s.acked.map_or(f64::NAN, |bytes| bytes.get() as f64);
+    let rtt = |s: &Sample| s.rtt.map_or(f64::NAN, |rtt| rtt.as_nanos() as f64 / 1e9);
     let mut panels = vec![
         panel(outcome, shown, "congestion window", BYTES, cwnd),
         panel(outcome, shown, "goodput", RATES, goodput),
@@ -31,14 +33,9 @@ pub fn curves(outcome: &Outcome, title: &str) -> Figure {
         panels.insert(0, panel(outcome, shown, "acknowledged", BYTES, acked));
     }
     panels.retain(|panel| panel.series.iter().any(|s| s.points.iter().any(|p| p.1 > 0.0)));
-    let few = if shown.len() < flows.len() {
-        format!(", {} of {} flows", shown.len(), flows.len())
-    } else {
-        String::new()
-    };
     Figure {
         title: title.to_owned(),
-        subtitle: format!("{}, seed {}{few}", outcome.scenario, outcome.seed),
+        subtitle: format!("{}, seed {}", outcome.scenario, outcome.seed),
         panels,
     }
 }
@@ -61,16 +58,18 @@ fn panel(
         let own = outcome.samples.iter().filter(|sample| sample.flow == flow);
         Series {
             name: format!("{} ({})", outcome.flows[flow].name, outcome.flows[flow].cc),
-            style: Style::Line,
+            style: if (colour / COLOURS).is_multiple_of(2) { Style::Line } else { Style::Dashes },
             // Before its first round trip a flow has no values.
             points: own
-                .skip_while(|s| s.rtt.is_zero() && s.goodput == DataRate::ZERO)
+                .skip_while(|s| s.rtt.is_none() && s.goodput == DataRate::ZERO)
                 .map(|s| (s.at.as_nanos() as f64 / 1e9, value(s) / factor))
                 .collect(),
             error: Vec::new(),
             colour,
         }
     });
+    // A flow that never has the value, such as the window of cross traffic, has no curve.
+    let series = series.filter(|series| series.points.iter().any(|point| point.1.is_finite()));
     Panel {
         x: Axis { label: "time (s)".to_owned(), log: false, zero: true },
         y: Axis { label: format!("{what} ({unit})"), log: false, zero: true },
@@ -84,22 +83,27 @@ fn unit(units: &[Unit], most: f64) -> Unit {
     units.iter().find(|(factor, _)| most >= *factor).copied().unwrap_or(last)
 }
 
-/// Goodput of each flow over the first axis of a sweep. Other axes make separate curves;
-/// repetitions give a mean with its standard deviation.
-pub fn over_axis(rows: &[RunRow], title: &str) -> Figure {
-    let axis = rows.first().and_then(|row| row.settings.first()).map(|s| s.path.clone());
-    let Some(axis) = axis else { return Figure::default() };
-    let values: Vec<Option<f64>> = rows.iter().map(|row| row.setting(&axis)).collect();
+/// Goodput of each flow over an axis of a sweep: the first path of `paths`; the other paths change
+/// with it. Without a path it is drawn over the runs. Other axes make separate curves; repetitions
+/// give a mean with its standard deviation.
+pub fn over_axis(rows: &[RunRow], paths: &[&str], title: &str) -> Figure {
+    let axis = paths.first().copied();
+    let values: Vec<Option<f64>> = rows
+        .iter()
+        .map(|row| axis.map_or(Some(row.run as f64), |axis| row.setting(axis)))
+        .collect();
     let numeric = values.iter().all(Option::is_some);
     let mut categories: Vec<String> = Vec::new();
     let mut curves: Vec<Curve> = Vec::new();
     for (row, value) in rows.iter().zip(&values) {
-        let name = &row.settings[0].value;
+        let own = |setting: &&Setting| Some(setting.path.as_str()) == axis;
+        let name = row.settings.iter().find(own).map_or("", |setting| &setting.value);
         let x = match value.filter(|_| numeric) {
             Some(value) => value,
             None => position(&mut categories, name) as f64,
         };
-        let rest: Vec<_> = row.settings[1..].iter().map(|s| s.value.as_str()).collect();
+        let rest = row.settings.iter().filter(|s| !paths.contains(&s.path.as_str()));
+        let rest: Vec<_> = rest.map(|s| s.value.as_str()).collect();
         for flow in &row.flows {
             let mut name = flow.name.clone();
             if !rest.is_empty() {
@@ -112,7 +116,8 @@ pub fn over_axis(rows: &[RunRow], title: &str) -> Figure {
             curves[at].points.push((x, flow.goodput_bps as f64));
         }
     }
-    figure_of(&axis, rows, title, curves, if numeric { Vec::new() } else { categories })
+    let categories = if numeric { Vec::new() } else { categories };
+    figure_of(axis, rows, title, curves, categories)
 }
 
 struct Curve {
@@ -128,7 +133,7 @@ fn position(names: &mut Vec<String>, name: &str) -> usize {
 }
 
 fn figure_of(
-    axis: &str,
+    axis: Option<&str>,
     rows: &[RunRow],
     title: &str,
     curves: Vec<Curve>,
@@ -140,7 +145,9 @@ fn figure_of(
     let (factor, unit) = unit(RATES, most);
     let (low, high) = values()
         .fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.0), high.max(point.0)));
-    let text = &rows[0].settings[0].value;
+    let setting = rows.iter().flat_map(|row| &row.settings).find(|s| Some(&*s.path) == axis);
+    let text = setting.map_or("", |setting| &setting.value);
+    let axis = axis.unwrap_or("run");
     let measure = match text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.') {
         _ if !categories.is_empty() || value_of(text) == text.parse().ok() => "",
         _ if packtrain_units::parse_rate(text).is_ok() => " (bit/s)",
@@ -150,14 +157,15 @@ fn figure_of(
         "bdp" => " (bdp)",
         _ => "",
     };
-    let few = curves.len() > MAX_CURVES;
-    let subtitle = match few {
-        true => format!("{} runs, {MAX_CURVES} of {} curves", rows.len(), curves.len()),
-        false => format!("{} runs", rows.len()),
-    };
-    let series = curves.iter().take(MAX_CURVES).enumerate().map(|(colour, curve)| {
+    let subtitle = format!("{} runs", rows.len());
+    let series = curves.iter().enumerate().map(|(colour, curve)| {
         let (points, error) = means(&curve.points, factor);
-        let style = if categories.is_empty() { Style::Marked } else { Style::Bars };
+        let style = match (categories.is_empty(), colour / COLOURS % 3) {
+            (false, _) => Style::Bars,
+            (true, 0) => Style::Marked,
+            (true, 1) => Style::Dashes,
+            (true, _) => Style::Line,
+        };
         Series { name: curve.name.clone(), style, points, error, colour }
     });
     let log = categories.is_empty() && low > 0.0 && high / low >= 20.0;

@@ -244,13 +244,20 @@ fn data(panel: &Panel, frame: &Frame, canvas: &mut impl Canvas) {
             bar += 1;
             continue;
         }
-        let points: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
-        if !matches!(series.style, Style::Marks) && points.len() > 1 {
-            canvas.line(&thinned(&points), 1.8, series.style == Style::Dashes, colour);
+        let places: Vec<_> = series.points.iter().map(|&point| frame.at(point)).collect();
+        // A point that cannot be drawn is a gap; a point between two gaps is a mark.
+        let parts = places.split(Option::is_none);
+        let parts: Vec<Vec<_>> =
+            parts.map(|part| part.iter().copied().flatten().collect()).collect();
+        for part in parts.iter().filter(|part| part.len() > 1) {
+            if !matches!(series.style, Style::Marks) {
+                canvas.line(&thinned(part), 1.8, series.style == Style::Dashes, colour);
+            }
         }
         error_bars(series, 0.0, frame, canvas);
-        if matches!(series.style, Style::Marked | Style::Marks) || points.len() == 1 {
-            for (x, y) in points {
+        let marked = matches!(series.style, Style::Marked | Style::Marks);
+        for part in parts.iter().filter(|part| marked || part.len() == 1) {
+            for &(x, y) in part {
                 canvas.circle(x, y, 4.4, Colour::WHITE);
                 canvas.circle(x, y, 3.5, colour);
             }

@@ -77,10 +77,10 @@ impl Agent for EngineSender {
         let stats = self.0.stats();
         Some(Curve {
             acked: None,
-            cwnd: stats.cwnd,
+            cwnd: Some(stats.cwnd),
             in_flight: stats.in_flight,
             pacing_rate: stats.pacing_rate,
-            rtt: stats.rtt_latest.unwrap_or_default(),
+            rtt: stats.rtt_latest,
             capacity: stats.capacity,
             arrival_rate: stats.arrival_rate,
         })

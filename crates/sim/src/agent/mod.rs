@@ -83,14 +83,14 @@ pub(crate) struct Counts {
 /// A sample of a sender's curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Curve {
-    /// Congestion window.
-    pub(crate) cwnd: ByteCount,
+    /// Congestion window, of a sender that has one.
+    pub(crate) cwnd: Option<ByteCount>,
     /// Bytes in flight.
     pub(crate) in_flight: ByteCount,
     /// Pacing rate, if it paces.
     pub(crate) pacing_rate: Option<DataRate>,
-    /// The newest round-trip sample.
-    pub(crate) rtt: Duration,
+    /// The newest round-trip sample, after the first.
+    pub(crate) rtt: Option<Duration>,
     /// TCP: payload bytes that the receiver acknowledged in order.
     pub(crate) acked: Option<ByteCount>,
     /// Capacity of the path and arrival rate, as measured by an engine's feedback.

@@ -308,7 +308,7 @@ fn controller(field: &Field<'_>) -> Result<String, FileError> {
         Err(packtrain_cc::BuildError::Unknown(_)) => {
             let known = packtrain_cc::names();
             let name: String = name.chars().take(60).collect();
-            let what = format!("there is no controller `{name}`: {}", suggestion(&name, known));
+            let what = format!("there is no controller `{name}`: {}", suggestion(&name, &known));
             Err(field.error(what))
         }
         Err(error) => Err(field.error(error.to_string())),

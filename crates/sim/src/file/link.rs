@@ -103,9 +103,9 @@ impl<'a> Draft<'a> {
             None => rate(&self.fields.need("rate", "\"100mbit\"` or `rate = \"unlimited\"")?)?,
         };
         let own_rtt = self.read_at(way, "bdp_rtt", Field::some_duration)?;
-        let fastest = rate.steps.iter().map(|step| step.1).max().unwrap_or(DataRate::ZERO);
         let mtu = self.mtus[way];
-        let room = queue::QueueUnits { rate: fastest, rtt: own_rtt.unwrap_or(rtt), mtu };
+        let (rate, product_rate) = rate;
+        let room = queue::QueueUnits { rate: product_rate, rtt: own_rtt.unwrap_or(rtt), mtu };
         Ok(LinkConfig {
             delay: self.delays[way],
             queue: match self.get(way, "queue") {
@@ -165,8 +165,18 @@ fn delay(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {
     }
 }
 
-/// `"1gbit"`, `"unlimited"`, `[["0s", "1gbit"], ["10s", "0mbit"]]`, `{ steps = ..., period = ... }`.
-fn rate(field: &Field<'_>) -> Result<RateSchedule, FileError> {
+/// `"1gbit"`, `"unlimited"`, `[["0s", "1gbit"], ["10s", "0mbit"]]`, `{ steps = ..., period = ... }`,
+/// `{ trace = "file" }`. Beside it the rate that `bdp` means: the mean of a trace, whose fastest
+/// millisecond says nothing, and otherwise the highest rate.
+fn rate(field: &Field<'_>) -> Result<(RateSchedule, DataRate), FileError> {
+    let schedule = schedule(field)?;
+    let traced = field.is_table() && field.table("a rate")?.get("trace").is_some();
+    let fastest = schedule.steps.iter().map(|step| step.1).max().unwrap_or(DataRate::ZERO);
+    let rate = if traced { schedule.mean() } else { fastest };
+    Ok((schedule, rate))
+}
+
+fn schedule(field: &Field<'_>) -> Result<RateSchedule, FileError> {
     if field.is_list() {
         return Ok(RateSchedule { steps: steps(field)?, period: None });
     }
@@ -174,6 +184,14 @@ fn rate(field: &Field<'_>) -> Result<RateSchedule, FileError> {
         return Ok(RateSchedule::constant(one_rate(field, false)?));
     }
     let fields = field.table("a rate")?;
+    if let Some(trace) = fields.get("trace") {
+        fields.done()?;
+        let name = trace.text("the name of a file")?;
+        let text = (trace.source.include)(name)
+            .map_err(|error| trace.error(format!("cannot read `{name}`: {error}")))?;
+        return RateSchedule::from_trace(&text)
+            .map_err(|error| trace.error(format!("`{name}`: {error}")));
+    }
     let steps = steps(&fields.need("steps", "[[\"0s\", \"1gbit\"], [\"10s\", \"100mbit\"]]")?)?;
     let last = steps.last().map_or(Time::ZERO, |step| step.0);
     let period = fields.map("period", |period| {

@@ -1,5 +1,7 @@
 //! `[sweep]`: axes of values; every combination runs with a number of seeds.
 
+use packtrain_units::Duration;
+
 use super::error::{FileError, suggestion};
 use super::field::{Field, Source};
 use super::link;
@@ -11,6 +13,8 @@ pub(super) struct Sweep {
     pub(super) axes: Vec<Axis>,
     /// Runs of each combination, each with its own seed.
     pub(super) repeat: u64,
+    /// Flows of all runs of a combination but its first start up to this much later.
+    pub(super) start_jitter: Duration,
     /// Total runs.
     pub(super) runs: u64,
 }
@@ -27,7 +31,7 @@ pub(super) struct Axis {
 impl Sweep {
     /// Reads the optional table.
     pub(super) fn read(source: &Source, value: Option<&Value>) -> Result<Self, FileError> {
-        let mut sweep = Self { axes: Vec::new(), repeat: 1, runs: 1 };
+        let mut sweep = Self { axes: Vec::new(), repeat: 1, start_jitter: Duration::ZERO, runs: 1 };
         let Some(value) = value else { return Ok(sweep) };
         let field = Field { source, value, path: "sweep".to_owned() };
         let Kind::Table(table) = &value.kind else {
@@ -38,6 +42,8 @@ impl Sweep {
             let field = Field { source, value: &entry.value, path };
             if entry.key == "repeat" {
                 sweep.repeat = field.integer(1, 1_000_000_000)?;
+            } else if entry.key == "start_jitter" {
+                sweep.start_jitter = field.duration()?;
             } else {
                 sweep.axis(&entry.key, &field)?;
             }

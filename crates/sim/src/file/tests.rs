@@ -431,3 +431,70 @@ flow = [
     }
     assert_eq!(read(&text.replace("d, e", "none")).expect("directly").flows.len(), 3);
 }
+
+#[test]
+fn a_rate_comes_from_a_trace_in_a_file() {
+    let text = "duration = \"1s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\ndelay = \"5ms\"\n\
+                queue = \"1bdp\"\nbdp_rtt = \"100ms\"\nrate = { trace = \"cell.txt\" }\n";
+    let load = |text: &str, trace: &'static str| {
+        let include = move |name: &str| match name {
+            "cell.txt" => Ok(trace.to_owned()),
+            other => Err(format!("no {other}")),
+        };
+        ScenarioFile::read("x.toml", text.to_owned(), &[], Box::new(include))?.scenario(0)
+    };
+    let scenario = load(text, "1\n2\n2\n2\n8\n").expect("it is right");
+    let config = &scenario.links[0].config;
+    assert_eq!(config.rate.period, Some(Duration::from_millis(8)));
+    // 5 packets of 1,500 bytes in 8 ms are 7.5 Mbit/s, and a tenth of a second of that is waiting.
+    assert_eq!(config.queue, QueueConfig::DropTail(Limit::Bytes(ByteCount(93_750))));
+    assert_eq!(scenario.links[1].config.rate, config.rate, "both directions");
+
+    let error = load(text, "1\n2\nx\n").unwrap_err().to_string();
+    assert!(error.contains("x.toml:8:") && error.contains("line 3 of the trace"), "{error}");
+    let error = load(&text.replace("cell", "other"), "1\n").unwrap_err().to_string();
+    assert!(error.contains("cannot read `other.txt`"), "{error}");
+    let both = text.replace("\"cell.txt\" }", "\"cell.txt\", period = \"1s\" }");
+    let error = load(&both, "1\n").unwrap_err().to_string();
+    assert!(error.contains("link[0].rate.period") || error.contains("rate.period"), "{error}");
+    let error = read(text).unwrap_err().to_string();
+    assert!(error.contains("cannot name other files"), "{error}");
+}
+
+#[test]
+fn repeats_start_at_other_times_and_the_first_as_written() {
+    let jittered = format!("{DUMBBELL}\n[sweep]\nrepeat = 3\nstart_jitter = \"20ms\"\n");
+    let starts = |text: &str, run: u64| {
+        let file = ScenarioFile::parse("x.toml", text, &[]).expect("it is right");
+        let scenario = file.scenario(run).expect("it is right");
+        let starts = scenario.flows.iter().map(|flow| flow.start.as_nanos());
+        (scenario.seed, starts.collect::<Vec<_>>())
+    };
+    let written = (7, vec![0, 1_000_000_000, 0]);
+    assert_eq!(starts(&jittered, 0), written);
+    let (one, two) = (starts(&jittered, 1), starts(&jittered, 2));
+    assert_eq!((one.0, two.0), (8, 9));
+    for (later, start) in one.1.iter().chain(&two.1).zip(written.1.iter().cycle()) {
+        assert!((1..=20_000_000).contains(&(later - start)), "{later} {start}");
+    }
+    assert!(one.1 != two.1 && one.1[0] != one.1[2], "{one:?} {two:?}");
+    assert_eq!(starts(&jittered, 2), two, "a run is the same whenever it is played");
+    // Without jitter, and as before: only the seed changes.
+    let plain = jittered.replace("start_jitter = \"20ms\"\n", "");
+    assert_eq!(starts(&plain, 2).1, written.1);
+    // A jitter beyond the end starts nothing after it, and a session stays one.
+    let long = jittered.replace("20ms", "10h");
+    assert!(starts(&long, 1).1.iter().all(|start| *start < 60_000_000_000));
+}
+
+#[test]
+fn a_session_over_depots_is_delayed_as_one() {
+    let text = DUMBBELL.replace("count = 2\nstagger = \"1s\"", "via = \"r\"\nstop = \"9s\"");
+    let text = format!("{text}\n[sweep]\nrepeat = 2\nstart_jitter = \"20ms\"\n");
+    let file = ScenarioFile::parse("x.toml", &text, &[]).expect("it is right");
+    let flows = file.scenario(1).expect("it is right").flows;
+    assert_eq!(flows[0].start, flows[1].start);
+    assert!(flows[0].start > Time::ZERO && flows[0].start != flows[2].start);
+    assert_eq!(flows[0].stop, flows[1].stop);
+    assert_eq!(flows[0].stop.expect("set").since(flows[0].start), Duration::from_secs(9));
+}

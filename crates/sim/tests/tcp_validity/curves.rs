@@ -56,7 +56,7 @@ fn ours(mut scenario: Scenario, step: Duration, samples: usize) -> Vec<f64> {
     scenario.duration = step * samples as u64;
     scenario.warm_up = Duration::ZERO;
     let outcome = play(&scenario);
-    outcome.samples.iter().map(|s| (s.cwnd.get() / SEGMENT) as f64).collect()
+    outcome.samples.iter().map(|s| (s.cwnd.unwrap_or_default().get() / SEGMENT) as f64).collect()
 }
 
 fn compare(key: &str) {

@@ -8,6 +8,7 @@ use std::path::Path;
 use packtrain_reproduce::plot;
 use packtrain_sim::file::ScenarioFile;
 use packtrain_sim::outcome::Outcome;
+use packtrain_sim::repeats::Repeats;
 use packtrain_sim::results::{self, FlowRow, RunRow};
 use packtrain_sim::spec::Scenario;
 use packtrain_sim::{Progress, sweep};
@@ -38,6 +39,12 @@ pub(super) fn run(args: &SimRunArgs) -> Result<Code, Exit> {
     if file.scenario(0).map_err(usage)?.flows.is_empty() {
         return Err(usage(format!("{}: there is no sender: write a [[flow]]", file.name())));
     }
+    let Some(axis) = file.axis_of(args.x.as_deref()) else {
+        let known: Vec<_> = file.axes().collect();
+        let x = args.x.as_deref().unwrap_or_default();
+        let known = known.join(", ");
+        return Err(usage(format!("--x {x}: the sweep does not vary it; it varies: {known}")));
+    };
     let range = range(args, file.runs())?;
     let columns = args.columns.as_deref().map(|path| Columns::create(path, &file)).transpose()?;
     if file.runs() == 1 {
@@ -45,7 +52,7 @@ pub(super) fn run(args: &SimRunArgs) -> Result<Code, Exit> {
     } else if args.curves.is_some() {
         Err(usage("--curves is for a single run: leave it out, or choose a run with --set"))
     } else {
-        many(args, &file, range, columns)
+        many(args, &file, &axis, range, columns)
     }
 }
 
@@ -103,6 +110,7 @@ fn title(scenario: &Scenario) -> &str {
 fn many(
     args: &SimRunArgs,
     file: &ScenarioFile,
+    axis: &[&str],
     range: Range<u64>,
     mut columns: Option<Columns>,
 ) -> Result<Code, Exit> {
@@ -114,6 +122,8 @@ fn many(
     if !args.json {
         sim::sweep_heading(file);
     }
+    let mut repeats = Repeats::new(file.repeat());
+    let mut equal = false;
     let mut finished = |run: u64, outcome: Outcome| {
         let row = RunRow::new(&outcome, run, file.settings(run));
         if args.json {
@@ -125,6 +135,14 @@ fn many(
             failed = Some(error);
         }
         bar.inc(1);
+        if let Some(repeats) = repeats.push(&row) {
+            equal |= repeats.distinct == 1;
+            if args.json {
+                sim::row(&repeats);
+            } else {
+                bar.suspend(|| sim::repeats(&repeats));
+            }
+        }
         hashes.push(row.trace_hash.clone());
         let own = row.flows.iter().map(|flow| FlowRow { run: Some(run), ..flow.clone() });
         flows.extend(own.take(MAX_ROWS - flows.len().min(MAX_ROWS)));
@@ -139,10 +157,13 @@ fn many(
     bar.finish_and_clear();
     result.map_err(usage)?;
     failed.map_or(Ok(()), Err)?;
+    if equal {
+        sim::equal_repeats();
+    }
     columns.map_or(Ok(()), Columns::finish)?;
     if let Some(path) = &args.plot {
         let scenario = file.scenario(0).map_err(usage)?;
-        plot::over_axis(&rows, title(&scenario)).write(path).map_err(unwritable)?;
+        plot::over_axis(&rows, axis, title(&scenario)).write(path).map_err(unwritable)?;
     }
     if args.json {
         let hash = results::together(hashes.iter().map(String::as_str));

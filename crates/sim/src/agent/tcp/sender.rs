@@ -2,7 +2,7 @@
 
 use packtrain_cc::{CongestionController, ControllerConfig, LossRange, Signal, Signals, Start};
 use packtrain_link::{Pace, Segments};
-use packtrain_units::{ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, Time};
 
 use super::Shape;
 use super::log::Log;
@@ -263,11 +263,11 @@ impl Agent for Sender {
 
     fn curve(&self) -> Option<Curve> {
         Some(Curve {
-            cwnd: self.cc.cwnd(),
+            cwnd: Some(self.cc.cwnd()),
             in_flight: self.shape.segments_as_bytes(self.pipe()),
             pacing_rate: if self.paced { self.cc.pacing_rate() } else { None },
             acked: Some(ByteCount(self.shape.bytes(0, self.una))),
-            rtt: self.rto.rtt().map_or(Duration::ZERO, |rtt| rtt.latest),
+            rtt: self.rto.rtt().map(|rtt| rtt.latest),
             ..Curve::default()
         })
     }
