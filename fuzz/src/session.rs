@@ -71,6 +71,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         source: Some("[2001:db8::2]:9".parse().expect("a place")),
         destination: hop("192.0.2.1:7876"),
         route: vec![hop("depot.example:7879"), hop("[2001:db8::1]:7879")],
+        by_destination: true,
         tree: Vec::new(),
         spool: None,
     };

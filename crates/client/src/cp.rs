@@ -481,7 +481,7 @@ fn is_done(ended: &Result<Ended, Failure>) -> bool {
 fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     // It lists the files while the connection is made.
     let prepared = source::Prepared::start(source_spec(request)?, &request.options);
-    let route = watch.routes.over(&request.via, &request.hops)?;
+    let route = watch.routes.over(&request.via, &request.hops, request.by_destination)?;
     let far = RemoteEnd::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let limits = own_limits(request)?;
@@ -520,7 +520,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
         Some(spool) => spool.destination(names(request)),
         None => destination(request)?,
     };
-    let route = watch.routes.over(&request.via, &request.hops)?;
+    let route = watch.routes.over(&request.via, &request.hops, request.by_destination)?;
     let far = RemoteEnd::connect(request, &request.sources[0], route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
     let limits = own_limits(request)?;

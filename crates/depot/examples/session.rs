@@ -105,6 +105,7 @@ fn ask(socket: &mut TcpStream, identity: &Identity, depot: &Place, to: &Place) -
         source: None,
         destination: Hop::tcp(to.clone()),
         route: vec![Hop::tcp(depot.clone())],
+        by_destination: false,
         tree: Vec::new(),
         spool: None,
     };

@@ -14,6 +14,7 @@ mod measure;
 mod metrics;
 mod relay;
 mod request;
+mod routes;
 mod session;
 mod spool;
 
@@ -47,6 +48,7 @@ pub use admission::DepotLimits;
 pub use events::{DepotClique, DepotSession, DepotSpoolEvent};
 pub use metrics::DepotStats;
 pub use request::{DepotReporter, DepotRequest};
+pub use routes::{RouteTable, RouteTableError};
 pub use spool::{DepotSpool, SpoolStats};
 
 use admission::Admission;
@@ -83,6 +85,8 @@ enum Event {
 struct Depot {
     id: DepotId,
     allow: Vec<AllowRule>,
+    /// Where sessions by destination go next.
+    routes: RouteTable,
     hop_limit: usize,
     idle: Duration,
     relay_mode: RelayMode,
@@ -310,6 +314,7 @@ fn listen_and_relay(
         spool,
         id: DepotId(entropy::bytes()),
         allow: request.allow,
+        routes: request.routes,
         hop_limit: usize::from(request.hop_limit),
         idle: request.idle,
         relay_mode: if request.copy { RelayMode::Copy } else { RelayMode::Splice },

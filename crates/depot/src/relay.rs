@@ -22,8 +22,8 @@ use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 use super::session::{
-    Arrival, Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, judge, reach, refusal, tune_socket,
-    unsupported_transport,
+    Arrival, Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, allowed_addresses, judge, reach,
+    refusal, routed, tune_socket, unsupported_transport,
 };
 /// Timeout for the header of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -149,9 +149,12 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     }
     let broken =
         || refusal(position, Reason::Malformed, "the route has no depot for this position");
-    let (hop, last) = match arrival.header.next().ok_or_else(broken)? {
-        Next::Depot(hop) => (hop.clone(), false),
-        Next::Destination(hop) => (hop.clone(), true),
+    let table = routed(arrival.depot, &arrival.header);
+    let by_table = matches!(arrival.header.next(), Some(Next::Destination(_))) && table.is_some();
+    let (hop, last) = match (arrival.header.next().ok_or_else(broken)?, table) {
+        (Next::Depot(hop), _) => (hop.clone(), false),
+        (Next::Destination(_), Some(next)) => (next, false),
+        (Next::Destination(hop), None) => (hop.clone(), true),
     };
     let seat = arrival.admit(key, position, hop.place.to_string())?;
     let Arrival { depot, socket, header, details: known, flow, .. } = arrival;
@@ -180,6 +183,10 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
         return Err(unsupported_transport(&hop, position));
     }
     known.by = Some((by, hop.transport));
+    if by_table {
+        // What this depot may not reach itself it does not reach over others either.
+        allowed_addresses(depot, &header.session.destination, position).await?;
+    }
     let mut next = NextHop { socket: reach(depot, &hop, position).await?, well: false };
     // TCP_INFO of a hop by datagrams describes only its TCP connection.
     let _there = (!hop.transport.is_datagram())
@@ -187,7 +194,7 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     let _back = (!by.is_datagram()).then(|| depot.sensors.back(socket));
     let work = async {
         if by.is_datagram() || hop.transport.is_datagram() {
-            let left = header.session.route.len() - position;
+            let left = header.depots_left();
             let header = (!last).then(|| header.forwarded_by(depot.id).write());
             let from = framed::Inbound { socket, by, handshake };
             let to = framed::Outbound { socket: &mut next.socket, by: hop.transport, header, left };
@@ -196,7 +203,7 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
             socket.write_all(&Answer::Accepted.write()).await?;
             relay_both_directions(depot, flow, socket, &next.socket).await
         } else {
-            let left = header.session.route.len() - position;
+            let left = header.depots_left();
             next.socket.write_all(&header.forwarded_by(depot.id).write()).await?;
             towards_depot(depot, flow, socket, &next.socket, left).await
         }

@@ -8,6 +8,7 @@ use packtrain_units::{ByteCount, Duration};
 use super::admission::DepotLimits;
 use super::events::{DepotClique, DepotSession, DepotSpoolEvent};
 use super::metrics::DepotStats;
+use super::routes::RouteTable;
 use super::spool::DepotSpool;
 use packtrain_service::address_policy::AllowRule;
 use packtrain_service::{Notice, PortRange, StopHandle};
@@ -21,6 +22,8 @@ pub struct DepotRequest {
     pub authorized_keys: Option<PathBuf>,
     /// The allowed destinations.
     pub allow: Vec<AllowRule>,
+    /// The next depots of sessions that are forwarded by destination.
+    pub routes: RouteTable,
     /// The limits of admission.
     pub limits: DepotLimits,
     /// Maximum number of depots on a route.

@@ -175,8 +175,22 @@ pub(super) fn judge(depot: &Depot, header: &Header) -> Result<PublicKey, Ended> 
         let text = format!("a route over {} depots; {most} are allowed", session.route.len());
         return no(Reason::TooLong, &text);
     }
+    if position >= most {
+        let text = format!("a depot too many: {most} are allowed, and the tables lead further");
+        return no(Reason::TooLong, &text);
+    }
     once(&depot.guard, header, position)?;
     Ok(key)
+}
+
+/// The next depot of a session that is forwarded by destination, if the depot's table has one.
+pub(super) fn routed(depot: &Depot, header: &Header) -> Option<Hop> {
+    let session = &header.session;
+    let forwards = session.by_destination
+        && session.kind == Kind::Synchronous
+        && session.destination.transport == HopTransport::Tcp;
+    let next = forwards.then(|| depot.routes.next(&session.destination.place.host)).flatten()?;
+    Some(Hop::tcp(next.clone()))
 }
 
 /// A slot among the sessions, released on drop.
@@ -251,10 +265,23 @@ pub(super) fn unsupported_transport(hop: &Hop, position: usize) -> Ended {
 
 /// Connects to a hop's address for any transport, if that is allowed.
 pub(super) async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<TcpStream, Ended> {
-    let place = &hop.place;
     if let HopTransport::Other(_) = hop.transport {
         return Err(unsupported_transport(hop, position));
     }
+    let found = allowed_addresses(depot, hop, position).await?;
+    let away = |text: String| refusal(position, Reason::Unreachable, text);
+    let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
+    tune_socket(&next, depot);
+    Ok(next)
+}
+
+/// The addresses of a hop that this depot's rules permit, at least one.
+pub(super) async fn allowed_addresses(
+    depot: &Depot,
+    hop: &Hop,
+    position: usize,
+) -> Result<Vec<SocketAddr>, Ended> {
+    let place = &hop.place;
     let away = |text: String| refusal(position, Reason::Unreachable, text);
     let found: Vec<SocketAddr> = match &place.host {
         Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
@@ -274,7 +301,5 @@ pub(super) async fn reach(depot: &Depot, hop: &Hop, position: usize) -> Result<T
             format!("this depot does not connect to {place}: its --allow rules do not permit it");
         return Err(refusal(position, Reason::Forbidden, text).into());
     }
-    let next = connect_any(&found, &depot.connect).await.map_err(|e| away(e.to_string()))?;
-    tune_socket(&next, depot);
-    Ok(next)
+    Ok(found)
 }

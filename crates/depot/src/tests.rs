@@ -62,6 +62,7 @@ impl TestDepot {
             authorized_keys: Some(file),
             allow: vec!["127.0.0.1".parse().expect("a rule")],
             limits: DepotLimits::default(),
+            routes: RouteTable::default(),
             hop_limit: 4,
             idle: Duration::from_secs(60),
             drain: Duration::from_secs(20),
@@ -137,6 +138,7 @@ fn ask(to: &Place, route: &[&Place]) -> Session {
         source: None,
         destination: Hop::tcp(to.clone()),
         route: route.iter().map(|place| Hop::tcp((*place).clone())).collect(),
+        by_destination: false,
         tree: Vec::new(),
         spool: None,
     }
@@ -290,6 +292,67 @@ fn who_and_where_to_is_asked_first() {
     let (sessions, stats) = depot.end();
     assert_eq!(stats.refused.get("not-authorised"), Some(&3), "{sessions:?}");
     assert_eq!(stats.sessions, 0);
+}
+
+#[test]
+fn tables_forward_by_destination_within_the_rules_and_the_hop_limit() {
+    let table = |text: String| {
+        move |request: &mut DepotRequest| {
+            request.routes = RouteTable::parse(&text).expect("a table");
+        }
+    };
+    // Three depots in a row: only the last one connects to the destination.
+    let last = TestDepot::start(|_| {});
+    let middle = TestDepot::start(table(format!("127.0.0.1 {}", last.place)));
+    let first = TestDepot::start(table(format!("127.0.0.1 {}", middle.place)));
+    // Its rules permit the next depot, but not the destination.
+    let closed = TestDepot::start(|request| {
+        table(format!("127.0.0.1 {}", last.place))(request);
+        request.allow = vec![format!("127.0.0.1:{}", last.place.port).parse().expect("a rule")];
+    });
+    executor::handle().block_on(async {
+        let to = echo().await;
+        let by_table = |at: &Place| Session { by_destination: true, ..ask(&to, &[at]) };
+        echoes(&first.place, &by_table(&first.place), 300_000).await;
+        // A source route stays what it is.
+        echoes(&first.place, &ask(&to, &[&first.place]), 10_000).await;
+        // The sender's limit holds for tables too.
+        let short = Session { hop_limit: 2, ..by_table(&first.place) };
+        let no = refused(&first.place, &short, 1).await;
+        assert_eq!((no.reason, no.depot), (Reason::TooLong, 2), "{}", no.text);
+        let no = refused(&closed.place, &by_table(&closed.place), 1).await;
+        assert_eq!((no.reason, no.depot), (Reason::Forbidden, 0), "{}", no.text);
+        // A stranger has no use of a table.
+        let no = refused(&first.place, &by_table(&first.place), 9).await;
+        assert_eq!((no.reason, no.depot), (Reason::NotAuthorised, 0), "{}", no.text);
+    });
+    let passed = |depot: TestDepot| depot.end().0.iter().filter(|s| s.refused.is_none()).count();
+    assert_eq!((passed(closed), passed(first), passed(middle), passed(last)), (0, 2, 1, 1));
+}
+
+#[test]
+fn tables_that_form_a_loop_end_at_the_first_repetition() {
+    // A port that is free now; the depot that listens there gets a table to the other one.
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        free.local_addr().expect("bound").port()
+    };
+    let one = TestDepot::start(|request| {
+        let table = format!("127.0.0.1 127.0.0.1:{port}");
+        request.routes = RouteTable::parse(&table).expect("a table");
+    });
+    let other = TestDepot::start(|request| {
+        request.listen = format!("127.0.0.1:{port}");
+        let table = format!("127.0.0.1 {}", one.place);
+        request.routes = RouteTable::parse(&table).expect("a table");
+    });
+    executor::handle().block_on(async {
+        let to = echo().await;
+        let session = Session { by_destination: true, ..ask(&to, &[&one.place]) };
+        let no = refused(&one.place, &session, 1).await;
+        assert_eq!((no.reason, no.depot), (Reason::Loop, 2), "{}", no.text);
+    });
+    assert_eq!(other.end().1.refused.get("loop"), Some(&1));
 }
 
 #[test]
@@ -474,6 +537,7 @@ fn figures_are_told_here_and_nowhere_else() {
         authorized_keys: Some("/nonexistent/keys".into()),
         allow: Vec::new(),
         limits: DepotLimits::default(),
+        routes: RouteTable::default(),
         hop_limit: 4,
         idle: Duration::from_secs(1),
         drain: Duration::from_secs(1),

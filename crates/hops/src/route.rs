@@ -53,6 +53,8 @@ pub struct Route {
     depots: Vec<Place>,
     /// How each depot is reached.
     by: Vec<HopTransport>,
+    /// Whether depots may forward by their tables after the last of these.
+    by_destination: bool,
     /// For a first hop by datagrams.
     hops: Arc<Hops>,
     fates: Mutex<Vec<Arc<DatagramStatus>>>,
@@ -101,15 +103,17 @@ impl Routes {
         self.number
     }
 
-    /// The route over these depots, the same at each try.
+    /// The route over these depots, the same at each try. `by_destination`: the depots may forward
+    /// by their tables to further ones.
     pub fn over(
         &self,
         depots: &[Place],
         by: &[HopTransport],
+        by_destination: bool,
     ) -> Result<Option<Arc<Route>>, RequestError> {
         let mut kept = self.route.lock();
         if kept.is_none() {
-            *kept = Route::over(depots, by)?;
+            *kept = Route::made(depots, by, by_destination)?;
         }
         Ok(kept.clone())
     }
@@ -232,6 +236,14 @@ impl std::fmt::Display for Route {
 impl Route {
     /// A route over these depots, from first to last; `None` without depots.
     pub fn over(depots: &[Place], by: &[HopTransport]) -> Result<Option<Arc<Self>>, RequestError> {
+        Self::made(depots, by, false)
+    }
+
+    fn made(
+        depots: &[Place],
+        by: &[HopTransport],
+        by_destination: bool,
+    ) -> Result<Option<Arc<Self>>, RequestError> {
         if depots.is_empty() {
             return Ok(None);
         }
@@ -242,6 +254,7 @@ impl Route {
         Ok(Some(Arc::new_cyclic(|own| Self {
             depots: depots.to_vec(),
             by,
+            by_destination,
             hops: Arc::new(Hops::new(pool, PortRange::ANY, MAX_FLOWS)),
             fates: Mutex::default(),
             identity,
@@ -350,6 +363,8 @@ impl Route {
             source: None,
             destination: Hop::tcp(destination),
             route: self.hops().take(depots).collect(),
+            // A question to one of the depots is for that depot.
+            by_destination: self.by_destination && depots == self.depots.len(),
             tree: Vec::new(),
             spool: None,
         };

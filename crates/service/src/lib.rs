@@ -34,8 +34,8 @@ pub use perf::{
 };
 pub use report::{LossCause, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 pub use request::{
-    CpRequest, HopTransport, Outcome, Place, PlaceError, PortRange, SshSettings, TransportChoice,
-    TransportShare,
+    CpRequest, HopTransport, Host, Outcome, Place, PlaceError, PortRange, SshSettings,
+    TransportChoice, TransportShare,
 };
 pub use served::{Direction, ServeReporter, ServedTransfer};
 pub use stop::StopHandle;

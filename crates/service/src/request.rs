@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-pub use packtrain_session::{HopTransport, Place, PlaceError};
+pub use packtrain_session::{HopTransport, Host, Place, PlaceError};
 use packtrain_transfer::Failure;
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -41,6 +41,8 @@ pub struct CpRequest {
     pub depots: Vec<Place>,
     /// How each depot is reached; empty means TCP.
     pub hops: Vec<HopTransport>,
+    /// Whether the depots of `via` may forward by their tables to further depots.
+    pub by_destination: bool,
     /// Leave capacity to other traffic.
     pub background: bool,
     /// How the remote end is started over ssh.

@@ -55,6 +55,9 @@ const CLAIM: u8 = 17;
 const MEASURE: u8 = 24;
 /// Options from this number on may be ignored if unknown.
 const MAY_SKIP: u8 = 128;
+/// Option without a value: see [`Session::by_destination`]. A depot that does not know it connects
+/// to the destination itself.
+const BY_DESTINATION: u8 = 128;
 
 /// The type of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,9 @@ pub struct Session {
     pub destination: Hop,
     /// The depots, first to last.
     pub route: Vec<Hop>,
+    /// After the last depot of the route, depots may forward by the tables of their administrators
+    /// to further depots, up to `hop_limit` in all.
+    pub by_destination: bool,
     /// The staging tree, empty for one receiver.
     pub tree: Vec<Branch>,
     /// Its deposit or claim; none for a session that is not kept.
@@ -221,6 +227,9 @@ impl Session {
         for hop in &self.route {
             option(out, HOP, |out| hop.write(out));
         }
+        if self.by_destination {
+            option(out, BY_DESTINATION, |_| {});
+        }
         for branch in &self.tree {
             option(out, BRANCH, |out| {
                 out.extend([branch.parent.unwrap_or(u8::MAX), branch.policy]);
@@ -281,7 +290,8 @@ impl Header {
         let (signature, trail) = rest.split_first_chunk().ok_or(HeaderError::Broken)?;
         let (trail, odd) = trail.as_chunks::<TRAIL>();
         let session = read_session(signed)?;
-        if !odd.is_empty() || trail.len() > session.route.len() {
+        let most = if session.by_destination { MAX_HOPS } else { session.route.len() };
+        if !odd.is_empty() || trail.len() > most {
             return Err(HeaderError::Broken);
         }
         let mut signed = signed.to_vec();
@@ -321,8 +331,24 @@ impl Header {
         match route.get(behind) {
             Some(hop) => Some(Next::Depot(hop)),
             None if behind == route.len() => Some(Next::Destination(&self.session.destination)),
+            // A depot that a table led to.
+            None if self.session.by_destination && !route.is_empty() => {
+                Some(Next::Destination(&self.session.destination))
+            }
             None => None,
         }
+    }
+
+    /// How many depots the session passes at most, this one included, at least one: what waits for
+    /// their answers is bounded by it.
+    pub fn depots_left(&self) -> usize {
+        let session = &self.session;
+        let all = if session.by_destination {
+            usize::from(session.hop_limit).clamp(1, MAX_HOPS).max(session.route.len())
+        } else {
+            session.route.len()
+        };
+        all.saturating_sub(self.position()).max(1)
     }
 
     /// The header as forwarded by the depot `by`.
@@ -339,6 +365,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
     sent.copy_from_slice(&signed[30..38]);
     let (mut source, mut destination, mut spool, mut measure) = (None, None, None, None);
     let (mut route, mut tree) = (Vec::new(), Vec::new());
+    let mut by_destination = false;
     let mut rest = &signed[OPTIONS..];
     while !rest.is_empty() {
         let (head, behind) = rest.split_first_chunk::<3>().ok_or(HeaderError::Broken)?;
@@ -365,6 +392,8 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
                 spool.replace(Spool::Claim(claim)).is_none()
             }
             MEASURE => measure.replace(Measure::read(value).ok_or(HeaderError::Broken)?).is_none(),
+            BY_DESTINATION if !value.is_empty() => false,
+            BY_DESTINATION => !std::mem::replace(&mut by_destination, true),
             kind if kind >= MAY_SKIP => true,
             kind => return Err(HeaderError::Option(kind)),
         };
@@ -390,6 +419,7 @@ fn read_session(signed: &[u8]) -> Result<Session, HeaderError> {
         source,
         destination: destination.ok_or(HeaderError::Broken)?,
         route,
+        by_destination,
         tree,
         spool,
     })

@@ -32,6 +32,7 @@ fn plain() -> Session {
         source: None,
         destination: hop("192.0.2.7:7876"),
         route: vec![hop("depot.example:7879"), hop("[2001:db8::1]:7879")],
+        by_destination: false,
         tree: Vec::new(),
         spool: None,
     }
@@ -77,6 +78,7 @@ fn any_session() -> impl Strategy<Value = Session> {
             source,
             destination,
             route,
+            by_destination: fixed.1[0] % 2 == 1,
             tree: tree.collect(),
             spool,
         }
@@ -98,6 +100,38 @@ fn a_header_is_as_documented() {
     want.extend([3, 0, 8, 1, 4, 0x1e, 0xc7, 10, 0, 0, 9]);
     assert_eq!(&bytes[..want.len()], want);
     assert_eq!(&bytes[bytes.len() - 16..], [9; 16]);
+}
+
+#[test]
+fn tables_may_lead_on_after_the_route() {
+    let session = Session { by_destination: true, ..plain() };
+    let mut header = seal(&session).expect("it fits");
+    let destination = &session.destination;
+    assert_eq!((header.next(), header.depots_left()), (Some(Next::Depot(&session.route[1])), 4));
+    for left in [3, 2, 1, 1, 1, 1, 1] {
+        header = header.forwarded_by(DepotId([left as u8; 16]));
+        header = Header::read(&header.write()).expect("it reads back");
+        assert!(header.is_signed() && header.session.by_destination);
+        assert_eq!(
+            (header.next(), header.depots_left()),
+            (Some(Next::Destination(destination)), left)
+        );
+    }
+    // The trail has an end even if a depot does not keep to the limit.
+    let header = header.forwarded_by(DepotId([9; 16])).forwarded_by(DepotId([10; 16]));
+    assert_eq!(Header::read(&header.write()), Err(HeaderError::Broken));
+    // Without the option nothing is behind the route, and the option has no value.
+    let mut header = seal(&plain()).expect("it fits");
+    for depot in 0..2 {
+        header = header.forwarded_by(DepotId([depot; 16]));
+    }
+    assert_eq!((header.next(), header.depots_left()), (None, 1));
+    assert_eq!(
+        Header::read(&header.forwarded_by(DepotId([3; 16])).write()),
+        Err(HeaderError::Broken)
+    );
+    let nobody = seal(&Session { route: Vec::new(), ..session }).expect("it fits");
+    assert_eq!(nobody.next(), None, "a session names its first depot");
 }
 
 #[test]

@@ -71,6 +71,10 @@ pub(crate) struct TransportArgs {
     /// The connection from the last depot to the other end is always TCP [default: tcp].
     #[arg(long, value_name = "HOW,...", value_parser = values::hop, value_delimiter = ',')]
     pub(crate) hops: Vec<HopTransport>,
+    /// Let the depots of --via forward by their tables (`depot --routes`) to further depots, at most
+    /// 4 in all.
+    #[arg(long)]
+    pub(crate) by_destination: bool,
     /// Highest rate of the transfer, over all transports together, such as 500mbit or 60MB/s
     /// [default: no limit].
     #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]

@@ -24,6 +24,11 @@ pub(crate) struct DepotArgs {
     /// repeated.
     #[arg(long, value_name = "RULE", value_parser = values::allow, value_delimiter = ',')]
     pub(crate) allow: Vec<AllowRule>,
+    /// Forward sessions by their destination: a file with a line for each, `DESTINATION NEXT`, such
+    /// as `192.0.2.7 depot2.example:7879`. `packtrain route --tables` writes it. It applies to
+    /// sessions that ask for it (`cp --by-destination`), and both must be in the rules of --allow.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) routes: Option<PathBuf>,
     /// File of the client keys that may use this depot [default:
     /// $XDG_CONFIG_HOME/packtrain/authorized_keys].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

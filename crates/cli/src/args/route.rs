@@ -16,9 +16,16 @@ pub(crate) struct RouteArgs {
     /// Bandwidths between the hosts; - is standard input. May be repeated.
     #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) matrix: Vec<PathBuf>,
-    /// The host at which sessions begin.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) from: String,
+    /// The host at which sessions begin. Required without --tables.
+    #[arg(long, value_name = "HOST", required_unless_present = "tables")]
+    pub(crate) from: Option<String>,
+    /// Write the table of each host for `depot --routes` into this directory, as HOST.routes. The
+    /// hosts of the table are addresses or names.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "to", "json", "dot"], value_hint = ValueHint::DirPath)]
+    pub(crate) tables: Option<PathBuf>,
+    /// For --tables: the port of the depots.
+    #[arg(long, value_name = "PORT", default_value = "7879", requires = "tables", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
     /// Print only the path to this host.
     #[arg(long, value_name = "HOST")]
     pub(crate) to: Option<String>,

@@ -1,6 +1,8 @@
 //! `depot`.
 
-use packtrain_depot::{DepotClique, DepotLimits, DepotRequest, DepotSpool};
+use std::path::PathBuf;
+
+use packtrain_depot::{DepotClique, DepotLimits, DepotRequest, DepotSpool, RouteTable};
 use packtrain_service::StopHandle;
 
 use crate::args::DepotArgs;
@@ -11,10 +13,15 @@ use crate::signals;
 /// `packtrain depot`.
 pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
     let stop = StopHandle::new();
+    let table = |path: &PathBuf| {
+        let wrong = |error| Exit::usage(format!("--routes {}: {error}", path.display()));
+        RouteTable::load(path).map_err(wrong)
+    };
     let request = DepotRequest {
         listen: args.listen.clone(),
         authorized_keys: args.authorized_keys.clone(),
         allow: args.allow.clone(),
+        routes: args.routes.as_ref().map(table).transpose()?.unwrap_or_default(),
         limits: DepotLimits {
             sessions: args.sessions,
             key_sessions: args.key_sessions,

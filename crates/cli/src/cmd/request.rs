@@ -149,6 +149,7 @@ fn request(
         tcp_cc: transport.tcp_cc.clone(),
         tcp_buffer: transport.tcp_buffer.and_then(|buffer| buffer.0),
         hops: hops(&transport.hops, via.len())?,
+        by_destination: by_destination(transport.by_destination, via.len())?,
         via,
         depots,
         background: transport.background,
@@ -227,6 +228,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "via",
         "depots",
         "hops",
+        "by_destination",
         "background",
         "ssh",
         "remote_path",
@@ -284,6 +286,15 @@ fn hops(words: &[HopTransport], depots: usize) -> Result<Vec<HopTransport>, Exit
             many.len()
         ))),
     }
+}
+
+/// Whether the named depots may forward by their tables.
+fn by_destination(asked: bool, depots: usize) -> Result<bool, Exit> {
+    if asked && depots == 0 {
+        let text = "--by-destination applies to depots: name the first one by --via";
+        return Err(Exit::usage(text));
+    }
+    Ok(asked)
 }
 
 /// Refuses options on the command line that have no effect. Options of later versions are refused

@@ -1,10 +1,12 @@
 //! `packtrain route`.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use packtrain_plan::forecast::Battery;
-use packtrain_plan::route::{Epsilon, HostId, Matrix, NoSuchHost, tree};
+use packtrain_plan::route::{Epsilon, HostId, Matrix, NoSuchHost, tree, trees};
+use packtrain_service::{FailureKind, Host, RequestError};
 use packtrain_units::DataRate;
 
 use super::input::Input;
@@ -26,13 +28,17 @@ pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
         let more = if matrix.len() > some.len() { ", ..." } else { "" };
         Exit::usage(format!("{error} in the table; its hosts are {}{more}", some.join(", ")))
     };
-    let source = matrix.host(&args.from).map_err(unknown)?;
     let to = args.to.as_deref().map(|name| matrix.host(name)).transpose().map_err(unknown)?;
     let epsilon = match args.epsilon {
         Some(EpsilonArg::Fixed(epsilon)) => Epsilon::Fixed(epsilon),
         None if !several => Epsilon::PAPER,
         Some(EpsilonArg::Auto) | None => Epsilon::AUTOMATIC,
     };
+    if let Some(dir) = &args.tables {
+        return write_tables(&matrix, epsilon, dir, args.port);
+    }
+    let from = args.from.as_deref().unwrap_or_default();
+    let source = matrix.host(from).map_err(unknown)?;
     let found = tree(&matrix, source, epsilon);
     let shown: Vec<HostId> = matrix
         .hosts()
@@ -46,6 +52,37 @@ pub(super) fn run(args: &RouteArgs) -> Result<Code, Exit> {
         }
     } else {
         out::line(&out::route::table(&matrix, &found, &shown));
+    }
+    Ok(Code::DONE)
+}
+
+/// Writes the table of each host that forwards anything: for each destination the next depot, where
+/// that is not the destination itself.
+fn write_tables(matrix: &Matrix, epsilon: Epsilon, dir: &Path, port: u16) -> Result<Code, Exit> {
+    for host in matrix.hosts() {
+        let name = matrix.name(host);
+        // The names are those of files and of hosts in the tables.
+        if Host::parse(name).is_err() {
+            let name: String = name.chars().take(60).collect();
+            return Err(Exit::usage(format!("{name:?} is no host: write an address or a name")));
+        }
+    }
+    let failed = |path: &Path, error: std::io::Error| {
+        let text = format!("{}: {error}", path.display());
+        Exit::from(RequestError::new(FailureKind::Fatal, text))
+    };
+    std::fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    for (host, tree) in matrix.hosts().zip(trees(matrix, epsilon, threads)) {
+        let mut text = String::new();
+        for hop in tree.table().into_iter().filter(|hop| hop.next != hop.destination) {
+            let (to, next) = (matrix.name(hop.destination), matrix.name(hop.next));
+            // `Host` writes an IPv6 address in brackets.
+            let next = Host::parse(next).map_or_else(|_| next.to_owned(), |host| host.to_string());
+            text.push_str(&format!("{to} {next}:{port}\n"));
+        }
+        let path = dir.join(format!("{}.routes", matrix.name(host)));
+        std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
     }
     Ok(Code::DONE)
 }

@@ -161,6 +161,7 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         via: Vec::new(),
         depots: Vec::new(),
         hops: Vec::new(),
+        by_destination: false,
         background: false,
         ssh: SshSettings {
             command: vec!["ssh".to_owned()],

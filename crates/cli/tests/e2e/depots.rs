@@ -74,6 +74,35 @@ fn there_and_back_over_one_depot_and_over_two() {
 }
 
 #[test]
+fn a_copy_by_destination_goes_where_the_tables_lead() {
+    let rig = Rig::local();
+    tree::file(&rig.path("src"), 8 * MIB + 5, 1);
+    let (_server, port) = serve(&rig, &[]);
+    let (second, two) = depot(&rig, &[]);
+    fs::write(rig.path("routes"), format!("# one line\n127.0.0.1 {two}\n")).expect("a file");
+    let routes = rig.path("routes").display().to_string();
+    let (first, one) = depot(&rig, &["--routes", &routes]);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    rig.ok(cp(&rig, &one, &["--by-destination"]).arg(rig.path("src")).arg(&place));
+    assert_eq!(fs::read(rig.path("root/dst")).ok(), fs::read(rig.path("src")).ok());
+    // A source route ends where it says.
+    let plain = format!("pt://127.0.0.1:{port}/plain");
+    rig.ok(cp(&rig, &one, &[]).arg(rig.path("src")).arg(&plain));
+    let whole = 8 * MIB;
+    let (there, _) = passed_on(first);
+    assert!(there >= 2 * whole, "{there}");
+    let (there, _) = passed_on(second);
+    assert!(there >= whole && there < 2 * whole, "{there}");
+    // A table that is none is told before the depot listens.
+    fs::write(rig.path("routes"), "127.0.0.1\n").expect("a file");
+    let mut bad = rig.packtrain();
+    bad.args(["depot", "--listen", "127.0.0.1:0", "--routes", &routes]);
+    let ended = rig.run(&mut bad);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("line 1"), "{}", ended.stderr);
+}
+
+#[test]
 fn a_refusal_is_told_and_a_depot_that_is_not_there_is_gone_around() {
     let rig = Rig::local();
     tree::file(&rig.path("src"), 100_000, 1);

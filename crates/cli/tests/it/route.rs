@@ -51,6 +51,28 @@ fn an_unsure_edge_is_not_taken() {
 }
 
 #[test]
+fn tables_for_depots() {
+    let home = Home::new();
+    home.file("m.csv", TABLE.as_bytes());
+    let output = home.run(&["route", "--matrix", "m.csv", "--tables", "out", "--port", "7000"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let table = |host: &str| {
+        let path = home.path(&format!("out/{host}.routes"));
+        std::fs::read_to_string(path).expect("written")
+    };
+    assert_eq!(table("ucsb"), "uiuc denver:7000\n");
+    assert_eq!(table("uiuc"), "ucsb denver:7000\n");
+    assert_eq!((table("denver"), table("lost")), (String::new(), String::new()));
+    // A host that no depot could look up, or that is no file of this directory.
+    home.file("bad.csv", b",a b,../c\na b,,9\n../c,9,\n");
+    let output = home.run(&["route", "--matrix", "bad.csv", "--tables", "out"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("no host"), "{}", stderr(&output));
+    let output = home.run(&["route", "--matrix", "m.csv"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
+
+#[test]
 fn a_table_for_people_and_a_picture() {
     let home = Home::new();
     home.file("m.csv", TABLE.as_bytes());

@@ -143,6 +143,7 @@ impl ClaimTicket {
             source: None,
             destination: hop(depots.last()?),
             route,
+            by_destination: false,
             tree,
             spool: Some(Spool::Deposit(deposit)),
         };
@@ -166,6 +167,7 @@ impl ClaimTicket {
             source: None,
             destination: Hop::tcp(depot.clone()),
             route: Vec::new(),
+            by_destination: false,
             tree: Vec::new(),
             spool: Some(Spool::Claim(Claim { session: self.id(), purpose })),
         };

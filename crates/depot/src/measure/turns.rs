@@ -131,6 +131,7 @@ impl ProbeTurns {
             source: Some(self.own.clone()),
             destination: Hop::tcp(to.clone()),
             route: vec![Hop::tcp(to.clone())],
+            by_destination: false,
             tree: Vec::new(),
             spool: None,
         };

@@ -39,6 +39,7 @@ fn head(id: u8, node: u8, size: Option<u64>, keep: Duration) -> Head {
         source: None,
         destination: hop(2),
         route: (0..3).map(hop).collect(),
+        by_destination: false,
         tree: Vec::new(),
         spool: Some(packtrain_session::Spool::Deposit(deposit)),
     };
