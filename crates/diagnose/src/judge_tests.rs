@@ -292,6 +292,21 @@ fn what_a_path_does() {
         }),
         Limiter::UdpBlocked,
     );
+    // The receiver's datagrams arrive, but the sender's do not.
+    let one_way = |_: &mut Evidence, _: &mut End, _: &mut End, path: &mut PathPart| {
+        (path.by_tcp, path.by_udp) = (path.by_udp, ByteCount::ZERO);
+        path.race.tcp_up = Some(Duration::from_millis(90));
+        path.sent_packets = 4_000;
+        (path.mtu, path.mtu_falls) = (ByteCount(1200), 1);
+        path.mover = Waits { window: 200, ..Waits::default() };
+    };
+    is(&with(one_way), Limiter::UdpBlocked);
+    // UDP moved a part of it, so it gets through.
+    let both = with(|evidence, source, sink, path| {
+        one_way(evidence, source, sink, path);
+        (path.mtu, path.by_udp) = (ByteCount(1472), ByteCount(1_000_000));
+    });
+    assert!(both.findings.iter().all(|f| f.cause != Limiter::UdpBlocked), "{both:#?}");
     is(
         &with(|_, _, _, path| {
             path.mtu = ByteCount(1200);

@@ -169,12 +169,14 @@ impl Assigner {
         let ids: Vec<_> = self.lanes.keys().copied().collect();
         for id in ids {
             let best_other = self.best_other(now, id);
+            let replaceable =
+                self.lanes.iter().any(|(other, lane)| *other != id && !lane.health.is_on_trial());
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
             let first = lane.assigned.first().map(|range| range.start);
             if first.is_none_or(|at| quiet.is_some_and(|quiet| at >= quiet)) {
                 continue;
             }
-            if lane.health.is_stalling(now) {
+            if lane.health.is_stalling(now, replaceable) {
                 lane.health.stall(now);
             } else if lane.health.is_policed(now, best_other) {
                 lane.health.police(now);

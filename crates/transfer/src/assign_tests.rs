@@ -2,7 +2,7 @@ use packtrain_object::CHUNK;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::{STALL_AFTER, WINDOW_START};
+use crate::limits::{FIRST_WITHIN, HEALTH_EVERY, STALL_AFTER, WINDOW_START};
 
 const MIB: u64 = 1 << 20;
 
@@ -123,6 +123,32 @@ fn a_stalled_transport_loses_its_ranges_and_is_tried_again() {
     }
     assert_eq!(world.load(2), 0);
     assert!(world.load(1) > 60 * MIB);
+}
+
+/// When a transport loses its ranges, after it placed so much at once and then nothing.
+fn stalls_after(world: &mut World, id: u32, placed: u64) -> Duration {
+    let mut waited = Duration::ZERO;
+    world.place(id, placed);
+    while world.load(id) > 0 {
+        assert!(waited < STALL_AFTER * 4, "it keeps what it does not move");
+        world.pass(HEALTH_EVERY / 2);
+        waited += HEALTH_EVERY / 2;
+    }
+    waited
+}
+
+#[test]
+fn a_transport_that_never_placed_anything_stalls_sooner() {
+    for (placed, wanted) in [(0, FIRST_WITHIN), (MIB, STALL_AFTER)] {
+        let mut world = World::with(range(0, 4000));
+        world.up(1, 0);
+        world.up(2, 10);
+        let waited = stalls_after(&mut world, 1, placed);
+        assert!(waited >= wanted && waited <= wanted + HEALTH_EVERY, "{placed} {waited}");
+        // The other one is the last that may work: it is not given up as soon.
+        let waited = stalls_after(&mut world, 2, 0);
+        assert!(waited >= STALL_AFTER, "{placed} {waited}");
+    }
 }
 
 #[test]

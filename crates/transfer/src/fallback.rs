@@ -1,15 +1,15 @@
 //! When a transport is no longer trusted with ranges: it stalls, is policed, or refuses.
 //!
 //! *Stall*: nothing placed for [`STALL_AFTER`] (longer for a transport so slow that this is how it
-//! moves) although it has ranges. *Policed*: for [`POLICED_AFTER`] under half the rate that another
+//! moves; [`FIRST_WITHIN`] for one that never placed anything) although it has ranges. *Policed*: for [`POLICED_AFTER`] under half the rate that another
 //! transport showed. *Refusal*: it gave ranges back unasked; asked again at once it would do so
 //! again. Each has a penalty that grows with repetition and ends by itself, since networks heal.
 
 use packtrain_units::{Backoff, ByteCount, DataRate, Duration, Time};
 
 use crate::limits::{
-    POLICED_AFTER, POLICED_PENALTY, STALL_AFTER, STALL_PENALTY, WINDOW_MAX, WINDOW_PROBE,
-    WINDOW_SPAN, WINDOW_START,
+    FIRST_WITHIN, POLICED_AFTER, POLICED_PENALTY, STALL_AFTER, STALL_PENALTY, WINDOW_MAX,
+    WINDOW_PROBE, WINDOW_SPAN, WINDOW_START,
 };
 
 /// Over how long one sample of the rate is taken.
@@ -24,6 +24,8 @@ const REFUSAL_PAUSE: Backoff = Backoff::new(Duration::from_millis(250), Duration
 pub(crate) struct Health {
     /// When it last placed something, or got its first range while it had none.
     moved: Time,
+    /// Whether it ever placed anything.
+    has_placed: bool,
     /// Since when it has had ranges without a break.
     busy: Option<Time>,
     sample_start: Time,
@@ -45,6 +47,7 @@ impl Health {
     pub(crate) fn new(now: Time) -> Self {
         Self {
             moved: now,
+            has_placed: false,
             busy: None,
             sample_start: now,
             sample_bytes: 0,
@@ -72,7 +75,7 @@ impl Health {
 
     /// The transport placed `bytes`.
     pub(crate) fn on_placed(&mut self, now: Time, bytes: ByteCount) {
-        self.moved = now;
+        (self.moved, self.has_placed) = (now, true);
         self.refusals = 0;
         self.sample_bytes += bytes.get();
         if self.stalls > 0 && self.stalled_until <= now {
@@ -107,10 +110,13 @@ impl Health {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// Whether it moves nothing although it could.
-    pub(crate) fn is_stalling(&self, now: Time) -> bool {
+    /// Whether it moves nothing although it could. `replaceable`: another transport works, as far as
+    /// known.
+    pub(crate) fn is_stalling(&self, now: Time, replaceable: bool) -> bool {
         let step = self.rate.time_for(SLOW_STEP);
-        let patience = if self.rate == DataRate::ZERO || step > Duration::from_secs(30) {
+        let patience = if replaceable && !self.has_placed {
+            FIRST_WITHIN
+        } else if self.rate == DataRate::ZERO || step > Duration::from_secs(30) {
             STALL_AFTER
         } else {
             STALL_AFTER.max(step)

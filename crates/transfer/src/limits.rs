@@ -80,6 +80,9 @@ pub(crate) const GRANT_ROOM: u64 = CHUNK.get();
 pub(crate) const MIN_STEAL: u64 = 512 << 10;
 /// A transport that placed nothing for this time loses its ranges to another transport.
 pub const STALL_AFTER: Duration = Duration::from_secs(3);
+/// The same for a transport that never placed anything, while another one works: its path may carry
+/// packets in one direction only.
+pub const FIRST_WITHIN: Duration = Duration::from_millis(1_500);
 /// How long a transport is not used after stalls in a row.
 pub(crate) const STALL_PENALTY: Backoff =
     Backoff::new(Duration::from_secs(10), Duration::from_secs(80));

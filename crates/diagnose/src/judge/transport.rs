@@ -55,7 +55,11 @@ pub(super) fn pipe(path: &PathPart, share: f64, found: &mut Vec<Finding>) {
 pub(super) fn blocked(path: &PathPart, found: &mut Vec<Finding>) {
     let race = &path.race;
     let other = race.tcp_up.or(race.piped);
-    if !race.udp_tried || race.udp_up.is_some() || other.is_none() {
+    // A firewall that drops the datagrams of one direction lets the sender see those of the receiver.
+    let one_way = path.sent_packets > 0
+        && path.by_udp == ByteCount::ZERO
+        && path.by_tcp + path.by_pipe > ByteCount::ZERO;
+    if !race.udp_tried || other.is_none() || (race.udp_up.is_some() && !one_way) {
         return;
     }
     let sure = 0.93 * ramp(race.on_for.as_secs_f64(), 0.3, 1.5);

@@ -55,7 +55,12 @@ pub(crate) struct Sender {
     in_flight: u64,
     index: u64,
     newest_report: u64,
+    /// Start of the wait for feedback: when the last report came, or the first packet left after it.
     pub(crate) reported_at: Time,
+    /// A report came since that packet. Without one, the next packet does not begin the wait anew,
+    /// even where dead lanes gave up all that was in flight: else a path that carries nothing back
+    /// would get the same data on one lane after another.
+    answered: bool,
     arrival: Arrival,
     host_drops: u64,
     refused: u64,
@@ -111,6 +116,7 @@ impl Sender {
             index: 0,
             newest_report: 0,
             reported_at: now,
+            answered: true,
             arrival: Arrival::default(),
             host_drops: 0,
             refused: 0,
@@ -209,7 +215,7 @@ impl Sender {
         lane.on_sending(now);
         lane.ledger.push(sent);
         self.backlog.advance(repeat, bytes);
-        if self.in_flight == 0 {
+        if self.in_flight == 0 && std::mem::take(&mut self.answered) {
             // The wait for feedback starts now, not at the last report.
             self.reported_at = now;
         }

@@ -159,14 +159,20 @@ impl Core {
     fn poll_receiver(&mut self, now: Time) {
         let pace = self.report_rtt();
         let Some(receiver) = self.endpoint.native_receiver() else { return };
-        // On the lane of the last received packet, or on any open lane while that one is not open.
         let heard = usize::from(receiver.lane());
-        let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
-        let Some(lane) = choices.find(|lane| self.lanes[*lane].is_open()) else { return };
+        let Some(lane) = self.feedback_lane(heard) else { return };
+        let Some(receiver) = self.endpoint.native_receiver() else { return };
         for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
             self.stats.reports += 1;
             self.send_frame(lane, frame);
         }
+    }
+
+    /// The lane of the last received packet, or any open lane while that one is not open: feedback
+    /// that is due and cannot leave would keep its timer in the past.
+    pub(super) fn feedback_lane(&self, heard: usize) -> Option<usize> {
+        let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
+        choices.find(|lane| self.lanes[*lane].is_open())
     }
 
     /// Queues a frame on an open lane.

@@ -305,3 +305,60 @@ fn the_breaker_stops_a_rate_far_above_the_path() {
     let rate = pair.sender.stats().pacing_rate.unwrap();
     assert!(rate < DataRate::from_mbps(500), "{rate}");
 }
+
+/// A firewall drops what the sender sends, and lets the receiver's packets through. Their first one
+/// opens the sender's path, because the peer is known to be there.
+#[test]
+fn without_a_first_report_only_probes_leave_after_a_second() {
+    let speed = DataRate::from_mbps(100);
+    let native = |controller| Setup::new(controller, speed, Duration::from_millis(30));
+    let units = |feedback| Setup { feedback, ..native("fixed:50mbit") };
+    for setup in [
+        native("native"),
+        native("fixed:50mbit"),
+        native("cubic"),
+        units(FeedbackKind::Udt(Variant::Grid)),
+        units(FeedbackKind::Fobs),
+    ] {
+        let mut pair = Setup { lanes: 8, known: Some(Duration::from_millis(30)), ..setup }.pair();
+        pair.forward.down = true;
+        pair.assign(1 << 40);
+        let begun = pair.now;
+        pair.run(Duration::from_millis(1_100), |_| false);
+        let name = pair.sender.stats().controller;
+        let sent = pair.sender.stats().sent_packets;
+        assert!(sent > 0, "{name}: the receiver's first ping opens the path");
+        pair.run(Duration::from_secs(10), |_| false);
+        assert_eq!(pair.sender.stats().sent_packets, sent, "{name}: data left after a second");
+        // The firewall is opened: the flow goes on by itself.
+        pair.forward.down = false;
+        assert!(pair.run(Duration::from_secs(5), |p| p.sink.bytes() > 1 << 20), "{name}");
+        assert!(pair.now.since(begun) < Duration::from_secs(17));
+    }
+}
+
+/// Data comes on a lane that is not open at the receiver, because its pings have no answer there.
+#[test]
+fn feedback_takes_any_open_lane() {
+    for feedback in [
+        FeedbackKind::Native,
+        FeedbackKind::Udt(Variant::Grid),
+        FeedbackKind::Fobs,
+        FeedbackKind::Sabul,
+    ] {
+        let sabul = feedback == FeedbackKind::Sabul;
+        let controller = if sabul { "sabul:50mbit" } else { "fixed:50mbit" };
+        let known = Some(Duration::from_millis(30));
+        let mut pair = Setup { lanes: 2, feedback, controller, known, ..setup() }.pair();
+        pair.mute_lane = Some(0);
+        // The last datagram is not small either.
+        let len = 4_000_600;
+        pair.assign(len);
+        assert!(
+            pair.run(Duration::from_secs(20), Pair::idle),
+            "{feedback:?} {:?}",
+            pair.sender.stats()
+        );
+        assert!(pair.sink.is_whole(len));
+    }
+}

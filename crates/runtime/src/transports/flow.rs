@@ -72,6 +72,9 @@ pub(super) struct FlowSource {
 #[derive(Default)]
 struct Seen {
     tried: bool,
+    /// Bytes assigned, and bytes of these that the flow gave back.
+    assigned: ByteCount,
+    returned: ByteCount,
     /// From when to when its network thread was in use.
     used: Option<(Time, Time)>,
     first_mtu: ByteCount,
@@ -134,6 +137,14 @@ impl FlowSource {
         }
     }
 
+    /// Payload bytes that the flow moved, each once. What it sent and had to give back did not
+    /// arrive. The last of what it keeps arrives without an acknowledgement, because the transfer
+    /// ends first.
+    fn moved(&self, flow: &FlowStats) -> ByteCount {
+        let sent = flow.sent_bytes.saturating_sub(flow.retransmitted_bytes);
+        sent.min(self.seen.assigned.saturating_sub(self.seen.returned))
+    }
+
     /// The flow takes ranges when all that it needs is up.
     fn come_up(&mut self) -> Option<TransportEvent> {
         let ready = self.established && (self.beside_up || !self.config.beside());
@@ -151,6 +162,12 @@ impl FlowSource {
     }
 
     fn on_flow_event(&mut self, event: FlowEvent) -> Option<TransportEvent> {
+        // What a flow gives back after the end of the transfer has arrived all the same.
+        if let FlowEvent::Flow(Event::Returned(range) | Event::Unreadable(range)) = &event
+            && matches!(self.state, State::Running(_))
+        {
+            self.seen.returned += range.end.since(range.start);
+        }
         match event {
             FlowEvent::Flow(Event::Established { .. }) => {
                 self.established = true;
@@ -217,6 +234,7 @@ impl Transport for FlowSource {
 
     fn assign(&mut self, range: Range<Offset>) {
         if let State::Running(flow) = &self.state {
+            self.seen.assigned += range.end.since(range.start);
             flow.assign(range);
         }
     }
@@ -323,7 +341,7 @@ impl SourceTransport for FlowSource {
         (part.mtu_begun, part.mtu_falls, part.braked) =
             (seen.first_mtu, seen.mtu_falls, seen.braked);
         let FlowSnapshot { flow, io, cpu, .. } = self.last.as_ref()?;
-        part.by_udp = moved(flow);
+        part.by_udp = self.moved(flow);
         part.sent_packets = flow.sent_packets;
         part.lost_packets = flow.lost_packets.saturating_sub(flow.spurious_packets);
         part.host_drops = flow.host_drops;
@@ -348,7 +366,7 @@ impl SourceTransport for FlowSource {
             self.last = Some(flow.stats());
         }
         let Some(FlowSnapshot { flow, .. }) = &self.last else { return };
-        moved_in_all.shares.push((self.name().to_owned(), moved(flow)));
+        moved_in_all.shares.push((self.name().to_owned(), self.moved(flow)));
         moved_in_all.retransmitted += flow.retransmitted_bytes;
         moved_in_all.rtt = flow.min_rtt.or(moved_in_all.rtt);
         moved_in_all.causes = causes(flow);
@@ -481,11 +499,6 @@ impl SinkTransport for FlowSink {
         }
         self.channels = None;
     }
-}
-
-/// Payload bytes, each once.
-fn moved(flow: &FlowStats) -> ByteCount {
-    flow.sent_bytes.saturating_sub(flow.retransmitted_bytes)
 }
 
 /// What the flow's loss classifier says of most of what was lost.

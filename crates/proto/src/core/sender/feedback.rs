@@ -56,7 +56,7 @@ impl Sender {
             self.credit = Credit { room: report.room, drain: report.drain };
             self.arrival.on_report(report.at, report.received, srtt);
         }
-        self.reported_at = now;
+        (self.reported_at, self.answered) = (now, true);
         let deltas = Deltas {
             host_drops: take(&mut self.host_drops, report.host_drops, newer),
             refused: take(&mut self.refused, report.refused, newer),

@@ -273,7 +273,7 @@ impl Core {
     pub(crate) fn poll_unit_receiver(&mut self, now: Time) {
         let Some(receiver) = self.endpoint.unit_receiver() else { return };
         receiver.handle_timeout(now);
-        let lane = usize::from(receiver.lane());
+        let heard = usize::from(receiver.lane());
         while let Some(word) =
             self.endpoint.unit_receiver().and_then(|r| r.poll_reliable_message(now))
         {
@@ -282,9 +282,7 @@ impl Core {
             let host = receiver.host(&self.stats);
             self.queue_reliable(now, &word, &host);
         }
-        if !self.lanes[lane].is_open() {
-            return;
-        }
+        let Some(lane) = self.feedback_lane(heard) else { return };
         while let Some(bitmap) = self.endpoint.unit_receiver().and_then(|r| r.poll_bitmap(now)) {
             self.stats.reports += 1;
             let Some(receiver) = self.endpoint.unit_receiver() else { return };
