@@ -23,9 +23,9 @@ pub(crate) fn run() -> Result<()> {
             failed.push(name.to_owned());
         }
     };
-    let reproduce =
-        ["run", "--release", "-p", "packtrain", "--", "sim", "reproduce", "--all", "--json"];
-    step("every experiment", &reproduce);
+    let program = ["run", "--release", "-p", "packtrain", "--"];
+    let words = ["sim", "reproduce", "--all", "--check", "--whole"];
+    step("every experiment", &[&program[..], &words[..]].concat());
     if std::env::var_os(MEASURE).is_some() {
         step("the command", &["build", "--release", "-p", "packtrain"]);
         for name in ["engine-validity", "kernel-validity"] {

@@ -1,5 +1,5 @@
-//! Tables of numbers: `paper.csv` (key, value, tolerance, source) and `expected.csv` (key, ours,
-//! seed).
+//! Tables of numbers: `paper.csv` (key, value, tolerance, source, and optionally basis),
+//! `expected.csv` (key, ours, seed) and `spread.csv` (key, seeds, median, min, max).
 
 use serde::Serialize;
 
@@ -20,10 +20,42 @@ pub struct PaperRow {
     pub bound: Bound,
     /// Its place in the paper.
     pub source: String,
+    /// What the number rests on.
+    pub basis: Basis,
+}
+
+/// What a number in `paper.csv` rests on. Only numbers of the paper are scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The paper (or the measured reference) states the number.
+    #[default]
+    Paper,
+    /// The paper states it in words; the number is our reading of them.
+    OwnReading,
+    /// The scenario was inferred from this number or from those beside it.
+    Inferred,
+    /// A parameter of the scenario was fitted to this number.
+    Fitted,
+}
+
+impl Basis {
+    /// All, in this order.
+    pub const ALL: [Self; 4] = [Self::Paper, Self::OwnReading, Self::Inferred, Self::Fitted];
+
+    /// Its name in `paper.csv` and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::OwnReading => "own reading",
+            Self::Inferred => "inferred",
+            Self::Fitted => "fitted",
+        }
+    }
 }
 
 /// The relation of a measured number to a paper's number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// Approximately equal.
@@ -33,13 +65,20 @@ pub enum Bound {
     AtLeast,
     /// The measured number is at most this.
     AtMost,
+    /// The measured number is between two numbers around it.
+    Between {
+        /// The lower one.
+        low: f64,
+        /// The upper one.
+        high: f64,
+    },
 }
 
 impl Bound {
     /// The sign in `paper.csv` and in tables.
     pub fn sign(self) -> &'static str {
         match self {
-            Self::About => "",
+            Self::About | Self::Between { .. } => "",
             Self::AtLeast => ">=",
             Self::AtMost => "<=",
         }
@@ -51,6 +90,8 @@ impl Bound {
             Self::About => (ours - paper).abs(),
             Self::AtLeast => paper - ours,
             Self::AtMost => ours - paper,
+            // The last digits of a sum may pass the end of an interval, such as 1 for a share.
+            Self::Between { low, high } => (low - ours).max(ours - high) - 1e-9 * high.abs(),
         }
     }
 }
@@ -69,12 +110,25 @@ pub struct Expected {
 /// Reads `paper.csv`.
 pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
     let mut rows: Vec<PaperRow> = Vec::new();
-    for (line, cells) in table(text, &["key", "value", "tolerance", "source"])? {
+    let heading = ["key", "value", "tolerance", "source", "basis"];
+    let has_basis = table(text, &heading).is_ok();
+    let heading = if has_basis { &heading[..] } else { &heading[..4] };
+    for (line, cells) in table(text, heading)? {
         let value = number(&cells[1], line, "value")?;
         let bounds = [Bound::AtLeast, Bound::AtMost];
         let bound = bounds.into_iter().find(|bound| cells[2].starts_with(bound.sign()));
-        let bound = bound.unwrap_or_default();
+        let bound = match cells[2].split_once("..") {
+            Some((low, high)) => Bound::Between {
+                low: number(low, line, "tolerance")?,
+                high: number(high, line, "tolerance")?,
+            },
+            None => bound.unwrap_or_default(),
+        };
+        if matches!(bound, Bound::Between { low, high } if !(low..=high).contains(&value)) {
+            return Err(format!("line {line}: tolerance: the value is not between its ends"));
+        }
         let tolerance = match cells[2].trim_start_matches(bound.sign()).trim() {
+            _ if matches!(bound, Bound::Between { .. }) => 0.0,
             "" if bound != Bound::About => 0.0,
             text => match text.strip_suffix('%') {
                 Some(share) => number(share, line, "tolerance")? / 100.0 * value.abs(),
@@ -87,8 +141,14 @@ pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
         if rows.iter().any(|row| row.key == cells[0]) {
             return Err(format!("line {line}: key: `{}` is there already", cells[0]));
         }
+        let basis = match cells.get(4).map(String::as_str) {
+            None => Basis::Paper,
+            Some(text) => Basis::ALL.into_iter().find(|basis| basis.name() == text).ok_or_else(
+                || format!("line {line}: basis: `{text}` is none of paper, own reading, inferred, fitted"),
+            )?,
+        };
         let (key, source) = (cells[0].clone(), cells[3].clone());
-        rows.push(PaperRow { key, value, tolerance, bound, source });
+        rows.push(PaperRow { key, value, tolerance, bound, source, basis });
     }
     Ok(rows)
 }
@@ -112,6 +172,47 @@ pub(super) fn expected(rows: &[Row], seed: u64) -> String {
         }
     }
     text
+}
+
+/// A number over several seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// Name of the number; the variant, if any, follows ` @ `.
+    pub key: String,
+    /// Number of seeds that gave it.
+    pub seeds: u64,
+    /// The median; of an even count the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// The heading of `spread.csv`.
+const SPREAD: [&str; 5] = ["key", "seeds", "median", "min", "max"];
+
+/// Writes `spread.csv`.
+pub(super) fn spread(rows: &[Spread]) -> String {
+    let mut text = format!("{}\n", SPREAD.join(","));
+    for Spread { key, seeds, median, min, max } in rows {
+        text.push_str(&format!("{},{seeds},{median},{min},{max}\n", quoted(key)));
+    }
+    text
+}
+
+/// Reads `spread.csv`.
+pub(super) fn read_spread(text: &str) -> Result<Vec<Spread>, String> {
+    let rows = table(text, &SPREAD)?.into_iter().map(|(line, cells)| {
+        let seeds = cells[1].parse().map_err(|_| format!("line {line}: seeds: is no number"))?;
+        let (median, min) = (number(&cells[2], line, "median")?, number(&cells[3], line, "min")?);
+        let max = number(&cells[4], line, "max")?;
+        if min > median || median > max {
+            return Err(format!("line {line}: the numbers are not in order"));
+        }
+        Ok(Spread { key: cells[0].clone(), seeds, median, min, max })
+    });
+    rows.collect()
 }
 
 fn quoted(text: &str) -> String {
@@ -176,16 +277,28 @@ mod tests {
     #[test]
     fn tables_are_read() {
         let text = "# remark\nkey,value,tolerance,source\n\"a, b\",10,5%,\"the \"\"paper\"\"\"\n\
-                    c,2,0.5,\nd,3,>=,\ne,4,<= 10%,\n";
+                    c,2,0.5,\nd,3,>=,\ne,4,<= 10%,\nf,1,0.9..1.5,\n";
         let rows = paper(text).expect("it is right");
         assert_eq!((rows[0].key.as_str(), rows[0].tolerance), ("a, b", 0.5));
         assert_eq!(rows[0].source, "the \"paper\"");
         assert_eq!(rows[1].tolerance, 0.5);
         assert_eq!((rows[2].bound, rows[2].tolerance), (Bound::AtLeast, 0.0));
         assert_eq!((rows[3].bound, rows[3].tolerance), (Bound::AtMost, 0.4));
-        for bad in ["", "key,value\n", "key,value,tolerance,source\na,1\n"] {
+        assert_eq!(rows[4].bound, Bound::Between { low: 0.9, high: 1.5 });
+        assert!(rows.iter().all(|row| row.basis == Basis::Paper));
+        for bad in [
+            "",
+            "key,value\n",
+            "key,value,tolerance,source\na,1\n",
+            "key,value,tolerance,source\na,2,0..1,\n",
+            "key,value,tolerance,source\na,2,0..,\n",
+            "key,value,tolerance,source,basis\na,2,1,,guess\n",
+            "key,value,tolerance,source,basis\na,2,1,\n",
+        ] {
             assert!(paper(bad).is_err(), "{bad}");
         }
+        let rows = paper("key,value,tolerance,source,basis\na,2,1,,own reading\n");
+        assert_eq!(rows.expect("it is right")[0].basis, Basis::OwnReading);
         let error = paper("key,value,tolerance,source\na,x,1,\n").expect_err("x is no number");
         assert!(error.starts_with("line 2: value: `x`"), "{error}");
     }
@@ -199,10 +312,16 @@ mod tests {
             tolerance: 1.0,
             bound: Bound::About,
             source: String::new(),
+            basis: Basis::Paper,
         };
-        let row = Row::new(&paper, vec![found(None, 0.1 + 0.2), found(Some("v"), 2.0)]);
+        let row = Row::new(&paper, vec![found(None, 0.1 + 0.2), found(Some("v"), 2.0)], None);
         let read = read_expected(&expected(&[row], 7)).expect("it is right");
         let row = |key: &str, ours| Expected { key: key.into(), ours, seed: 7 };
         assert_eq!(read, [row("a,\"b\"", 0.1 + 0.2), row("a,\"b\" @ v", 2.0)]);
+        let row =
+            |key: &str, median| Spread { key: key.into(), seeds: 3, median, min: 1.0, max: 2.5 };
+        let rows = [row("a,\"b\" @ v, 0s", 2.0), row("c", 1.0)];
+        assert_eq!(read_spread(&spread(&rows)).as_deref(), Ok(&rows[..]));
+        assert!(read_spread(&spread(&[row("c", 9.0)])).is_err());
     }
 }

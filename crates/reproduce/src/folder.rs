@@ -8,7 +8,7 @@ use packtrain_sim::results::RunRow;
 use packtrain_sim::sweep::RunError;
 use serde::Deserialize;
 
-use super::csv::{self, Expected, PaperRow};
+use super::csv::{self, Expected, PaperRow, Spread};
 use super::expression;
 use super::group::RunContext;
 
@@ -55,8 +55,17 @@ pub struct Experiment {
     pub name: String,
     /// One sentence.
     pub title: String,
-    /// Whether it takes seconds; then tests run it.
+    /// Whether it takes seconds.
     pub quick: bool,
+    /// Why the simulator does not play it, and what wrote its numbers instead; none: it does.
+    pub not_simulated: Option<String>,
+    /// The variant that is meant, and alone is scored; none: the rows have no variants.
+    pub scored: Option<String>,
+    /// The tables and figures of papers that it plays.
+    pub items: Vec<Item>,
+    /// Patterns of the numbers that tests play again (`key` or `key @ variant`, `*` for any text);
+    /// none: all numbers.
+    pub check: Vec<String>,
     /// The quantity of the numbers, for the plot.
     pub label: String,
     /// The scenarios by file name.
@@ -71,6 +80,27 @@ pub struct Experiment {
     pub paper: Vec<PaperRow>,
     /// The stored measured numbers.
     pub expected: Vec<Expected>,
+    /// Their spread over several seeds, if it was measured.
+    pub spread: Vec<Spread>,
+}
+
+/// A table or figure of a paper that an experiment plays, for `docs/fidelity.md`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// The paper: `fobs`, `lsl`, `sabul`, `udt` or `streams`.
+    pub paper: String,
+    /// Such as `Table 1` or `Figure 13`.
+    pub name: String,
+    /// Pattern of the keys of `paper.csv` that belong to it; `*`: all.
+    #[serde(default = "all")]
+    pub keys: String,
+    /// Our result in one clause, where no `paper.csv` gives it.
+    pub ours: Option<String>,
+    /// Whether it agrees, where no `paper.csv` gives it.
+    pub agrees: Option<bool>,
+    /// One sentence on what agrees or differs and why.
+    pub says: String,
 }
 
 /// A rule that takes numbers from the runs of a scenario.
@@ -83,10 +113,13 @@ pub struct RowSpec {
     /// The key; `{PATH}` in it is replaced by a setting. Runs with the same key are averaged.
     pub key: String,
     /// The variant of the run, such as `{flow.udt.cc}`, if there are several. Each variant has its
-    /// own number, and one within the tolerance is enough.
+    /// own number; that of `scored` counts.
     pub variant: Option<String>,
     /// A formula, see `expression`.
     pub value: String,
+    /// A formula; the run gives the number only if this is above zero. A share of nothing is no
+    /// number.
+    pub needs: Option<String>,
     /// Applies only to runs with these settings.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
@@ -165,6 +198,13 @@ struct Head {
     quick: bool,
     #[serde(default)]
     label: String,
+    not_simulated: Option<String>,
+    scored: Option<String>,
+    #[serde(default)]
+    item: Vec<Item>,
+    #[serde(default)]
+    check: Vec<String>,
+    #[serde(default)]
     row: Vec<RowSpec>,
     #[serde(default)]
     derived: Vec<DerivedSpec>,
@@ -186,6 +226,15 @@ impl Experiment {
         let text = |of: &str| file(of).map_err(|what| wrong(of, what));
         let head: Head = toml::from_str(&text("experiment.toml")?)
             .map_err(|error| wrong("experiment.toml", error.to_string().trim().to_owned()))?;
+        if head.row.is_empty() == head.not_simulated.is_none() {
+            let what = "has either `[[row]]`s, or `not_simulated` with a reason";
+            return Err(wrong("experiment.toml", what.to_owned()));
+        }
+        if head.scored.is_some() != head.row.iter().any(|row| row.variant.is_some()) {
+            let what =
+                "`scored` names the variant that is meant if, and only if, rows have variants";
+            return Err(wrong("experiment.toml", what.to_owned()));
+        }
         let mut rows = head.row;
         let mut plots = head.plot;
         let mut scenarios: Vec<(String, ScenarioFile)> = Vec::new();
@@ -200,15 +249,26 @@ impl Experiment {
                 scenarios.push((wanted.clone(), scenario));
             }
         }
-        let paper = csv::paper(&text("paper.csv")?).map_err(|what| wrong("paper.csv", what))?;
-        // A new experiment has no stored results yet.
-        let expected = file("expected.csv").ok().map(|text| csv::read_expected(&text));
+        let simulated = head.not_simulated.is_none();
+        let paper = match simulated {
+            true => csv::paper(&text("paper.csv")?).map_err(|what| wrong("paper.csv", what))?,
+            false => Vec::new(),
+        };
+        // A new experiment has no stored results yet; those of other programs have other columns.
+        let expected = file("expected.csv").ok().filter(|_| simulated);
+        let expected = expected.map(|text| csv::read_expected(&text));
         let expected = expected.transpose().map_err(|what| wrong("expected.csv", what))?;
+        let spread = file("spread.csv").ok().map(|text| csv::read_spread(&text));
+        let spread = spread.transpose().map_err(|what| wrong("spread.csv", what))?;
         let short = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name).to_owned();
         Ok(Self {
             name: short,
             title: head.title,
             quick: head.quick,
+            not_simulated: head.not_simulated,
+            scored: head.scored,
+            items: head.item,
+            check: head.check,
             label: head.label,
             scenarios,
             rows,
@@ -216,6 +276,7 @@ impl Experiment {
             plots,
             paper,
             expected: expected.unwrap_or_default(),
+            spread: spread.unwrap_or_default(),
         })
     }
 }
@@ -226,15 +287,33 @@ impl RowSpec {
         &self,
         context: &RunContext<'_>,
     ) -> Result<Option<(String, Option<String>, f64)>, ExperimentError> {
-        if !meant(&self.only, context.row) {
+        let Some((key, variant)) = self.named(context.row)? else { return Ok(None) };
+        let value = |formula: &str| {
+            expression::value(formula, context)
+                .map_err(|what| rule(&self.experiment, &self.scenario, context.row, what))
+        };
+        if let Some(needs) = &self.needs
+            && value(needs)? <= 0.0
+        {
             return Ok(None);
         }
-        let result = filled(&self.key, context.row).and_then(|key| {
-            let variant = self.variant.as_ref().map(|of| filled(of, context.row)).transpose()?;
-            let value = expression::value(&self.value, context)?;
-            Ok(Some((key, variant, value)))
+        Ok(Some((key, variant, value(&self.value)?)))
+    }
+
+    /// Key and variant of a run, of which only number and settings are read; none: the rule does
+    /// not apply to it.
+    pub(super) fn named(
+        &self,
+        run: &RunRow,
+    ) -> Result<Option<(String, Option<String>)>, ExperimentError> {
+        if !meant(&self.only, run) {
+            return Ok(None);
+        }
+        let result = filled(&self.key, run).and_then(|key| {
+            let variant = self.variant.as_ref().map(|of| filled(of, run)).transpose()?;
+            Ok(Some((key, variant)))
         });
-        result.map_err(|what| rule(&self.experiment, &self.scenario, context.row, what))
+        result.map_err(|what| rule(&self.experiment, &self.scenario, run, what))
     }
 }
 
@@ -248,7 +327,12 @@ impl PlotSpec {
 impl DerivedSpec {
     /// Whether it is computed from the number `key`.
     pub(super) fn uses(&self, key: &str) -> bool {
-        self.value.contains(&format!("{{{key}}}"))
+        self.inputs().any(|input| input == key)
+    }
+
+    /// The keys that it is computed from.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.value.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0))
     }
 
     /// Its value, where `known` are the numbers of a variant; none: one is missing.
@@ -258,11 +342,8 @@ impl DerivedSpec {
             value: value.to_string(),
         };
         let settings: Vec<Setting> = known.iter().map(setting).collect();
-        let keys = self.value.split('{').skip(1).filter_map(|part| part.split_once('}'));
-        for (key, _) in keys {
-            if !known.iter().any(|(name, _)| *name == key) {
-                return Ok(None);
-            }
+        if self.inputs().any(|key| !known.iter().any(|(name, _)| *name == key)) {
+            return Ok(None);
         }
         let outcome = Outcome::default();
         let row = RunRow::new(&outcome, 0, settings);

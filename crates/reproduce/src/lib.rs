@@ -8,6 +8,8 @@
 //! classifiers are trained and tested ([`signatures`]), and the paper's simulation without a
 //! network ([`direct`]). The simulator depends on none of them.
 
+mod cells;
+mod check;
 mod csv;
 pub mod direct;
 mod embedded;
@@ -15,23 +17,27 @@ mod expression;
 mod figure;
 mod folder;
 mod group;
+mod play;
 pub mod plot;
 pub mod signatures;
+mod spread;
 mod table;
 mod trend;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
-use packtrain_sim::results::RunRow;
-use packtrain_sim::sweep::{RunError, sweep};
+use packtrain_sim::sweep::RunError;
 use serde::Serialize;
 
-pub use csv::{Bound, Expected, PaperRow};
-pub use folder::{DerivedSpec, Experiment, ExperimentError, PlotSpec, RowSpec};
+pub use cells::Part;
+pub use check::{Changed, Checked, check};
+pub use csv::{Basis, Bound, Expected, PaperRow, Spread};
+pub use folder::{DerivedSpec, Experiment, ExperimentError, Item, PlotSpec, RowSpec};
+pub use play::reproduce;
+pub use spread::{Spreads, spread};
 pub use table::{spliced, table};
 
 use crate::plot::{Figure, Panel, comparison};
-use group::RunContext;
 
 /// One number of a paper, and the measured number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,11 +46,14 @@ pub struct Row {
     pub key: String,
     /// The paper's number.
     pub paper: f64,
-    /// The measured number, of several variants the closest; none: no run gave it.
+    /// The measured number, of several variants the one that `scored` in `experiment.toml` names;
+    /// none: no run gave it.
     pub ours: Option<f64>,
     /// The variant of `ours`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// What the paper's number rests on; only the paper's own numbers are scored.
+    pub basis: Basis,
     /// The maximum deviation from the paper's number, in the same unit.
     pub tolerance: f64,
     /// The relation of the measured number to the paper's.
@@ -70,7 +79,7 @@ pub struct Reproduced {
     pub event: &'static str,
     /// Name of the experiment.
     pub name: String,
-    /// Whether every row is within its tolerance.
+    /// Whether every scored row is within its tolerance.
     pub ok: bool,
     /// In the order of the paper's table.
     pub rows: Vec<Row>,
@@ -80,23 +89,37 @@ pub struct Reproduced {
 }
 
 impl Row {
-    fn new(paper: &PaperRow, found: Vec<Found>) -> Self {
-        let miss = |found: &&Found| paper.bound.miss(found.ours, paper.value);
-        let nearest = found.iter().min_by(|a, b| miss(a).total_cmp(&miss(b))).cloned();
+    fn new(paper: &PaperRow, found: Vec<Found>, scored: Option<&str>) -> Self {
+        // A number of all variants together counts for the one that is scored.
+        let is_scored =
+            |found: &&Found| found.variant.is_none() || found.variant.as_deref() == scored;
+        let meant = found.iter().find(is_scored).cloned();
         Self {
             key: paper.key.clone(),
             paper: paper.value,
-            ours: nearest.as_ref().map(|found| found.ours),
-            variant: nearest.and_then(|found| found.variant),
+            ours: meant.as_ref().map(|found| found.ours),
+            variant: meant.and_then(|found| found.variant),
+            basis: paper.basis,
             tolerance: paper.tolerance,
             bound: paper.bound,
             found,
         }
     }
 
-    /// Whether the closest number is within the tolerance.
+    /// Whether the number is within the tolerance.
     pub fn ok(&self) -> bool {
         self.ours.is_some_and(|ours| self.fits(ours))
+    }
+
+    /// Of several variants the closest number; information only.
+    pub fn nearest(&self) -> Option<&Found> {
+        let miss = |found: &&Found| self.bound.miss(found.ours, self.paper);
+        self.found.iter().min_by(|a, b| miss(a).total_cmp(&miss(b)))
+    }
+
+    /// Whether the paper states the number, so that agreement with it means something.
+    pub fn is_scored(&self) -> bool {
+        self.basis == Basis::Paper
     }
 
     /// Whether a number is within the tolerance.
@@ -108,10 +131,7 @@ impl Row {
 impl Found {
     /// The name in `expected.csv`.
     fn key(&self, key: &str) -> String {
-        match &self.variant {
-            Some(variant) => format!("{key}{VARIANT}{variant}"),
-            None => key.to_owned(),
-        }
+        cells::shown(key, self.variant.as_deref())
     }
 }
 
@@ -144,94 +164,6 @@ pub fn find(name: &str) -> Result<Experiment, ExperimentError> {
     })
 }
 
-/// Runs an experiment with `jobs` threads; `on_run` is called for each run.
-///
-/// # Errors
-/// A scenario is invalid or a run fails, or a row requires a number that no run has.
-pub fn reproduce(
-    experiment: &Experiment,
-    jobs: usize,
-    on_run: &mut impl FnMut(&RunRow),
-) -> Result<Reproduced, ExperimentError> {
-    let mut sums: Vec<Sum> = Vec::new();
-    let mut sketch = figure::Sketch::new(experiment);
-    for (name, file) in &experiment.scenarios {
-        let rules: Vec<_> = experiment.rows.iter().filter(|row| row.scenario == *name).collect();
-        let mut failed = None;
-        let mut collect = |run, outcome: packtrain_sim::outcome::Outcome| {
-            let row = RunRow::new(&outcome, run, file.settings(run));
-            let context = RunContext { row: &row, outcome: &outcome };
-            for rule in &rules {
-                match rule.apply(&context) {
-                    Ok(Some((key, variant, value))) => add(&mut sums, key, variant, value),
-                    Ok(None) => {}
-                    Err(error) => failed = Some(error),
-                }
-            }
-            if let Err(error) = sketch.add(name, &context) {
-                failed = Some(error);
-            }
-            on_run(&row);
-            failed.is_none()
-        };
-        sweep(file, 0..file.runs(), jobs, &|_| {}, &mut collect)?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-    }
-    derive(experiment, &mut sums)?;
-    let rows = experiment.paper.iter().map(|paper| {
-        let own = sums.iter().filter(|(key, ..)| *key == paper.key);
-        let found = own.map(|(_, variant, sum, count)| Found {
-            variant: variant.clone(),
-            ours: sum / f64::from(*count),
-        });
-        Row::new(paper, found.collect())
-    });
-    let mut result = Reproduced::of(experiment, rows.collect());
-    result.panels = sketch.panels();
-    Ok(result)
-}
-
-fn add(sums: &mut Vec<Sum>, key: String, variant: Option<String>, value: f64) {
-    match sums.iter_mut().find(|sum| sum.0 == key && sum.1 == variant) {
-        Some(sum) => (sum.2, sum.3) = (sum.2 + value, sum.3 + 1),
-        None => sums.push((key, variant, value, 1)),
-    }
-}
-
-type Sum = (String, Option<String>, f64, u32);
-
-/// Adds the derived numbers.
-fn derive(experiment: &Experiment, sums: &mut Vec<Sum>) -> Result<(), ExperimentError> {
-    for spec in &experiment.derived {
-        let mut variants: Vec<Option<String>> = Vec::new();
-        for (_, variant, ..) in sums.iter() {
-            if !variants.contains(variant) {
-                variants.push(variant.clone());
-            }
-        }
-        let several = variants.iter().any(Option::is_some);
-        for variant in variants.into_iter().filter(|variant| variant.is_some() || !several) {
-            let own = sums.iter().filter(|sum| sum.1.is_none() || sum.1 == variant);
-            let known: Vec<_> =
-                own.map(|(key, _, sum, count)| (key.as_str(), sum / f64::from(*count))).collect();
-            let value = spec.value(&known).map_err(|what| ExperimentError::Folder {
-                folder: experiment.name.clone(),
-                file: "experiment.toml".to_owned(),
-                what: format!("derived `{}`: {what}", spec.key),
-            })?;
-            let of_variants = sums.iter().any(|sum| sum.1.is_some() && spec.uses(&sum.0));
-            let variant = variant.filter(|_| of_variants);
-            let known = sums.iter().any(|sum| sum.0 == spec.key && sum.1 == variant);
-            if let Some(value) = value.filter(|_| !known) {
-                sums.push((spec.key.clone(), variant, value, 1));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The result that is stored in `expected.csv`.
 pub fn kept(experiment: &Experiment) -> Reproduced {
     let rows = experiment.paper.iter().map(|paper| {
@@ -244,16 +176,22 @@ pub fn kept(experiment: &Experiment) -> Reproduced {
             };
             Some(Found { variant, ours: kept.ours })
         });
-        Row::new(paper, found.collect())
+        Row::new(paper, found.collect(), experiment.scored.as_deref())
     });
     Reproduced::of(experiment, rows.collect())
 }
 
 impl Reproduced {
     fn of(experiment: &Experiment, rows: Vec<Row>) -> Self {
-        let ok = !rows.is_empty() && rows.iter().all(Row::ok);
+        let ok = !rows.is_empty() && rows.iter().all(|row| row.ok() || !row.is_scored());
         let name = experiment.name.clone();
         Self { event: "reproduced", name, ok, rows, panels: Vec::new() }
+    }
+
+    /// How many rows of a basis are within tolerance, and how many there are.
+    pub fn score(&self, basis: Basis) -> (usize, usize) {
+        let rows = self.rows.iter().filter(|row| row.basis == basis);
+        (rows.clone().filter(|row| row.ok()).count(), rows.count())
     }
 
     /// The plots of the experiment, or a comparison with the paper's numbers.
@@ -264,23 +202,23 @@ impl Reproduced {
         comparison(&experiment.title, &experiment.label, &self.rows)
     }
 
-    /// Keys whose number differs from `expected.csv`. Runs are the same on every machine, but
-    /// logarithms and powers may differ in their last digits.
-    pub fn changed(&self, experiment: &Experiment) -> Vec<String> {
-        let expected: BTreeMap<_, _> =
-            experiment.expected.iter().map(|row| (row.key.as_str(), row.ours)).collect();
-        let same = |key: &str, ours: f64| {
-            expected.get(key).is_some_and(|kept| (ours - kept).abs() <= 1e-6 * kept.abs())
+    /// Writes `expected.csv` and `plot.svg` into a folder, and the table into its `README.md`.
+    ///
+    /// # Errors
+    /// Names the file that cannot be written.
+    pub fn write_to(&self, experiment: &Experiment, dir: &Path) -> Result<(), String> {
+        let write = |file: &str, text: &str| {
+            let path = dir.join(file);
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
         };
-        let mut changed = Vec::new();
-        for row in &self.rows {
-            let keys = row.found.iter().map(|found| (found.key(&row.key), found.ours));
-            changed.extend(keys.filter(|(key, ours)| !same(key, *ours)).map(|(key, _)| key));
-            if row.found.is_empty() {
-                changed.push(row.key.clone());
-            }
+        write("expected.csv", &self.expected(experiment))?;
+        let plot = self.figure(experiment).write(&dir.join("plot.svg"));
+        plot.map_err(|error| error.to_string())?;
+        let readme = std::fs::read_to_string(dir.join("README.md")).unwrap_or_default();
+        match spliced(&readme, &table(self)) {
+            Some(new) => write("README.md", &new),
+            None => Ok(()),
         }
-        changed
     }
 
     /// The text of `expected.csv`.

@@ -92,6 +92,18 @@ pub(crate) struct SimReproduceArgs {
     /// With --all: run only the experiments that take seconds.
     #[arg(long, requires = "all")]
     pub(crate) quick: bool,
+    /// Compare with expected.csv, not with the paper, and list the numbers that differ. Plays only
+    /// the runs that the `check` of experiment.toml needs.
+    #[arg(long, conflicts_with_all = ["out", "plot"])]
+    pub(crate) check: bool,
+    /// With --check: play all runs.
+    #[arg(long, requires = "check")]
+    pub(crate) whole: bool,
+    /// Play all runs with N seeds, and print median, minimum and maximum of each number as CSV;
+    /// with --out, write them to spread.csv there.
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "check", "plot", "json"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    pub(crate) seeds: Option<u64>,
     /// Print one JSON object a line; the last line has the result.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,7 +4,7 @@ mod run;
 mod sbatch;
 mod signatures;
 
-use packtrain_reproduce::{Experiment, ExperimentError, plot};
+use packtrain_reproduce::{Experiment, ExperimentError, Part, plot};
 use packtrain_service::{FailureKind, RequestError};
 use packtrain_sim::bench;
 use packtrain_units::Duration;
@@ -71,17 +71,58 @@ fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
     let experiments: Result<Vec<_>, _> =
         names.iter().map(|name| packtrain_reproduce::find(name)).collect();
     for experiment in experiments.map_err(usage)? {
+        if let Some(reason) = &experiment.not_simulated {
+            if args.name.is_some() {
+                let what = format!("{}: is not simulated: {reason}", experiment.name);
+                return Err(usage(what));
+            }
+            sim::not_simulated(&experiment.name, reason, args.json);
+            continue;
+        }
         if args.quick && !experiment.quick {
             continue;
         }
-        ok &= one(&experiment, args)?;
+        if let Some(seeds) = args.seeds {
+            spread(&experiment, seeds, args)?;
+            continue;
+        }
+        ok &= if args.check { checked(&experiment, args)? } else { one(&experiment, args)? };
     }
     Ok(if ok { Code::DONE } else { DIFFERS })
 }
 
+fn checked(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
+    let part = if args.whole { Part::Whole } else { Part::KeyCells };
+    let bar = sim::bar(experiment.runs(part).map_err(usage)?, &experiment.name);
+    let result = packtrain_reproduce::check(experiment, part, jobs(args.jobs), &mut |_| bar.inc(1));
+    bar.finish_and_clear();
+    let result = result.map_err(usage)?;
+    sim::checked(&result, args.json);
+    Ok(result.ok)
+}
+
+fn spread(experiment: &Experiment, seeds: u64, args: &SimReproduceArgs) -> Result<(), Exit> {
+    let runs = experiment.runs(Part::Whole).map_err(usage)?;
+    let bar = sim::bar(runs.saturating_mul(seeds), &experiment.name);
+    let mut finished = |_: &packtrain_sim::results::RunRow| bar.inc(1);
+    let result = packtrain_reproduce::spread(experiment, seeds, jobs(args.jobs), &mut finished);
+    bar.finish_and_clear();
+    let text = result.map_err(usage)?.text();
+    match &args.out {
+        Some(dir) => {
+            let path = dir.join("spread.csv");
+            std::fs::write(&path, text)
+                .map_err(|error| unwritable(format!("{}: {error}", path.display())))
+        }
+        None => {
+            sim::spread(&text);
+            Ok(())
+        }
+    }
+}
+
 fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
-    let runs = experiment.scenarios.iter().map(|(_, file)| file.runs()).sum();
-    let bar = sim::bar(runs, &experiment.name);
+    let bar = sim::bar(experiment.runs(Part::Whole).map_err(usage)?, &experiment.name);
     let mut finished = |row: &packtrain_sim::results::RunRow| {
         if args.json {
             sim::row(row);
@@ -95,21 +136,9 @@ fn one(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exit> {
         result.figure(experiment).write(path).map_err(unwritable)?;
     }
     if let Some(dir) = &args.out {
-        let path = dir.join("expected.csv");
-        std::fs::write(&path, result.expected(experiment))
-            .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
-        let figure = result.figure(experiment);
-        figure.write(&dir.join("plot.svg")).map_err(unwritable)?;
-        let path = dir.join("README.md");
-        let readme = std::fs::read_to_string(&path).unwrap_or_default();
-        if let Some(new) =
-            packtrain_reproduce::spliced(&readme, &packtrain_reproduce::table(&result))
-        {
-            std::fs::write(&path, new)
-                .map_err(|error| unwritable(format!("{}: {error}", path.display())))?;
-        }
+        result.write_to(experiment, dir).map_err(unwritable)?;
     }
-    sim::reproduced(&result, &result.changed(experiment), args);
+    sim::reproduced(&result, args);
     Ok(result.ok)
 }
 

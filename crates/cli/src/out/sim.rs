@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packtrain_reproduce::signatures::Family;
-use packtrain_reproduce::{Experiment, Reproduced};
+use packtrain_reproduce::{Basis, Checked, Experiment, Reproduced};
 use packtrain_sim::bench::Bench;
 use packtrain_sim::file::ScenarioFile;
 use packtrain_sim::repeats::RepeatsRow;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::object::Object;
 use super::{clean, json_line, line};
 use crate::args::SimReproduceArgs;
-use crate::exit::{print_message, print_stderr};
+use crate::exit::print_stderr;
 
 #[derive(Serialize)]
 struct Done<'a> {
@@ -144,7 +144,14 @@ pub(crate) fn equal_repeats() {
 /// Prints an experiment of the list.
 pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
     let (name, title, quick) = (&experiment.name, &experiment.title, experiment.quick);
-    if json {
+    if experiment.not_simulated.is_some() {
+        if json {
+            let event = Object::event("experiment").with("name", name).with("title", title);
+            json_line(&event.with("simulated", false));
+        } else {
+            line(&format!("{name:<20} {:>10}  {:<6} {title}", "measured", ""));
+        }
+    } else if json {
         let event = Object::event("experiment").with("name", name).with("title", title);
         json_line(&event.with("quick", quick).with("runs", runs));
     } else {
@@ -153,17 +160,38 @@ pub(crate) fn listed(experiment: &Experiment, runs: u64, json: bool) {
     }
 }
 
-/// Prints the result of an experiment.
-pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimReproduceArgs) {
-    if !changed.is_empty() && args.out.is_none() {
-        print_message(&format!(
-            "{}: {} of {} numbers are not those of expected.csv, such as {}",
-            result.name,
-            changed.len(),
-            result.rows.len(),
-            changed[0]
-        ));
+/// Prints why an experiment is not played.
+pub(crate) fn not_simulated(name: &str, reason: &str, json: bool) {
+    if json {
+        json_line(&Object::event("skipped").with("name", name).with("reason", reason));
+    } else {
+        line(&format!("{name}: not simulated: {reason}"));
     }
+}
+
+/// Prints the result of a check.
+pub(crate) fn checked(result: &Checked, json: bool) {
+    if json {
+        json_line(result);
+        return;
+    }
+    let (name, runs, compared) = (&result.name, result.runs, result.compared);
+    let verdict = if result.ok { "as in expected.csv" } else { "NOT as in expected.csv" };
+    line(&format!("{name}: {compared} numbers of {runs} runs: {verdict}"));
+    let show = |number: Option<f64>| number.map_or_else(|| "none".to_owned(), |n| n.to_string());
+    for changed in &result.changed {
+        let (expected, ours) = (show(changed.expected), show(changed.ours));
+        line(&format!("  {}: expected {expected}, is {ours}", clean(&changed.key)));
+    }
+}
+
+/// Prints the spread over several seeds, lines of CSV.
+pub(crate) fn spread(text: &str) {
+    line(text.trim_end());
+}
+
+/// Prints the result of an experiment.
+pub(crate) fn reproduced(result: &Reproduced, args: &SimReproduceArgs) {
     if args.json {
         json_line(result);
         return;
@@ -175,14 +203,26 @@ pub(crate) fn reproduced(result: &Reproduced, changed: &[String], args: &SimRepr
     ));
     for row in &result.rows {
         let ours = row.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.4}"));
-        let mark = if row.ok() { "" } else { "  <- outside" };
+        let mark = match (row.ok(), row.is_scored()) {
+            (true, true) => "",
+            (false, true) => "  <- outside",
+            (true, false) => "  (not scored)",
+            (false, false) => "  <- outside (not scored)",
+        };
         let variant = row.variant.as_ref().map_or_else(String::new, |name| format!("  {name}"));
         let (key, sign, tolerance) = (&row.key, row.bound.sign(), row.tolerance);
         let paper = format!("{sign}{:.4}", row.paper);
         line(&format!("{key:<width$}  {paper:>12} {ours:>12} {tolerance:>12.4}{variant}{mark}"));
     }
-    let good = result.rows.iter().filter(|row| row.ok()).count();
-    line(&format!("{good} of {} within tolerance\n", result.rows.len()));
+    for basis in Basis::ALL {
+        let (good, all) = result.score(basis);
+        let what = if basis == Basis::Paper { "" } else { ", not scored: " };
+        let name = if basis == Basis::Paper { "" } else { basis.name() };
+        if all > 0 {
+            line(&format!("{good} of {all} within tolerance{what}{name}"));
+        }
+    }
+    line("");
 }
 
 /// Prints a case of the benchmark.

@@ -208,6 +208,38 @@ fn an_experiment_that_differs_is_told_by_the_exit_code() {
 }
 
 #[test]
+fn a_number_that_is_not_the_expected_one_is_listed_and_exits_nonzero() {
+    let home = Home::new();
+    home.file("e/scenario.toml", SCENARIO.as_bytes());
+    let head = "title = \"t\"\n[[row]]\nkey = \"rate\"\nvalue = \"one.goodput_bps / 1e6\"\n";
+    home.file("e/experiment.toml", head.as_bytes());
+    home.file("e/paper.csv", b"key,value,tolerance,source\nrate,50,100,nobody\n");
+    assert_eq!(code(&home.run(&["sim", "reproduce", "e", "--out", "e"])), 0);
+    let check = ["sim", "reproduce", "e", "--check", "--json"];
+    let output = home.run(&check);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let last = lines(&stdout(&output)).pop().expect("a line");
+    assert_eq!((&last["event"], &last["compared"]), (&"checked".into(), &1.into()));
+    home.file("e/expected.csv", b"key,ours,seed\nrate,1.5,1\n");
+    let output = home.run(&check);
+    assert_eq!(code(&output), 13, "{}", stderr(&output));
+    let last = lines(&stdout(&output)).pop().expect("a line");
+    assert_eq!((&last["ok"], &last["changed"][0]["key"]), (&false.into(), &"rate".into()));
+    assert_eq!(last["changed"][0]["expected"], 1.5);
+    assert_eq!(code(&home.run(&["sim", "reproduce", "e", "--seeds", "3", "--out", "e"])), 0);
+    let spread = std::fs::read_to_string(home.path("e/spread.csv")).expect("it was written");
+    let row: Vec<&str> = spread.lines().nth(1).unwrap_or_default().split(',').collect();
+    assert_eq!((row[0], row[1]), ("rate", "3"), "{spread}");
+    let number = |at: usize| row[at].parse::<f64>().expect("a number");
+    assert!(0.0 < number(3) && number(3) <= number(2) && number(2) <= number(4), "{spread}");
+    // A folder that is not simulated says why.
+    home.file("n/experiment.toml", b"title = \"t\"\nnot_simulated = \"it was measured\"\n");
+    let output = home.run(&["sim", "reproduce", "n"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("not simulated: it was measured"), "{}", stderr(&output));
+}
+
+#[test]
 fn signatures_are_made_from_a_seed_and_classified() {
     let home = Home::new();
     let make = |out: &str, jobs: &str| {

@@ -55,6 +55,7 @@ fn figures() -> Vec<(&'static str, Figure)> {
         paper,
         ours: Some(ours),
         variant: None,
+        basis: crate::Basis::Paper,
         tolerance,
         bound: Bound::About,
         found: vec![Found { variant: None, ours }],

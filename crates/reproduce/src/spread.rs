@@ -1,0 +1,95 @@
+//! The spread of an experiment's numbers over several seeds.
+
+use packtrain_sim::results::RunRow;
+
+use super::cells::{Part, shown};
+use super::csv::{self, Spread};
+use super::folder::{Experiment, ExperimentError};
+use super::play::play;
+
+/// The spread of all numbers of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spreads(pub Vec<Spread>);
+
+impl Spreads {
+    /// The text of `spread.csv`.
+    pub fn text(&self) -> String {
+        csv::spread(&self.0)
+    }
+}
+
+/// Plays an experiment `seeds` times, each time with other random numbers; the first time with
+/// those of `expected.csv`. `on_run` is called for each run.
+///
+/// # Errors
+/// A scenario is invalid or a run fails, or a row requires a number that no run has.
+pub fn spread(
+    experiment: &Experiment,
+    seeds: u64,
+    jobs: usize,
+    on_run: &mut impl FnMut(&RunRow),
+) -> Result<Spreads, ExperimentError> {
+    let cells = experiment.cells(Part::Whole)?;
+    let mut numbers: Vec<(String, Vec<f64>)> = Vec::new();
+    for round in 0..seeds {
+        let played = play(experiment, &cells, round, jobs, on_run)?;
+        for (key, variant, sum, count) in played.sums {
+            if !experiment.paper.iter().any(|paper| paper.key == key) {
+                continue;
+            }
+            let (name, value) = (shown(&key, variant.as_deref()), sum / f64::from(count));
+            match numbers.iter_mut().find(|known| known.0 == name) {
+                Some(known) => known.1.push(value),
+                None => numbers.push((name, vec![value])),
+            }
+        }
+    }
+    Ok(Spreads(numbers.into_iter().filter_map(|(key, values)| over(key, values)).collect()))
+}
+
+fn over(key: String, mut values: Vec<f64>) -> Option<Spread> {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    let middle = values.len() / 2;
+    let median = match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    };
+    Some(Spread { key, seeds: values.len() as u64, median, min, max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let of = |values: &[f64]| over("k".into(), values.to_vec()).expect("there are numbers");
+        let spread = of(&[3.0, 1.0, 2.0]);
+        assert_eq!((spread.seeds, spread.min, spread.median, spread.max), (3, 1.0, 2.0, 3.0));
+        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(over("k".into(), Vec::new()), None);
+    }
+
+    #[test]
+    fn seeds_change_random_losses_and_nothing_else() {
+        let files = |name: &str| match name {
+            "experiment.toml" => Ok("title = \"t\"\n[[row]]\nkey = \"lost {link.a-b.loss}\"\n\
+                value = \"sum.dropped_packets\"\n"
+                .to_owned()),
+            "scenario.toml" => Ok("duration = \"2s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+                rate = \"10mbit\"\ndelay = \"1ms\"\nloss = 0\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n\
+                bytes = \"1MB\"\n[sweep]\n\"link.a-b.loss\" = [0, 0.05]\n"
+                .to_owned()),
+            "paper.csv" => {
+                Ok("key,value,tolerance,source\nlost 0,0,1,\nlost 0.05,1,1,\n".to_owned())
+            }
+            _ => Err("is missing".to_owned()),
+        };
+        let experiment = Experiment::read("new", &files).unwrap_or_else(|e| panic!("{e}"));
+        let Spreads(rows) =
+            spread(&experiment, 4, 1, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
+        let rows: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.min < row.max)).collect();
+        assert_eq!(rows, [("lost 0", false), ("lost 0.05", true)]);
+    }
+}
