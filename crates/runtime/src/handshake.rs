@@ -1,8 +1,8 @@
 //! The handshake on a control connection: versions and the session request.
 
 use packtrain_os::clock;
-use packtrain_transfer::message::{Hello, Message, Open, VERSIONS};
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::message::{ExtraOptions, Hello, Message, Open, VERSIONS};
+use packtrain_transfer::{Failure, FailureKind, lowest_version};
 use packtrain_units::{ByteCount, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub struct SessionRequest {
     /// Fields that ends older than `path` do not know.
     #[serde(skip)]
     pub run: RunRequest,
+    /// Options of the transfer that ends of protocol version 1 do not know.
+    #[serde(skip)]
+    pub options: ExtraOptions,
 }
 
 /// Follows a [`SessionRequest`] on the wire. An older responder ignores it; for an older initiator
@@ -99,7 +102,8 @@ impl SessionRequest {
     /// The encoding for `Open`.
     pub fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run)).unwrap_or_default()
+        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run, &self.options))
+            .unwrap_or_default()
     }
 
     /// Decodes the request in `Open`.
@@ -112,11 +116,29 @@ impl SessionRequest {
             ask.more = more;
             if let Ok((path, rest)) = postcard::take_from_bytes(rest) {
                 ask.path = path;
-                ask.run = postcard::from_bytes(rest).unwrap_or_default();
+                if let Ok((run, rest)) = postcard::take_from_bytes(rest) {
+                    ask.run = run;
+                    ask.options = decode_options(rest)?;
+                }
             }
         }
         Ok(ask)
     }
+}
+
+/// The options of version 2; an end of version 1 sends none. Options that cannot be read would be
+/// left out of the transfer, so they end it.
+fn decode_options(bytes: &[u8]) -> Result<ExtraOptions, Failure> {
+    if bytes.is_empty() {
+        return Ok(ExtraOptions::default());
+    }
+    let refused = |why: &str| {
+        Failure::new(FailureKind::Protocol, format!("the options of the transfer: {why}"))
+    };
+    let options: ExtraOptions =
+        postcard::from_bytes(bytes).map_err(|_| refused("they are unintelligible"))?;
+    options.check().map_err(refused)?;
+    Ok(options)
 }
 
 /// The number of a transport in a [`SessionRequest`].
@@ -134,10 +156,11 @@ pub fn number(choice: TransportChoice) -> u8 {
     }
 }
 
-fn hello() -> Message {
+/// The greeting of an end that speaks versions from `lowest` on.
+fn hello(lowest: u16) -> Message {
     Message::Hello(Hello {
         magic: MAGIC,
-        lowest: VERSIONS.0,
+        lowest,
         highest: VERSIONS.1,
         agent: concat!("packtrain ", env!("CARGO_PKG_VERSION")).to_owned(),
     })
@@ -164,15 +187,23 @@ fn no_answer() -> Failure {
     Failure::new(FailureKind::Temporary, "the other end does not answer")
 }
 
-fn check(message: Message) -> Result<(), Failure> {
+/// Checks the greeting of the other end, of which this end needs at least version `lowest`.
+fn check(message: Message, lowest: u16) -> Result<(), Failure> {
     let Message::Hello(hello) = message else {
         return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
     };
     if hello.magic != MAGIC {
         return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
     }
-    if hello.lowest > VERSIONS.1 || hello.highest < VERSIONS.0 {
-        let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
+    let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
+    if hello.highest < lowest && hello.highest >= VERSIONS.0 {
+        let text = format!(
+            "the other end ({agent}) is older and does not know an option of this command: install \
+             the same version at both ends, or leave the option out"
+        );
+        return Err(Failure::new(FailureKind::Protocol, text));
+    }
+    if hello.lowest > VERSIONS.1 || hello.highest < lowest {
         let text = format!(
             "the other end ({agent}) speaks protocol versions {} to {}, this one {} to {}: \
              install the same version at both ends",
@@ -189,6 +220,8 @@ pub struct Call {
     begun: Time,
     until: Time,
     greeted: bool,
+    /// The lowest version of the other end that suffices.
+    lowest: u16,
 }
 
 /// The answer of a responder that accepts the request.
@@ -203,9 +236,11 @@ impl Call {
     /// Sends the greeting and the request.
     pub fn begin(control: &Control, open: Open) -> Self {
         let begun = clock::now();
-        control.tx.send(&hello());
+        // An older end would leave out options that it does not know.
+        let lowest = lowest_version(&open.options);
+        control.tx.send(&hello(lowest));
         control.tx.send(&Message::Open(open));
-        Self { begun, until: begun + HANDSHAKE_TIMEOUT, greeted: false }
+        Self { begun, until: begun + HANDSHAKE_TIMEOUT, greeted: false, lowest }
     }
 
     /// Takes a message of the responder; gives its answer once that has come.
@@ -218,7 +253,7 @@ impl Call {
         message: Message,
     ) -> Result<Option<Agreed>, Failure> {
         if !std::mem::replace(&mut self.greeted, true) {
-            return check(message).map(|()| None);
+            return check(message, self.lowest).map(|()| None);
         }
         match message {
             Message::Opened(opened) => {
@@ -262,12 +297,13 @@ pub fn answer(control: &Control, stop: &Stop) -> Result<Open, Failure> {
 }
 
 fn answer_until(control: &Control, stop: &Stop, until: Time) -> Result<Open, Failure> {
-    control.tx.send(&hello());
+    control.tx.send(&hello(VERSIONS.0));
     let refused = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
     };
-    check(next(control, stop, until).map_err(refused)?).map_err(refused)?;
+    let greeting = next(control, stop, until).map_err(refused)?;
+    check(greeting, VERSIONS.0).map_err(refused)?;
     match next(control, stop, until).map_err(refused)? {
         Message::Open(open) => Ok(open),
         Message::Cancel(failure) => Err(failure),
@@ -283,7 +319,7 @@ mod tests {
     fn a_caller_that_greets_and_asks_for_nothing_is_refused_in_the_end() {
         let (near, far) = crate::control::pair().unwrap();
         let stop = Stop::new(packtrain_service::StopHandle::new());
-        near.tx.send(&hello());
+        near.tx.send(&hello(VERSIONS.0));
         let failure = answer_until(&far, &stop, clock::now()).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Temporary);
         let told = std::iter::from_fn(|| near.rx.recv_timeout(HANDSHAKE_TIMEOUT.to_std()).ok());
@@ -293,6 +329,33 @@ mod tests {
         });
         assert!(matches!(messages.next(), Some(Message::Hello(_))));
         assert!(matches!(messages.next(), Some(Message::Refused(told)) if told == failure));
+    }
+
+    #[test]
+    fn an_older_end_ends_a_request_whose_options_it_does_not_know() {
+        let greeting = |lowest, highest| {
+            let agent = "packtrain 0.0.1\u{7}".to_owned();
+            Message::Hello(Hello { magic: MAGIC, lowest, highest, agent })
+        };
+        let options = ExtraOptions { size_only: true, ..ExtraOptions::default() };
+        let needed = options.lowest_version();
+        let failure = check(greeting(1, 1), needed).unwrap_err();
+        assert!(failure.text.contains("packtrain 0.0.1) is older"), "{}", failure.text);
+        assert_eq!(check(greeting(1, 1), ExtraOptions::default().lowest_version()), Ok(()));
+        assert_eq!(check(greeting(1, 2), needed), Ok(()));
+        assert!(check(greeting(VERSIONS.1 + 1, 9), 1).is_err());
+        // What a caller that needs version 2 says keeps an older called end from starting.
+        let Message::Hello(said) = hello(needed) else { panic!("a greeting") };
+        assert_eq!((said.lowest, said.highest), (2, VERSIONS.1));
+        // Options that are cut off or out of range are refused instead of left out.
+        let ask = SessionRequest { options, ..SessionRequest::default() };
+        let bytes = ask.encode();
+        assert_eq!(SessionRequest::decode(&bytes).unwrap(), ask);
+        assert!(SessionRequest::decode(&bytes[..bytes.len() - 1]).is_err());
+        let backup = packtrain_transfer::message::Backup { suffix: b"/".to_vec(), dir: None };
+        let options = ExtraOptions { backup: Some(backup), ..ExtraOptions::default() };
+        let ask = SessionRequest { options, ..SessionRequest::default() };
+        assert!(SessionRequest::decode(&ask.encode()).is_err());
     }
 
     #[test]
