@@ -1,5 +1,6 @@
 //! Definitions of the command line: one file per command, shared options, and values.
 
+mod choose;
 mod clean;
 mod common;
 mod config;
@@ -24,6 +25,7 @@ mod serve;
 mod settings;
 #[cfg(feature = "laboratory")]
 mod sim;
+mod tips;
 mod values;
 mod verify;
 
@@ -62,7 +64,7 @@ pub(crate) use sim::{
     SimSignaturesArgs,
 };
 pub(crate) use values::{Streams, Via};
-pub(crate) use verify::VerifyArgs;
+pub(crate) use verify::{HashArg, VerifyArgs};
 
 use crate::exit::Exit;
 
@@ -157,7 +159,8 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
         Settings::load(line)?
     };
     let command = settings.apply(Cli::command())?;
-    let explained = |error: clap::Error| {
+    let explained = |mut error: clap::Error| {
+        tips::improve(&mut error);
         let origin = settings.origin_of(&error, line);
         Exit::Clap(Box::new(error), origin)
     };

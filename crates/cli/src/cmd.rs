@@ -8,6 +8,7 @@ mod depot;
 mod diagnose;
 mod emulate;
 mod explain;
+mod extra;
 mod files_from;
 mod forecast;
 mod generate;
@@ -16,11 +17,13 @@ mod input;
 mod key;
 #[cfg(feature = "laboratory")]
 mod loss;
+mod manifest;
 mod perf;
 #[cfg(feature = "laboratory")]
 mod predict;
 mod request;
 mod route;
+mod rules;
 mod send;
 mod serve;
 #[cfg(feature = "laboratory")]

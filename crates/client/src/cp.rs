@@ -207,6 +207,8 @@ fn finish(
     elapsed: Duration,
 ) -> Outcome {
     let dry = request.options.dry_run || request.options.verify;
+    let mut summary = outcome.summary;
+    let extra = if request.options.verify { std::mem::take(&mut summary.deleted) } else { 0 };
     let mut failed = outcome.failed;
     if let Some(whole) = &outcome.failure {
         // What ended the whole is said once.
@@ -238,7 +240,7 @@ fn finish(
     let diagnosis = watch.book().judge(moved_bytes, outcome.summary.files_moved);
     Outcome {
         id: watch.book().id(),
-        summary: outcome.summary,
+        summary,
         elapsed,
         transport,
         shares,
@@ -249,6 +251,9 @@ fn finish(
         held_by: moved.held.map(|by| by.word().to_owned()),
         streams: moved.streams,
         differing: watch.differing(),
+        extra,
+        dry_run: request.options.dry_run && !request.options.verify,
+        metadata: watch.metadata(),
         resumable,
         failure: outcome.failure,
         failed,
@@ -273,6 +278,7 @@ fn ask(request: &CpRequest, routes: &Routes) -> SessionRequest {
         },
         path: PathRequest { relayed: !request.via.is_empty() },
         run: RunRequest { number: (!request.via.is_empty()).then(|| routes.number()) },
+        options: (*request.options.extra).clone(),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod read;
 pub mod walk;
 pub mod write;
 
+mod backup;
 mod beneath;
 mod file_systems;
 mod fresh;
@@ -28,13 +29,14 @@ mod temp_name;
 mod temp_state;
 mod trouble;
 
+pub use backup::Kept;
 pub use journal::JournalFile;
 pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};
 pub use meta::Meta;
 pub use read::{ReadError, SmallSource, SourceFile};
 pub use remove::RemovalDir;
-pub use root::{DirItem, Root};
+pub use root::{DirItem, Follow, Root};
 pub use stat::{Kind, Stat};
 pub use sync::Space;
 

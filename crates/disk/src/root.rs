@@ -50,6 +50,20 @@ pub struct Root {
     pub(super) name_max: usize,
     /// How many times an owner could not be set.
     pub(super) not_owned: AtomicU64,
+    /// Whether links are followed, in the last component too.
+    follow: Follow,
+}
+
+/// Which symbolic links the reading operations of a [`Root`] follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// None in the last component; others as long as they stay beneath the root.
+    #[default]
+    No,
+    /// All that stay beneath the root.
+    Beneath,
+    /// All, wherever they lead: for paths of this process's own user.
+    Anywhere,
 }
 
 /// One name in a directory.
@@ -109,7 +123,29 @@ impl Root {
             fresh: FreshTrees::default(),
             in_place: Mutex::default(),
             not_owned: AtomicU64::new(0),
+            follow: Follow::No,
         })
+    }
+
+    /// The same root, with this rule for links in `stat`, in listings and when files are opened for
+    /// reading.
+    #[must_use]
+    pub fn following(self, follow: Follow) -> Self {
+        Self { follow, ..self }
+    }
+
+    /// Opens `rel` by the rule for links; `None` if links in the last component are not followed.
+    fn open_following(&self, rel: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
+        let rel = if rel.is_empty() { b"." } else { rel };
+        match self.follow {
+            Follow::No => None,
+            Follow::Beneath => Some(beneath::open(self.fd(), rel, flags)),
+            Follow::Anywhere => {
+                let open =
+                    || rustix::fs::openat(&self.fd, rel, flags | OFlags::CLOEXEC, Mode::empty());
+                Some(rustix::io::retry_on_intr(open).map_err(Into::into))
+            }
+        }
     }
 
     /// Opens a directory; it and its parents are created if they do not exist.
@@ -143,6 +179,13 @@ impl Root {
         if rel.is_empty() {
             return Ok(Some(Stat::from(&rustix::fs::fstat(&self.fd)?)));
         }
+        if let Some(opened) = self.open_following(rel, OFlags::PATH) {
+            return match opened {
+                Ok(fd) => Ok(Some(Stat::from(&rustix::fs::fstat(fd)?))),
+                Err(error) if classify(&error) == Trouble::NotFound => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
         let found = self.with_place(rel, |place| {
             rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)
         });
@@ -158,6 +201,10 @@ impl Root {
     /// # Errors
     /// I/O errors; `EINVAL` if `rel` is not a link.
     pub fn read_link(&self, rel: &RelPath) -> io::Result<Vec<u8>> {
+        if self.follow == Follow::Anywhere {
+            let link = rustix::fs::readlinkat(&self.fd, rel.as_bytes(), Vec::new())?;
+            return Ok(link.into_bytes());
+        }
         self.with_place(rel.as_bytes(), |place| {
             rustix::fs::readlinkat(&place.dir, place.name, Vec::new())
         })
@@ -184,6 +231,9 @@ impl Root {
     pub(super) fn open_unchecked(&self, rel: &RelPath) -> io::Result<File> {
         // NONBLOCK: a pipe in the file's place must not block this thread.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        if let Some(opened) = self.open_following(rel.as_bytes(), flags) {
+            return Ok(opened?.into());
+        }
         let fd = self.with_place(rel.as_bytes(), |p| {
             beneath::open_no_follow(p.dir.as_fd(), p.name, flags)
         })?;
@@ -273,6 +323,9 @@ impl Root {
 
     fn list_first(&self, dir: &[u8], most: usize) -> io::Result<Vec<DirItem>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        if let Some(opened) = self.open_following(dir, flags) {
+            return read_items(opened?.as_fd(), most);
+        }
         let fd = match dir {
             b"" => beneath::open(self.fd.as_fd(), b".", flags)?,
             dir => self

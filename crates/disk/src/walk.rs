@@ -3,7 +3,8 @@
 //!
 //! Directories follow rsync's rule: `dir/` (and `dir/.`, `.`, `..`) means the contents of the
 //! directory, `dir` the directory with its name. An unreadable path is a failure of that path, and
-//! the walk continues. Hard links are separate files.
+//! the walk continues. Pipes, sockets and devices are skipped and counted. Hard links are separate
+//! files.
 
 mod list;
 mod listed;
@@ -20,7 +21,7 @@ use packtrain_object::{Entry, EntryKind, Filters, RelPath};
 use rustix::io::Errno;
 
 use super::leftover::LeftoverName;
-use super::root::{DirItem, Root, join, not_moved};
+use super::root::{DirItem, Follow, Root, join, not_moved};
 use super::stat::{Kind, Stat};
 use list::Listed;
 use source::Sources;
@@ -35,6 +36,10 @@ pub struct WalkOptions {
     /// Walk only these names beneath the single source, with their parent directories
     /// (`--files-from`); see [`names`](packtrain_object::filter::names).
     pub files_from: Option<Vec<Vec<u8>>>,
+    /// Copy what a symbolic link leads to (`--copy-links`).
+    pub copy_links: bool,
+    /// Do not enter directories of other file systems (`--one-file-system`).
+    pub one_file_system: bool,
 }
 
 /// An entry of the walk.
@@ -48,6 +53,8 @@ pub struct WalkItem {
     pub source: RelPath,
     /// The index of its source among the arguments.
     pub argument: usize,
+    /// Whether it is a directory of another file system, which was not entered.
+    pub is_mount_point: bool,
 }
 
 /// A path that cannot be transferred.
@@ -60,6 +67,8 @@ pub struct WalkFailure {
     pub is_source: bool,
     /// Whether the user named it: a source, or a name of the list of files.
     pub is_named: bool,
+    /// Whether it is a pipe, socket or device. That is no failure: it is skipped.
+    pub is_special: bool,
     /// The reason.
     pub error: io::Error,
 }
@@ -70,11 +79,15 @@ pub struct Walker {
     sources: Sources,
     recursive: bool,
     filters: Filters,
+    copy_links: bool,
+    one_file_system: bool,
     listed: Option<Listed>,
     /// The last parent of a listed name that was not a directory.
     no_parent: Option<Vec<u8>>,
     next_source: usize,
     levels: Vec<Level>,
+    /// The file system of the source that is being walked.
+    device: Option<u64>,
     /// Results that were not returned yet: at most a directory and its failure.
     ready: VecDeque<Result<WalkItem, WalkFailure>>,
     failed: bool,
@@ -85,6 +98,8 @@ pub struct Walker {
 struct Level {
     at: Place,
     items: std::vec::IntoIter<DirItem>,
+    /// Device and inode of the directory.
+    identity: (u64, u64),
 }
 
 /// The paths of an entry at the source and at the target.
@@ -102,7 +117,10 @@ impl Walker {
     /// turn.
     pub fn new(sources: &[PathBuf], options: WalkOptions) -> Self {
         let named = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec());
-        let open = |dir: &[u8]| Root::open(Path::new(OsStr::from_bytes(dir)));
+        let follow = if options.copy_links { Follow::Anywhere } else { Follow::No };
+        let open = |dir: &[u8]| {
+            Root::open(Path::new(OsStr::from_bytes(dir))).map(|root| root.following(follow))
+        };
         Self::over(named.collect(), open, options)
     }
 
@@ -110,7 +128,9 @@ impl Walker {
     /// leads out of the root, not even a source that is a link with a trailing slash. A leading
     /// slash means the root.
     pub fn beneath(root: &Root, sources: Vec<Vec<u8>>, options: WalkOptions) -> Self {
-        Self::over(sources, |dir| root.open_beneath(dir), options)
+        let follow = if options.copy_links { Follow::Beneath } else { Follow::No };
+        let open = |dir: &[u8]| root.open_beneath(dir).map(|root| root.following(follow));
+        Self::over(sources, open, options)
     }
 
     fn over(
@@ -118,16 +138,19 @@ impl Walker {
         open: impl Fn(&[u8]) -> io::Result<Root>,
         options: WalkOptions,
     ) -> Self {
-        let WalkOptions { recursive, filters, files_from } = options;
+        let WalkOptions { recursive, filters, files_from, copy_links, one_file_system } = options;
         let as_contents = files_from.is_some();
         Self {
             sources: Sources::open(named, open, as_contents),
             recursive,
             filters,
+            copy_links,
+            one_file_system,
             listed: files_from.map(Listed::new),
             no_parent: None,
             next_source: 0,
             levels: Vec::new(),
+            device: None,
             ready: VecDeque::new(),
             failed: false,
         }
@@ -156,7 +179,9 @@ impl Walker {
                 Some(item) if is_hidden_tree(&item) => {}
                 Some(item) => {
                     let place = level.at.child(&item.name);
-                    self.visit(place, Some(item.kind), self.recursive);
+                    // With `--copy-links` only what the link leads to counts.
+                    let is_link = self.copy_links && item.kind == Kind::Symlink;
+                    self.visit(place, (!is_link).then_some(item.kind), self.recursive);
                 }
                 None => {
                     self.levels.pop();
@@ -193,7 +218,10 @@ impl Walker {
     fn visit_source(&mut self, place: Place) {
         let source = place.source;
         let kind = match self.sources.stat(&place) {
-            Ok(Some(stat)) => stat.kind,
+            Ok(Some(stat)) => {
+                self.device = Some(stat.dev);
+                stat.kind
+            }
             Ok(None) => return self.fail_source(source, Errno::NOENT.into()),
             Err(error) => return self.fail_source(source, error),
         };
@@ -213,7 +241,7 @@ impl Walker {
         }
         let stat = match self.sources.stat(&place) {
             Ok(Some(stat)) => stat,
-            Ok(None) => return self.fail_place(&place, Errno::NOENT.into()),
+            Ok(None) => return self.fail_place(&place, self.missing(&place)),
             Err(error) => return self.fail_place(&place, error),
         };
         if kind != Some(stat.kind) && self.filters.excludes(&place.to, stat.kind == Kind::Directory)
@@ -221,6 +249,9 @@ impl Walker {
             return;
         }
         match self.sources.earlier(&place, &stat) {
+            source::Earlier::None if stat.kind == Kind::Special => {
+                return self.skip_special(&place);
+            }
             source::Earlier::None => self.give(&place, &stat),
             source::Earlier::Same => {}
             source::Earlier::Other => {
@@ -228,9 +259,33 @@ impl Walker {
                 return self.fail_place(&place, io::Error::new(io::ErrorKind::AlreadyExists, why));
             }
         }
-        if stat.kind == Kind::Directory && enter {
-            self.enter(place);
+        if stat.kind == Kind::Directory && enter && !self.is_mount_point(&stat) {
+            self.enter(place, &stat);
         }
+    }
+
+    /// Why there is no file at a place that was listed.
+    fn missing(&self, place: &Place) -> io::Error {
+        // The name of a link exists, and what it leads to does not.
+        if self.copy_links && self.sources.is_link(place) {
+            return io::Error::other("is a link whose target does not exist");
+        }
+        Errno::NOENT.into()
+    }
+
+    fn is_mount_point(&self, stat: &Stat) -> bool {
+        self.one_file_system && self.device.is_some_and(|device| device != stat.dev)
+    }
+
+    fn skip_special(&mut self, place: &Place) {
+        let path = self.sources.shown(place);
+        self.ready.push_back(Err(WalkFailure {
+            path,
+            is_source: false,
+            is_named: false,
+            is_special: true,
+            error: not_moved(),
+        }));
     }
 
     fn give(&mut self, place: &Place, stat: &Stat) {
@@ -254,14 +309,20 @@ impl Walker {
         let Stat { mode, mtime, uid, gid, .. } = *stat;
         let entry = Entry { path, kind, mode, mtime, uid, gid };
         let (root, argument) = (self.sources.root_index(place), place.source);
-        Ok(WalkItem { entry, root, source, argument })
+        let is_mount_point = stat.kind == Kind::Directory && self.is_mount_point(stat);
+        Ok(WalkItem { entry, root, source, argument, is_mount_point })
     }
 
-    fn enter(&mut self, place: Place) {
+    fn enter(&mut self, place: Place, stat: &Stat) {
+        let identity = (stat.dev, stat.ino);
+        if self.copy_links && self.levels.iter().any(|level| level.identity == identity) {
+            let why = "is a link to a directory that contains it";
+            return self.fail_place(&place, io::Error::other(why));
+        }
         match self.sources.root(&place).list_bytes(&place.from) {
             Ok(mut items) => {
                 items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-                self.levels.push(Level { at: place, items: items.into_iter() });
+                self.levels.push(Level { at: place, items: items.into_iter(), identity });
             }
             Err(error) => self.fail_place(&place, error),
         }
@@ -270,17 +331,21 @@ impl Walker {
     fn fail_place(&mut self, place: &Place, error: io::Error) {
         let path = self.sources.shown(place);
         let is_source = self.sources.is_first(place);
-        self.fail(WalkFailure { path, is_source, is_named: is_source, error });
+        self.fail(WalkFailure { path, is_source, is_named: is_source, is_special: false, error });
     }
 
     /// Fails a name of the list of files.
     fn fail_listed(&mut self, path: Vec<u8>, error: io::Error) {
-        self.fail(WalkFailure { path, is_source: false, is_named: true, error });
+        let failure =
+            WalkFailure { path, is_source: false, is_named: true, is_special: false, error };
+        self.fail(failure);
     }
 
     fn fail_source(&mut self, source: usize, error: io::Error) {
         let path = self.sources.named(source);
-        self.fail(WalkFailure { path, is_source: true, is_named: true, error });
+        let failure =
+            WalkFailure { path, is_source: true, is_named: true, is_special: false, error };
+        self.fail(failure);
     }
 
     fn fail(&mut self, failure: WalkFailure) {

@@ -1,7 +1,7 @@
 //! Selects the paths of a tree to transfer, with rules in rsync's language: the first rule that
 //! matches decides.
 //!
-//! A rule is `+ PATTERN` (include) or `- PATTERN` (exclude). A path that no rule matches is
+//! A rule is `+ PATTERN` (include) or `- PATTERN` (exclude), at both ends or at one of them. A path that no rule matches is
 //! included. An excluded directory is not entered, so the paths below it are not tested.
 //!
 //! - A pattern without a slash and without `**` is matched against the last name of the path; any
@@ -20,7 +20,7 @@ use pattern::Pattern;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// It is neither an include nor an exclude rule.
-    #[error("filter rule `{0}` is not understood; write `+ PATTERN` or `- PATTERN`")]
+    #[error("filter rule `{0}` is not understood; write `+ PATTERN` or `- PATTERN`, or H, S, P, R")]
     Unknown(String),
     /// It has no pattern.
     #[error("filter rule `{0}` has no pattern")]
@@ -44,8 +44,24 @@ struct Rule {
     include: bool,
     /// The rule applies where the pattern does not match.
     negated: bool,
+    sides: Sides,
     text: Vec<u8>,
     pattern: Pattern,
+}
+
+/// Where a rule applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sides {
+    /// At the source: it decides what is transferred.
+    source: bool,
+    /// At the target: it decides what `--delete` keeps.
+    target: bool,
+}
+
+impl Sides {
+    const BOTH: Self = Self { source: true, target: true };
+    const SOURCE: Self = Self { source: true, target: false };
+    const TARGET: Self = Self { source: false, target: true };
 }
 
 impl Filters {
@@ -76,37 +92,61 @@ impl Filters {
         self.old_style(true, pattern)
     }
 
-    /// Adds the rule of `--filter`: `+ P`, `- P`, `include P`, `exclude P`, `!` or `clear`. A `!`
-    /// after the sign (`-! P`) negates the match. `_` may replace the space.
+    /// Adds the rule of `--filter`: `+ P`, `- P`, `include P`, `exclude P`, `!` or `clear`; `hide P`
+    /// and `show P` (`H`, `S`), which apply at the source only; `protect P` and `risk P` (`P`, `R`),
+    /// which apply at the target only, to what `--delete` removes. Modifiers after the sign: `!`
+    /// negates the match, `s` and `r` limit the rule to the source or the target. `_` may replace
+    /// the space.
     ///
     /// # Errors
-    /// The rule is unknown; rsync's `merge`, `hide`, `protect` and the like are not supported.
+    /// The rule is unknown; files of rules (`merge`, `dir-merge`) are for the caller to read.
     pub fn rule(&mut self, rule: &[u8]) -> Result<(), FilterError> {
         if matches!(rule, b"!" | b"clear") {
             self.rules.clear();
             return Ok(());
         }
-        let (include, rest) = if let Some(rest) = rule.strip_prefix(b"+") {
-            (true, rest)
-        } else if let Some(rest) = rule.strip_prefix(b"-") {
-            (false, rest)
-        } else if let Some(rest) = rule.strip_prefix(b"include") {
-            (true, rest)
-        } else if let Some(rest) = rule.strip_prefix(b"exclude") {
-            (false, rest)
-        } else {
-            return Err(FilterError::Unknown(shown(rule)));
-        };
-        let rest = rest.strip_prefix(b",").unwrap_or(rest);
-        let (negated, rest) = match rest.strip_prefix(b"!") {
-            Some(rest) => (true, rest),
-            None => (false, rest),
-        };
-        match rest {
-            [b' ' | b'_', pattern @ ..] => self.push(include, negated, pattern),
-            [] => Err(FilterError::NoPattern(shown(rule))),
-            _ => Err(FilterError::Unknown(shown(rule))),
+        const KINDS: [(&[u8], bool, Sides); 12] = [
+            (b"include", true, Sides::BOTH),
+            (b"exclude", false, Sides::BOTH),
+            (b"hide", false, Sides::SOURCE),
+            (b"show", true, Sides::SOURCE),
+            (b"protect", false, Sides::TARGET),
+            (b"risk", true, Sides::TARGET),
+            (b"+", true, Sides::BOTH),
+            (b"-", false, Sides::BOTH),
+            (b"H", false, Sides::SOURCE),
+            (b"S", true, Sides::SOURCE),
+            (b"P", false, Sides::TARGET),
+            (b"R", true, Sides::TARGET),
+        ];
+        let unknown = || FilterError::Unknown(shown(rule));
+        let kind = KINDS.iter().find_map(|(word, include, sides)| {
+            rule.strip_prefix(*word).map(|rest| (*include, *sides, rest))
+        });
+        let (include, mut sides, rest) = kind.ok_or_else(unknown)?;
+        let mut rest = rest.strip_prefix(b",").unwrap_or(rest);
+        let (mut negated, mut named) = (false, Sides::default());
+        while let [modifier @ (b'!' | b's' | b'r'), after @ ..] = rest {
+            match modifier {
+                b'!' => negated = true,
+                b's' => named.source = true,
+                _ => named.target = true,
+            }
+            rest = after;
         }
+        if named != Sides::default() {
+            sides = named;
+        }
+        match rest {
+            [b' ' | b'_', pattern @ ..] => self.push(include, negated, sides, pattern),
+            [] => Err(FilterError::NoPattern(shown(rule))),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Whether a rule applies at one side only. Ends of protocol version 1 do not know such rules.
+    pub fn has_sides(&self) -> bool {
+        self.rules.iter().any(|rule| rule.sides != Sides::BOTH)
     }
 
     /// Adds a file of rules (`--exclude-from`, `--include-from`), one per line; empty lines and
@@ -125,14 +165,24 @@ impl Filters {
         Ok(())
     }
 
-    /// Whether `path`, relative to the root of the transfer, is excluded. Assumes that its
+    /// Whether the source leaves out `path`, relative to the root of the transfer. Assumes that its
     /// directories are included.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
+        self.first_excludes(path, is_dir, |sides| sides.source)
+    }
+
+    /// Whether the target keeps `path` even if the source does not have it. Assumes that the
+    /// directories above it are not kept.
+    pub fn protects(&self, path: &[u8], is_dir: bool) -> bool {
+        self.first_excludes(path, is_dir, |sides| sides.target)
+    }
+
+    fn first_excludes(&self, path: &[u8], is_dir: bool, applies: impl Fn(Sides) -> bool) -> bool {
         if path.is_empty() {
             return false;
         }
-        let rule =
-            self.rules.iter().find(|rule| rule.pattern.matches(path, is_dir) != rule.negated);
+        let mut rules = self.rules.iter().filter(|rule| applies(rule.sides));
+        let rule = rules.find(|rule| rule.pattern.matches(path, is_dir) != rule.negated);
         rule.is_some_and(|rule| !rule.include)
     }
 
@@ -149,13 +199,16 @@ impl Filters {
 
     /// The rules as text for [`Filters::rule`], to send to the other end.
     pub fn to_rules(&self) -> Vec<Vec<u8>> {
-        let sign = |rule: &Rule| match (rule.include, rule.negated) {
-            (true, false) => &b"+ "[..],
-            (true, true) => b"+! ",
-            (false, false) => b"- ",
-            (false, true) => b"-! ",
+        let sign = |rule: &Rule| {
+            let mut sign = vec![if rule.include { b'+' } else { b'-' }];
+            sign.extend(rule.negated.then_some(b'!'));
+            if rule.sides != Sides::BOTH {
+                sign.push(if rule.sides.source { b's' } else { b'r' });
+            }
+            sign.push(b' ');
+            sign
         };
-        self.rules.iter().map(|rule| [sign(rule), &rule.text].concat()).collect()
+        self.rules.iter().map(|rule| [&sign(rule)[..], &rule.text].concat()).collect()
     }
 
     fn old_style(&mut self, include: bool, pattern: &[u8]) -> Result<(), FilterError> {
@@ -164,15 +217,21 @@ impl Filters {
                 self.rules.clear();
                 Ok(())
             }
-            [b'+', b' ', pattern @ ..] => self.push(true, false, pattern),
-            [b'-', b' ', pattern @ ..] => self.push(false, false, pattern),
-            pattern => self.push(include, false, pattern),
+            [b'+', b' ', pattern @ ..] => self.push(true, false, Sides::BOTH, pattern),
+            [b'-', b' ', pattern @ ..] => self.push(false, false, Sides::BOTH, pattern),
+            pattern => self.push(include, false, Sides::BOTH, pattern),
         }
     }
 
-    fn push(&mut self, include: bool, negated: bool, text: &[u8]) -> Result<(), FilterError> {
+    fn push(
+        &mut self,
+        include: bool,
+        negated: bool,
+        sides: Sides,
+        text: &[u8],
+    ) -> Result<(), FilterError> {
         let pattern = Pattern::new(text)?;
-        self.rules.push(Rule { include, negated, text: text.to_vec(), pattern });
+        self.rules.push(Rule { include, negated, sides, text: text.to_vec(), pattern });
         Ok(())
     }
 }

@@ -114,9 +114,9 @@ fn what_is_not_understood_is_refused() {
         ". file",
         "merge file",
         ": .rsync-filter",
-        "P x",
-        "hide x",
-        "-s x",
+        "Q x",
+        "hidex x",
+        "-q x",
         "+a",
     ] {
         assert!(matches!(rules.rule(bad.as_bytes()), Err(FilterError::Unknown(_))), "{bad}");
@@ -190,5 +190,33 @@ proptest! {
             again.rule(&rule).unwrap();
         }
         prop_assert_eq!(again, rules);
+    }
+}
+
+#[test]
+fn rules_of_one_side_apply_there_only() {
+    let mut rules = Filters::new();
+    for rule in
+        ["P *.keep", "H secret", "show,_s", "risk r", "-s only_source", "-!r *.c", "+rs both"]
+    {
+        rules.rule(rule.as_bytes()).unwrap_or_else(|error| panic!("{rule}: {error}"));
+    }
+    assert!(rules.has_sides());
+    assert!(rules.protects(b"a.keep", false) && !rules.excludes(b"a.keep", false));
+    assert!(rules.excludes(b"secret", false));
+    assert!(rules.excludes(b"only_source", false));
+    // Everything at the target that is not a C file is kept, by the rule that is negated.
+    assert!(rules.protects(b"x.h", false) && !rules.protects(b"x.c", false));
+    assert!(!rules.protects(b"r", false) && !rules.excludes(b"x.h", false));
+    let mut again = Filters::new();
+    for rule in rules.to_rules() {
+        again.rule(&rule).expect("what was written is read");
+    }
+    assert_eq!(again, rules);
+    let mut plain = Filters::new();
+    plain.rule(b"-! x").expect("a rule");
+    assert!(!plain.has_sides());
+    for bad in ["Px", "P", "hidex a", "-q x", "merge f", ". f", ": f", "dir-merge f", "-C"] {
+        assert!(Filters::new().rule(bad.as_bytes()).is_err(), "{bad}");
     }
 }

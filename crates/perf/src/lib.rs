@@ -377,6 +377,7 @@ fn measure(
         },
         path: handshake::PathRequest::default(),
         run: handshake::RunRequest::default(),
+        options: Default::default(),
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {

@@ -3,6 +3,7 @@
 //! Compiled only with the feature `fuzzing`. A body must accept any bytes: a panic, a hang or
 //! unbounded memory is a finding.
 
+use packtrain_service::ExtraOptions;
 use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::Ceilings;
 
@@ -41,6 +42,7 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
         ports: Some((7880, 7890)),
         ticket: Some([7; 16]),
         peer: vec!["192.0.2.1".parse().expect("an address")],
+        options: ExtraOptions { max_size: Some(7), patterns: true, ..ExtraOptions::default() },
         ..SessionRequest::default()
     };
     let told = Ceilings {

@@ -1,8 +1,8 @@
 //! The handshake on a control connection: versions and the session request.
 
 use packtrain_os::clock;
-use packtrain_transfer::message::{Hello, Message, Open};
-use packtrain_transfer::{Failure, FailureKind, Versions};
+use packtrain_transfer::message::{ExtraOptions, Hello, Message, Open};
+use packtrain_transfer::{Failure, FailureKind, Versions, lowest_version};
 use packtrain_units::{ByteCount, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub struct SessionRequest {
     /// Fields that ends older than `path` do not know.
     #[serde(skip)]
     pub run: RunRequest,
+    /// Options of the transfer that ends of protocol version 1 do not know.
+    #[serde(skip)]
+    pub options: ExtraOptions,
 }
 
 /// Follows a [`SessionRequest`] on the wire. An older responder ignores it; for an older initiator
@@ -99,7 +102,8 @@ impl SessionRequest {
     /// The encoding for `Open`.
     pub fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run)).unwrap_or_default()
+        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run, &self.options))
+            .unwrap_or_default()
     }
 
     /// Decodes the request in `Open`.
@@ -112,11 +116,29 @@ impl SessionRequest {
             ask.more = more;
             if let Ok((path, rest)) = postcard::take_from_bytes(rest) {
                 ask.path = path;
-                ask.run = postcard::from_bytes(rest).unwrap_or_default();
+                if let Ok((run, rest)) = postcard::take_from_bytes(rest) {
+                    ask.run = run;
+                    ask.options = decode_options(rest)?;
+                }
             }
         }
         Ok(ask)
     }
+}
+
+/// The options of version 2; an end of version 1 sends none. Options that cannot be read would be
+/// left out of the transfer, so they end it.
+fn decode_options(bytes: &[u8]) -> Result<ExtraOptions, Failure> {
+    if bytes.is_empty() {
+        return Ok(ExtraOptions::default());
+    }
+    let refused = |why: &str| {
+        Failure::new(FailureKind::Protocol, format!("the options of the transfer: {why}"))
+    };
+    let options: ExtraOptions =
+        postcard::from_bytes(bytes).map_err(|_| refused("they are unintelligible"))?;
+    options.check().map_err(refused)?;
+    Ok(options)
 }
 
 /// The number of a transport in a [`SessionRequest`].
@@ -134,6 +156,7 @@ pub fn number(choice: TransportChoice) -> u8 {
     }
 }
 
+/// The greeting of an end that speaks these versions.
 fn hello(own: Versions) -> Message {
     Message::Hello(Hello {
         magic: MAGIC,
@@ -164,6 +187,15 @@ fn no_answer() -> Failure {
     Failure::new(FailureKind::Temporary, "the other end does not answer")
 }
 
+/// Why an end that lacks a version which an option needs cannot serve the request.
+fn older(agent: &str) -> Failure {
+    let text = format!(
+        "the other end ({agent}) is older and does not know an option of this command: install the \
+         same version at both ends, or leave the option out"
+    );
+    Failure::new(FailureKind::Protocol, text)
+}
+
 /// The versions that the sender of this `Hello` and this end, with the versions `own`, have in common.
 fn check(own: Versions, message: Message) -> Result<Versions, Failure> {
     let Message::Hello(hello) = message else {
@@ -172,8 +204,11 @@ fn check(own: Versions, message: Message) -> Result<Versions, Failure> {
     if hello.magic != MAGIC {
         return Err(Failure::new(FailureKind::Protocol, "the other end is not packtrain"));
     }
+    let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
+    if hello.highest < own.lowest && hello.highest >= Versions::OWN.lowest {
+        return Err(older(&agent));
+    }
     own.common(hello.versions()).ok_or_else(|| {
-        let agent: String = hello.agent.chars().filter(|c| !c.is_control()).take(60).collect();
         let text = format!(
             "the other end ({agent}) speaks protocol versions {}, this one {own}: install the same \
              version at both ends",
@@ -219,6 +254,9 @@ impl Call {
 
     fn begin_with(control: &Control, open: Open, own: Versions) -> Self {
         let begun = clock::now();
+        // An older end would leave out options that it does not know.
+        let lowest = own.lowest.max(lowest_version(&open.options));
+        let own = Versions { lowest, ..own };
         control.tx.send(&hello(own));
         control.tx.send(&Message::Open(open));
         Self { begun, until: begun + HANDSHAKE_TIMEOUT, own, version: None }
@@ -306,8 +344,11 @@ impl Greeted {
     /// The rest of [`call`].
     ///
     /// # Errors
-    /// Those of [`Call::wait`].
+    /// Those of [`Call::wait`]; or an option needs a version that one of the three lacks.
     pub fn call(&self, control: &Control, open: Open, stop: &Stop) -> Result<Ceilings, Failure> {
+        if lowest_version(&open.options) > self.0.highest {
+            return Err(older("one of the two"));
+        }
         let mut call = Call::begin_with(control, open, self.0);
         call.version = Some(self.0.highest);
         call.wait(control, stop).map(|agreed| agreed.ceilings)
@@ -420,6 +461,33 @@ mod tests {
         let heard = Greeted::hear(&near, &stop()).unwrap();
         heard.with(&known(1, 1)).unwrap().call(&near, open(), &stop()).unwrap();
         assert_eq!(answers.join().unwrap().unwrap(), 1);
+    }
+
+    #[test]
+    fn an_older_end_ends_a_request_whose_options_it_does_not_know() {
+        let greeting = |lowest, highest| {
+            let agent = "packtrain 0.0.1\u{7}".to_owned();
+            Message::Hello(Hello { magic: MAGIC, lowest, highest, agent })
+        };
+        let options = ExtraOptions { size_only: true, ..ExtraOptions::default() };
+        let needed = options.lowest_version();
+        let failure = check(greeting(1, 1), needed).unwrap_err();
+        assert!(failure.text.contains("packtrain 0.0.1) is older"), "{}", failure.text);
+        assert_eq!(check(greeting(1, 1), ExtraOptions::default().lowest_version()), Ok(()));
+        assert_eq!(check(greeting(1, 2), needed), Ok(()));
+        assert!(check(greeting(VERSIONS.1 + 1, 9), 1).is_err());
+        // What a caller that needs version 2 says keeps an older called end from starting.
+        let Message::Hello(said) = hello(needed) else { panic!("a greeting") };
+        assert_eq!((said.lowest, said.highest), (2, VERSIONS.1));
+        // Options that are cut off or out of range are refused instead of left out.
+        let ask = SessionRequest { options, ..SessionRequest::default() };
+        let bytes = ask.encode();
+        assert_eq!(SessionRequest::decode(&bytes).unwrap(), ask);
+        assert!(SessionRequest::decode(&bytes[..bytes.len() - 1]).is_err());
+        let backup = packtrain_transfer::message::Backup { suffix: b"/".to_vec(), dir: None };
+        let options = ExtraOptions { backup: Some(backup), ..ExtraOptions::default() };
+        let ask = SessionRequest { options, ..SessionRequest::default() };
+        assert!(SessionRequest::decode(&ask.encode()).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod assembly;
 pub mod called;
 pub mod calling;
 pub mod candidate_paths;
+pub mod checksum_list;
 pub mod confinement;
 pub mod control;
 #[cfg(feature = "fuzzing")]
@@ -19,6 +20,7 @@ pub mod permissions;
 pub mod reader;
 pub mod session;
 pub mod sink;
+pub mod skipped;
 pub mod source;
 mod traces;
 pub mod transports;

@@ -24,6 +24,7 @@ use crate::assembly::{self, Assembly, WriteEvent};
 use crate::control::{Control, Incoming};
 use crate::meters::{EndWatch, Meters};
 use crate::session::{Observer, Pulse, Stop};
+use crate::skipped::Skipped;
 use crate::transports::offer::ControlMessage;
 use crate::transports::{Moved, SinkTransports};
 use packtrain_service::cipher;
@@ -53,6 +54,21 @@ pub(crate) enum Answer {
     JournalSynced(u64, Result<(), Failure>),
 }
 
+/// Tells the user once what the source skipped: a repeated message has no new information.
+#[derive(Debug, Default)]
+struct SkippedOnce(bool);
+
+impl SkippedOnce {
+    fn take(&mut self, bytes: &[u8], observer: &dyn Observer) {
+        if !self.0
+            && let Some(ControlMessage::Skipped(count, first)) = ControlMessage::decode(bytes)
+        {
+            self.0 = true;
+            observer.notice(&Skipped { count, first }.notice());
+        }
+    }
+}
+
 /// Parameters of a sink.
 pub struct SinkSetup<'a> {
     /// The connection to the source.
@@ -73,9 +89,11 @@ pub struct SinkSetup<'a> {
 pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
     setup.transports.bind();
+    let mut skipped = SkippedOnce::default();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {
+                skipped.take(&bytes, setup.observer);
                 if let Err(failure) = setup.transports.on_channel(&bytes) {
                     setup.control.tx.send(&Message::Cancel(failure.clone()));
                     return none(ended(failure));
@@ -117,7 +135,7 @@ pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             return none(ended(failure));
         }
     };
-    match Runner::new(setup, &opened, lock) {
+    match Runner::new(setup, &opened, lock, skipped) {
         Ok(runner) => runner.run(first),
         Err(failure) => none(ended(failure)),
     }
@@ -168,6 +186,7 @@ struct Runner<'a> {
     lock: Option<Lock>,
     /// Whether the destination does not change any more.
     is_finished: bool,
+    skipped: SkippedOnce,
 }
 
 /// The journal, created when it is first written.
@@ -178,7 +197,12 @@ struct Journal {
 }
 
 impl<'a> Runner<'a> {
-    fn new(setup: SinkSetup<'a>, opened: &Opened, lock: Option<Lock>) -> Result<Self, Failure> {
+    fn new(
+        setup: SinkSetup<'a>,
+        opened: &Opened,
+        lock: Option<Lock>,
+        skipped: SkippedOnce,
+    ) -> Result<Self, Failure> {
         let refuse = |failure: Failure| {
             setup.control.tx.send(&Message::Refused(failure.clone()));
             failure
@@ -230,6 +254,7 @@ impl<'a> Runner<'a> {
             checked_at: now,
             lock,
             is_finished: false,
+            skipped,
         })
     }
 
@@ -305,6 +330,7 @@ impl<'a> Runner<'a> {
     fn message(&mut self, message: Message) {
         match message {
             Message::Channel(bytes) => {
+                self.skipped.take(&bytes, self.setup.observer);
                 if let Some(ControlMessage::Part(bytes)) = ControlMessage::decode(&bytes) {
                     if let Some(part) = evidence::decode(&bytes) {
                         self.setup.observer.part(part);

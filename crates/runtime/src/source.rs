@@ -24,6 +24,7 @@ use crate::meters::EndWatch;
 use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
+use crate::skipped::Skipped;
 use crate::transports::offer::ControlMessage;
 use crate::transports::transport::Wake;
 use crate::transports::{SourceTransports, TransportConfig, TransportNews};
@@ -57,6 +58,8 @@ pub(crate) enum SourceEvent {
     Root(EntryId, Option<Digest>),
     /// Standard input ended.
     StreamEnd(EntryId, u64),
+    /// The pipes, sockets and devices that were skipped.
+    Skipped(Skipped),
     /// A warning for the user.
     Warn(String),
     /// A transport has events to poll.
@@ -433,6 +436,14 @@ impl<'a> Runner<'a> {
             }
             SourceEvent::Warn(text) => {
                 self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+            SourceEvent::Skipped(skipped) => {
+                if self.setup.observer.keeps() {
+                    self.setup.observer.notice(&skipped.notice());
+                } else {
+                    let word = ControlMessage::Skipped(skipped.count, skipped.first);
+                    self.setup.control.tx.send(&Message::Channel(word.encode()));
+                }
             }
             // The driver polls the transports after this.
             SourceEvent::Wake => {}

@@ -24,13 +24,14 @@ pub(crate) fn serve(
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
-    let handshake::Asked { open, .. } = handshake::answer(&control, &stop)?;
+    let handshake::Asked { mut open, .. } = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
     };
     let admitted = SessionRequest::decode(&open.channel).and_then(|ask| {
         let allowed = admit(&ask)?;
+        *open.options.extra = ask.options.clone();
         check(&open, &ask, &allowed)?;
         check_transports(&ask, &allowed.ceilings, &ask.ceilings)?;
         Ok((ask, allowed))
@@ -131,6 +132,10 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     let writes = open.role == Role::Sink && !open.options.verify && !open.options.dry_run;
     if allowed.read_only && writes {
         return denied("this key or server is read-only: nothing may be written there");
+    }
+    let removes = open.role == Role::Source && open.options.extra.remove_source_files;
+    if allowed.read_only && removes {
+        return denied("this key or server is read-only: nothing may be removed there");
     }
     if open.paths.is_empty() || (open.role == Role::Sink && open.paths.len() != 1) {
         return Err(Failure::new(FailureKind::Protocol, "the request names no paths"));

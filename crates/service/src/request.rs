@@ -187,6 +187,12 @@ pub struct Outcome {
     pub streams: Option<StreamsReport>,
     /// Files that differ or are missing (`verify`).
     pub differing: u64,
+    /// Files at the target that the source does not have (`verify`).
+    pub extra: u64,
+    /// Nothing was changed: the counts are what a real run would do.
+    pub dry_run: bool,
+    /// Unchanged files whose mode or time a real run would set (`dry_run`).
+    pub metadata: u64,
     /// A journal remains, so the same command resumes.
     pub resumable: bool,
     /// The failure that ended the transfer early, if any.
@@ -205,9 +211,9 @@ pub struct TransportShare {
 }
 
 impl Outcome {
-    /// Useful bits per second; zero if nothing moved.
+    /// Useful bits per second; zero if nothing moved, and for a dry run.
     pub fn goodput(&self) -> DataRate {
-        if self.summary.bytes_moved == 0 {
+        if self.summary.bytes_moved == 0 || self.dry_run {
             return DataRate::ZERO;
         }
         DataRate::from_bytes_over(ByteCount(self.summary.bytes_moved), self.elapsed)

@@ -158,7 +158,7 @@ fn walk(
 ) -> Result<Walked, Failure> {
     let filters = packtrain_transfer::filters(options)?;
     let recursive = options.recursive;
-    let walk_options = WalkOptions { recursive, filters, files_from: None };
+    let walk_options = WalkOptions { recursive, filters, ..WalkOptions::default() };
     let sources: Vec<PathBuf> = paths
         .iter()
         .map(|path| PathBuf::from(OsStr::from_bytes(&packtrain_runtime::sink::expand_home(path))))

@@ -168,10 +168,12 @@ pub enum FileReport {
     Differs,
     /// It is missing at the target (`verify`).
     Missing,
-    /// It was (or would be) deleted.
+    /// It was (or would be) deleted; with `verify`: the source does not have it.
     Deleted,
     /// It failed.
     Failed(Failure),
+    /// Its content matches; its mode or time would be set (a dry run).
+    Metadata,
 }
 
 /// Result of a transfer.

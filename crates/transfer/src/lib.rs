@@ -34,7 +34,7 @@ pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary, unexpected,
 };
-pub use requested::{Requested, filters};
+pub use requested::{Requested, filters, lowest_version};
 pub use sink::{Sink, SinkTotals};
 pub use source::{Source, SourceTotals};
 pub use transport::{Breach, Custody, Transport, TransportEvent, TransportId};

@@ -5,6 +5,7 @@
 //! transport copies nothing. Every other body is encoded with postcard.
 
 mod codec;
+mod extra;
 #[cfg(test)]
 pub(crate) mod samples;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, protocol};
 
 pub use codec::{DATA_HEADER, Decoder, MessageError, data_header, encode};
+pub use extra::{Backup, ExtraOptions, ModeChange, ModeError};
 
 /// The largest frame that a peer may send. A longer frame ends the connection.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -244,10 +246,14 @@ pub struct Options {
     pub rate_bps: Option<u64>,
     /// Report each file when it is complete.
     pub report_files: bool,
+    /// Options of protocol version 2, which the channel of `Open` carries.
+    #[serde(skip)]
+    pub extra: Box<ExtraOptions>,
 }
 
 impl Options {
-    /// The permission bits (mask 07777) that the target gets; none if the source has none. Without
+    /// The permission bits (mask 07777) that the target gets, `--chmod` included; none if the source
+    /// has none. Without
     /// `preserve_owner` the set-user-id and set-group-id bits are dropped, because they would apply
     /// to another owner. Files then lose the sticky bit too.
     pub fn mode_of(&self, entry: &Entry) -> Option<u32> {
@@ -256,7 +262,7 @@ impl Options {
             EntryKind::Directory => 0o1777,
             _ => 0o777,
         };
-        entry.permissions().map(|mode| mode & kept)
+        entry.permissions().map(|mode| self.extra.change_mode(&entry.kind, mode) & kept)
     }
 }
 
@@ -280,6 +286,7 @@ impl Default for Options {
             files_from: None,
             rate_bps: None,
             report_files: false,
+            extra: Box::default(),
         }
     }
 }
@@ -322,7 +329,7 @@ pub struct Progress {
 pub struct Summary {
     /// Bytes of all files that now match the source.
     pub bytes: u64,
-    /// Bytes moved in this run (without holes and repeats).
+    /// Bytes moved in this run (without holes and repeats), or that a dry run would move.
     pub bytes_moved: u64,
     /// Files, directories and symbolic links that now match the source.
     pub entries: u64,
@@ -335,7 +342,7 @@ pub struct Summary {
     /// Chunks journalled by an earlier run whose digest did not match and that were moved again,
     /// and chunks that failed verification in this run.
     pub chunks_again: u64,
-    /// Entries deleted at the target.
+    /// Entries deleted at the target; with `verify`: entries that the source does not have.
     pub deleted: u64,
     /// Entries that failed at either end.
     pub failed: u64,

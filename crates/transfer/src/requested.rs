@@ -167,6 +167,12 @@ impl Listed {
     }
 }
 
+/// The lowest protocol version in which these options have their meaning.
+pub fn lowest_version(options: &Options) -> u16 {
+    let has_sides = filters(options).is_ok_and(|filters| filters.has_sides());
+    if has_sides { 2 } else { options.extra.lowest_version() }
+}
+
 /// The filter rules of a transfer.
 ///
 /// # Errors

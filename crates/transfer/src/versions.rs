@@ -20,7 +20,7 @@ impl Versions {
     /// A build that adds or changes a message raises `highest`, and uses the new form only if the
     /// agreed version has it. What an initiator sends before the responder's `Hello` has the form
     /// of `lowest`.
-    pub const OWN: Self = Self { lowest: 1, highest: 1 };
+    pub const OWN: Self = Self { lowest: 1, highest: 2 };
 
     /// The versions that are in both ranges; none if the ends cannot understand each other.
     pub fn common(self, other: Self) -> Option<Self> {

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 #[derive(Args, Debug)]
 pub(crate) struct WriteArgs {
     /// Change nothing; print what would be done.
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Attributes to preserve: mode, times and owner, separated by commas; all or none. Without a
     /// list: all. Without the option: mode,times.
@@ -152,9 +152,16 @@ pub(crate) struct FilterArgs {
     /// Transfer files that match, even if a later rule excludes them.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) include: Vec<String>,
-    /// One rule: '+ PATTERN' includes, '- PATTERN' excludes.
+    /// One rule: '+ PATTERN' includes, '- PATTERN' excludes. H and S do so at the source only, P and
+    /// R at the target only, for what --delete removes. '. FILE' reads rules from a file.
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
+    /// Leave out files that match a pattern in FILE, one a line; - is standard input.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) exclude_from: Vec<PathBuf>,
+    /// Transfer files that match a pattern in FILE, one a line; - is standard input.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) include_from: Vec<PathBuf>,
     /// Transfer only the paths in this file, one a line; - is standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
+use super::choose::{ChooseArgs, KeepOldArgs, RsyncArgs};
 use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs, WriteArgs};
 
 /// Arguments of `cp`.
@@ -44,7 +45,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) checksum: bool,
     /// Skip files that are newer at the target.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) update: bool,
     /// Remove files at the target that the source does not have. They are removed at the end, and
     /// only if nothing failed.
@@ -63,7 +64,13 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) error_on_no_transfer: bool,
     #[command(flatten)]
+    pub(crate) keep_old: KeepOldArgs,
+    #[command(flatten)]
     pub(crate) filter: FilterArgs,
+    #[command(flatten)]
+    pub(crate) choose: ChooseArgs,
+    #[command(flatten)]
+    pub(crate) rsync: RsyncArgs,
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
     #[command(flatten)]

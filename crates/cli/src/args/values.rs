@@ -55,6 +55,46 @@ pub(crate) fn bytes(text: &str) -> Result<ByteCount, String> {
     }
 }
 
+/// Parses a size as rsync's `--max-size` does: bytes, or a number with a suffix. K, M, G, T, P and
+/// KiB, MiB, ... are powers of 1024, KB, MB, ... of 1000. `+1` or `-1` at the end adjusts by a byte.
+pub(crate) fn rsync_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size: write bytes, or 10M, 1.5G, 500KB, 1M-1");
+    let (body, adjust) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
+        (Some(body), _) => (body, 1),
+        (_, Some(body)) => (body, -1),
+        _ => (text, 0),
+    };
+    let end = body.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(body.len());
+    let (number, suffix) = body.split_at(end);
+    let suffix = suffix.to_ascii_lowercase();
+    let (letter, kind) = suffix.split_at(suffix.len().min(1));
+    let base: u32 = match kind {
+        "" | "ib" => 1024,
+        "b" => 1000,
+        _ => return Err(wrong()),
+    };
+    let power = match letter {
+        "" | "b" if kind.is_empty() => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let unit = u64::from(base).pow(power);
+    let size = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(unit),
+        Err(_) => number
+            .parse::<f64>()
+            .ok()
+            .map(|number| number * unit as f64)
+            .filter(|size| *size < u64::MAX as f64)
+            .map(|size| size as u64),
+    };
+    size.and_then(|size| size.checked_add_signed(adjust)).ok_or_else(wrong)
+}
+
 /// Parses a range of ports (`5000-5100`) or one port.
 pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));

@@ -1,22 +1,35 @@
 //! `packtrain verify`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs};
 
 /// Arguments of `verify`.
 #[derive(Args, Debug)]
-#[command(after_help = "Exit code 0: everything in SRC is in DST with the same content; 13: \
-                       something differs or is missing. Places are those of cp.")]
+#[command(
+    override_usage = "packtrain verify [OPTIONS] SRC DST\n       packtrain verify --manifest-out FILE DIR\n       packtrain verify --manifest FILE DIR",
+    after_help = "Exit code 0: everything in SRC is in DST with the same content; 13: \
+                  something differs or is missing. Names that only DST has are listed as extra. \
+                  Places are those of cp: SRC/ means the contents of a directory."
+)]
 pub(crate) struct VerifyArgs {
-    /// The reference.
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) src: OsString,
-    /// The copy to compare with it.
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) dst: OsString,
+    /// The reference and the copy to compare with it; with --manifest or --manifest-out one
+    /// directory of this machine.
+    #[arg(required = true, num_args = 1..=2, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+    pub(crate) places: Vec<OsString>,
+    /// Compare DIR with the digests in FILE, as b3sum and sha256sum write them; - is standard input.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "manifest_out")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Write the digests of the files in DIR to FILE, for b3sum -c or sha256sum -c run in DIR; - is
+    /// standard output.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) manifest_out: Option<PathBuf>,
+    /// Hash function of the manifest: blake3 or sha256.
+    #[arg(long, value_name = "NAME", default_value = "blake3")]
+    pub(crate) hash: HashArg,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     #[command(flatten)]
@@ -25,4 +38,13 @@ pub(crate) struct VerifyArgs {
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// The hash function of a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HashArg {
+    /// As b3sum.
+    Blake3,
+    /// As sha256sum.
+    Sha256,
 }

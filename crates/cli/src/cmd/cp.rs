@@ -8,7 +8,7 @@ use packtrain_service::{
 };
 use packtrain_units::DataRate;
 
-use super::{explain, request};
+use super::{explain, extra, manifest, request};
 use crate::args::{CpArgs, OutputArgs, VerifyArgs};
 use crate::exit::{Code, Exit, print_message, print_stderr};
 use crate::out::console::ConsoleReporter;
@@ -20,6 +20,9 @@ use crate::signals;
 pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
     match request::copy(args, matches) {
         Ok(request) => {
+            if !args.output.quiet {
+                extra::notes(args).iter().for_each(|note| print_message(note));
+            }
             let error_on_no_transfer = args.error_on_no_transfer;
             Run { output: &args.output, line, asked: args.transport.rate, error_on_no_transfer }
                 .run(request)
@@ -30,6 +33,9 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches, line: &[OsString]) -> Co
 
 /// `packtrain verify`.
 pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString]) -> Code {
+    if manifest::is_asked(args) {
+        return manifest::run(args, matches).unwrap_or_else(|exit| failed(exit, args.output.json));
+    }
     match request::verify(args, matches) {
         Ok(request) => {
             let asked = args.transport.rate;

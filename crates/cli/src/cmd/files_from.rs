@@ -18,6 +18,33 @@ pub(crate) fn read(path: &Path, zero: bool) -> Result<Vec<Vec<u8>>, Exit> {
     parse(&bytes, zero).map_err(|text| Exit::usage(format!("--files-from: {text}")))
 }
 
+/// The rules in the file of `--exclude-from` or `--include-from`, each with `sign`. As with rsync,
+/// empty lines and those that begin with `#` or `;` are ignored, a line that begins with `+ ` or
+/// `- ` is a rule of that kind, and `!` alone drops the rules before it.
+pub(crate) fn rules(id: &str, sign: &str, path: &Path, zero: bool) -> Result<Vec<String>, Exit> {
+    let option = format!("--{} {}", id.replace('_', "-"), path.display());
+    let lines = rule_lines(&option, path, zero)?;
+    Ok(lines.iter().map(|line| old_style(sign, line)).collect())
+}
+
+/// The lines of a file of rules or patterns that count.
+pub(crate) fn rule_lines(option: &str, path: &Path, zero: bool) -> Result<Vec<String>, Exit> {
+    let failed = |why: &str| Exit::usage(format!("{option}: {why}"));
+    let bytes = read_some(path, MAX_LIST_BYTES)
+        .map_err(|error| failed(&format!("{error}: check the name")))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("patterns must be UTF-8"))?;
+    let ends = |c: char| if zero { c == '\0' } else { matches!(c, '\n' | '\r' | '\0') };
+    let lines = text.split(ends).filter(|line| !line.is_empty());
+    let counts = |line: &&str| zero || !line.starts_with(['#', ';']);
+    Ok(lines.filter(counts).map(str::to_owned).collect())
+}
+
+/// A pattern of an option with `sign` as a rule.
+pub(crate) fn old_style(sign: &str, pattern: &str) -> String {
+    let is_rule = pattern == "!" || pattern.starts_with("+ ") || pattern.starts_with("- ");
+    if is_rule { pattern.to_owned() } else { format!("{sign} {pattern}") }
+}
+
 /// All of a file that has at most `most` bytes; `-` is standard input.
 pub(crate) fn read_some(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ use packtrain_service::{
 };
 use packtrain_units::DataRate;
 
-use super::{files_from, stores};
+use super::{extra, files_from, rules, stores};
 use crate::args::{
     Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, Streams, TicketArg,
     TransportArgs, VerifyArgs, Via, WriteArgs, precedence,
@@ -29,11 +29,12 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
         let only = dest.to_string_lossy();
         return Err(Exit::usage(format!("only `{only}` was named: write SRC... DST")));
     }
-    if args.delete && !args.recursive {
+    let recursive = args.recursive || args.rsync.archive;
+    if args.delete && !recursive {
         return Err(Exit::usage("--delete without -r has no directory to clean: add -r"));
     }
-    let options = Options {
-        recursive: args.recursive,
+    let mut options = Options {
+        recursive,
         resume: resume(args, matches),
         checksum: args.checksum,
         update: args.update,
@@ -42,6 +43,8 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
         max_delete: args.max_delete,
         ..writing(&args.writing, chosen_files(&args.filter, matches)?)?
     };
+    extra::preserve(args, &mut options)?;
+    options.extra = Box::new(extra::options(args, &options)?);
     let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
     check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
     check_meaning(&request, matches)?;
@@ -85,12 +88,18 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpReques
         verify: true,
         checksum: true,
         dry_run: true,
+        // What the source does not have is listed, also if the source has no file.
+        delete: true,
+        force_delete: true,
         resume: Resume::Off,
         ..chosen_files(&args.filter, matches)?
     };
-    let sources = std::slice::from_ref(&args.src);
+    let [source, dest] = args.places.as_slice() else {
+        return Err(Exit::usage("verify compares two places: write SRC DST"));
+    };
+    let sources = std::slice::from_ref(source);
     let (transport, remote) = (&args.transport, &args.remote);
-    let request = request(sources, &args.dst, options, transport, remote, &args.output)?;
+    let request = request(sources, dest, options, transport, remote, &args.output)?;
     if request.dest == Location::Stdio || request.sources.contains(&Location::Stdio) {
         return Err(Exit::usage("verify compares files, not pipes: name two files"));
     }
@@ -219,7 +228,10 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "exclude",
         "include",
         "filter",
+        "exclude_from",
+        "include_from",
         "files_from",
+        "archive",
         "transport",
         "cc",
         "streams",
@@ -238,7 +250,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "ticket",
         "accept_new_host",
     ];
-    match first_given(NOT, given) {
+    match first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
         None => Ok(()),
         Some(option) => Err(Exit::usage(format!(
             "{option} does not apply to udt4://, whose protocol has only the size and bytes of one \
@@ -428,44 +440,39 @@ fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
 
 /// The filter rules in the order given, and the list of files.
 pub(super) fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Options, Exit> {
-    let mut rules: Vec<(usize, String)> = Vec::new();
+    let mut all: Vec<(usize, String)> = Vec::new();
     let mut add = |id: &str, values: Vec<String>| {
         let indices = matches.indices_of(id).into_iter().flatten();
-        rules.extend(indices.zip(values));
+        all.extend(indices.zip(values));
     };
     let signed = |sign: &str, patterns: &[String]| -> Vec<String> {
         patterns.iter().map(|pattern| format!("{sign} {pattern}")).collect()
     };
     add("exclude", signed("-", &args.exclude));
     add("include", signed("+", &args.include));
-    add("filter", args.filter.iter().map(|text| rule(text)).collect::<Result<_, _>>()?);
-    rules.sort_by_key(|(index, _)| *index);
+    for (id, sign, files) in
+        [("exclude_from", "-", &args.exclude_from), ("include_from", "+", &args.include_from)]
+    {
+        let indices = matches.indices_of(id).into_iter().flatten();
+        for (index, file) in indices.zip(files) {
+            let lines = files_from::rules(id, sign, file, args.from0)?;
+            all.extend(lines.into_iter().map(|rule| (index, rule)));
+        }
+    }
+    let indices = matches.indices_of("filter").into_iter().flatten();
+    for (index, text) in indices.zip(&args.filter) {
+        let parsed = rules::parse(text, args.from0)?;
+        all.extend(parsed.into_iter().map(|rule| (index, rule)));
+    }
+    // Stable: the rules of a file keep their order.
+    all.sort_by_key(|(index, _)| *index);
     let files_from =
         args.files_from.as_ref().map(|path| files_from::read(path, args.from0)).transpose()?;
     Ok(Options {
-        filters: rules.into_iter().map(|(_, rule)| rule).collect(),
+        filters: all.into_iter().map(|(_, rule)| rule).collect(),
         files_from,
         ..Options::default()
     })
-}
-
-/// Parses a rule in rsync's syntax: `+ PATTERN` or `- PATTERN`.
-fn rule(text: &str) -> Result<String, Exit> {
-    let text = text.trim_start();
-    let (word, pattern) = text.split_once([' ', '_']).unwrap_or((text, ""));
-    let sign = match word {
-        "+" | "include" => "+",
-        "-" | "exclude" => "-",
-        _ => {
-            return Err(Exit::usage(format!(
-                "--filter: `{text}` is not a rule of this version: write '+ PATTERN' or '- PATTERN'"
-            )));
-        }
-    };
-    if pattern.is_empty() {
-        return Err(Exit::usage(format!("--filter: `{text}` has no pattern: add one")));
-    }
-    Ok(format!("{sign} {pattern}"))
 }
 
 #[cfg(test)]

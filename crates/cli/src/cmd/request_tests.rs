@@ -69,7 +69,8 @@ fn resume_is_on_unless_told_otherwise_and_the_later_word_counts() {
 fn rules_keep_their_order_over_three_options() {
     let line = "--exclude *.o --include keep --exclude tmp --filter=-_x --filter=include_y a b";
     assert_eq!(good(line).options.filters, ["- *.o", "+ keep", "- tmp", "- x", "+ y"]);
-    assert!(refused("--filter=merge_x a b").contains("not a rule"));
+    assert!(refused("--filter=merge_/nonexistent a b").contains("/nonexistent"));
+    assert_eq!(good("--filter=P_x --exclude=y a b").options.filters, ["-r x", "- y"]);
     assert!(refused("--filter=+ a b").contains("no pattern"));
 }
 
@@ -85,6 +86,47 @@ fn what_is_kept_can_be_chosen() {
     assert_eq!(kept("--preserve=none"), (false, false, false));
     assert!(refused("--preserve=xattr a b").contains("not in this version"));
     assert!(refused("--preserve=sense a b").contains("not known"));
+}
+
+#[test]
+fn options_of_rsync_arrive() {
+    let options = good("-a a b").options;
+    assert!(options.recursive && options.preserve_mode && options.preserve_owner);
+    assert!(good("-n a b").options.dry_run && good("-u a b").options.update);
+    let options = good("-a --preserve=none -t a b").options;
+    assert!(options.preserve_times && options.preserve_owner && options.preserve_mode);
+    let line = "-Lx --mkpath --ignore-existing --existing --size-only --max-size 1.5K --min-size 7 \
+                --chmod D700,F600 -b --backup-dir old/./x/ a b";
+    let extra = good(line).options.extra;
+    assert!(extra.copy_links && extra.one_file_system && extra.make_path && extra.size_only);
+    assert!(extra.ignore_existing && extra.existing_only);
+    assert_eq!((extra.min_size, extra.max_size), (Some(7), Some(1536)));
+    assert_eq!(extra.mode_changes.len(), 2);
+    let backup = extra.backup.expect("a backup");
+    assert_eq!((backup.suffix, backup.dir), (Vec::new(), Some(b"old/x".to_vec())));
+    let beside = good("-b a b").options.extra.backup.expect("a backup");
+    assert_eq!((beside.suffix, beside.dir), (b"~".to_vec(), None));
+}
+
+#[test]
+fn sizes_are_those_of_rsync() {
+    let size = |text: &str| good(&format!("--max-size {text} a b")).options.extra.max_size;
+    for (text, bytes) in [
+        ("0", 0),
+        ("12", 12),
+        ("1b", 1),
+        ("1K", 1024),
+        ("1kb", 1000),
+        ("1KiB", 1024),
+        ("1.5mb-1", 1_499_999),
+        ("2g+1", (2 << 30) + 1),
+        ("1P", 1 << 50),
+    ] {
+        assert_eq!(size(text), Some(bytes), "{text}");
+    }
+    for bad in ["-1", "x", "1.2.3", "1KK", "99999999999P", "0-1"] {
+        assert!(cp(&format!("--max-size={bad} a b")).is_err(), "{bad}");
+    }
 }
 
 #[test]

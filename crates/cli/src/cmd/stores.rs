@@ -2,6 +2,7 @@
 
 use packtrain_service::{CpRequest, Location};
 
+use super::extra;
 use super::request::first_given;
 use crate::exit::Exit;
 
@@ -73,7 +74,7 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
             "--tcp-cc is set by the sender, which is a foreign server here: leave it out",
         ));
     }
-    match first_given(NOT, given) {
+    match first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
         None => Ok(()),
         Some(option) => Err(Exit::usage(format!(
             "{option} needs packtrain at the other end, which https:// and s3:// do not have: \

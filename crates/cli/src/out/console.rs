@@ -98,6 +98,8 @@ impl Reporter for ConsoleReporter {
         let (result, error) = match report {
             FileReport::Moved if self.dry => ("to move", None),
             FileReport::Deleted if self.dry => ("to delete", None),
+            FileReport::Deleted if self.files_are_data => ("extra", None),
+            FileReport::Metadata => ("to set", None),
             FileReport::Moved => ("moved", None),
             FileReport::Unchanged => ("unchanged", None),
             FileReport::Differs => ("differs", None),

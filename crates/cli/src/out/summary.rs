@@ -40,7 +40,10 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
         Work::Verify => {
             format!("differing or missing: {}, in {took}", outcome.differing)
         }
-        Work::DryRun => format!("{files} to move; nothing was changed"),
+        Work::DryRun => {
+            let bytes = ByteCount(summary.bytes_moved);
+            format!("{files}, {bytes} to move; nothing was changed")
+        }
         Work::Copy if summary.bytes_moved == 0 && summary.files_moved == 0 => {
             format!("nothing needed moving, in {took}")
         }
@@ -60,7 +63,10 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
         summary.chunks_again,
         format!("moved again: {}", count(summary.chunks_again, "chunk", "chunks")),
     );
-    worth(summary.deleted, format!("deleted: {}", summary.deleted));
+    let deleted = if work == Work::DryRun { "to delete" } else { "deleted" };
+    worth(summary.deleted, format!("{deleted}: {}", summary.deleted));
+    worth(outcome.metadata, format!("mode or time to set: {}", outcome.metadata));
+    worth(outcome.extra, format!("extra at the target: {}", outcome.extra));
     if work != Work::Verify {
         worth(summary.failed, format!("failed: {}", summary.failed));
     }
@@ -141,7 +147,7 @@ mod tests {
         let differs = Outcome { differing: 2, ..nothing };
         assert_eq!(sentence(&differs, Work::Verify), "differing or missing: 2, in 2.00 s");
         let dry = sentence(&outcome, Work::DryRun);
-        assert!(dry.starts_with("2 files to move; nothing was changed"), "{dry}");
+        assert!(dry.starts_with("2 files, 1.0 GiB to move; nothing was changed"), "{dry}");
     }
 
     #[test]

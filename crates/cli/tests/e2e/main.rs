@@ -20,6 +20,7 @@ mod documents;
 mod emulate;
 mod faults;
 mod filled;
+mod flags;
 mod history;
 mod hops;
 mod hostile;

@@ -5,6 +5,7 @@
 //! reduced to what the failure needs, and printed with its own seed.
 
 mod case;
+mod flags;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -32,6 +32,7 @@ pub(super) struct Watch<'a> {
     reporter: &'a dyn Reporter,
     rate: Mutex<Rate>,
     differing: AtomicU64,
+    metadata: AtomicU64,
     transport: Mutex<String>,
     book: Recorder,
     /// The rate and the streams that were asked for.
@@ -85,13 +86,18 @@ impl<'a> Watch<'a> {
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
         let book = Recorder::open(request.row(), what, request.history.clone(), here, far);
         let asked = (request.options.rate_bps, request.streams);
-        let (rate, differing) = (Mutex::default(), AtomicU64::new(0));
-        Self { reporter, rate, differing, transport, book, asked, routes }
+        let (rate, differing, metadata) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { reporter, rate, differing, metadata, transport, book, asked, routes }
     }
 
     /// Files that differ or are missing, as far as reports told.
     pub(super) fn differing(&self) -> u64 {
         self.differing.load(Ordering::Relaxed)
+    }
+
+    /// Files whose mode or time would be set, as far as reports told.
+    pub(super) fn metadata(&self) -> u64 {
+        self.metadata.load(Ordering::Relaxed)
     }
 
     /// The evidence so far.
@@ -135,6 +141,9 @@ impl Observer for Watch<'_> {
     fn file(&self, path: &[u8], report: &FileReport) {
         if matches!(report, FileReport::Differs | FileReport::Missing) {
             self.differing.fetch_add(1, Ordering::Relaxed);
+        }
+        if *report == FileReport::Metadata {
+            self.metadata.fetch_add(1, Ordering::Relaxed);
         }
         self.reporter.file(path, report);
     }

@@ -20,6 +20,9 @@ impl Walker {
             }
             Err(_) => return false,
         };
+        if self.device.is_none() {
+            self.device = self.sources.stat(&place).ok().flatten().map(|stat| stat.dev);
+        }
         let Some(listed) = &mut self.listed else { return false };
         match listed.next() {
             None => false,

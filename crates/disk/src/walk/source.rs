@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use packtrain_object::SourceName;
+use packtrain_object::{RelPath, SourceName};
 
 use super::super::root::Root;
 use super::super::stat::{Kind, Stat};
@@ -121,6 +121,12 @@ impl Sources {
 
     pub(super) fn stat(&self, place: &Place) -> io::Result<Option<Stat>> {
         self.root(place).stat_bytes(&place.from)
+    }
+
+    /// Whether the name at a place is a symbolic link.
+    pub(super) fn is_link(&self, place: &Place) -> bool {
+        let path = RelPath::try_from(place.from.clone());
+        path.is_ok_and(|path| self.root(place).read_link(&path).is_ok())
     }
 
     /// Checks the earlier sources for the same name at the target. It uses no memory per name, so

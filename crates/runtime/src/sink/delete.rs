@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::vec::IntoIter;
 
-use packtrain_disk::{DirItem, Kind, RemovalDir, Trouble};
+use packtrain_disk::{DirItem, Kept, Kind, RemovalDir, Trouble};
 use packtrain_object::{Filters, RelPath};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
@@ -275,7 +275,10 @@ impl<'a> Remover<'a> {
 
     fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {
         // The parent directories were checked before.
-        is_trace(&item.name) || self.filters.excludes(path, item.kind == Kind::Directory)
+        let is_dir = item.kind == Kind::Directory;
+        is_trace(&item.name)
+            || self.target.is_backup(path, is_dir)
+            || self.filters.protects(path, is_dir)
     }
 
     /// Removes one name; false if it stays.
@@ -285,7 +288,15 @@ impl<'a> Remover<'a> {
             self.first_over.get_or_insert(path);
             return false;
         }
+        let kept = match self.keep_old(&path, kind) {
+            Ok(kept) => kept,
+            Err(failure) => {
+                self.gone.push((path, Err(failure)));
+                return false;
+            }
+        };
         if !self.dry_run
+            && kept != Kept::Renamed
             && let Err(error) = self.dir.remove(&path, kind)
         {
             match packtrain_disk::classify(&error) {
@@ -298,7 +309,17 @@ impl<'a> Remover<'a> {
         }
         self.removed += 1;
         self.gone.push((path, Ok(())));
-        true
+        // A backup beside it keeps its directory.
+        let is_beside = self.target.keeps_old().is_some_and(|backup| backup.dir.is_none());
+        !(is_beside && kind != Kind::Directory)
+    }
+
+    /// Keeps the old version of a name, if that is wanted.
+    fn keep_old(&self, path: &[u8], kind: Kind) -> Result<Kept, Failure> {
+        if self.dry_run || kind == Kind::Directory || self.target.keeps_old().is_none() {
+            return Ok(Kept::Nothing);
+        }
+        self.target.back_up(&self.target.below(path)?)
     }
 
     fn fail(&mut self, path: Vec<u8>, error: &std::io::Error) {

@@ -76,9 +76,10 @@ pub(crate) fn open(
         matches!(first, Message::ManifestEnd { .. }) && !destination.path.ends_with(b"/");
     let dry = options.dry_run || options.verify || is_nothing;
     let is_file = is_file || is_nothing;
+    let make_path = options.extra.make_path && !is_nothing;
     let (root, prefix, rename) = match &destination.confined {
-        Some(below) => confined(below, &destination.path, is_file, dry)?,
-        None => free(&destination.path, is_file, dry)?,
+        Some(below) => confined(below, &destination.path, is_file, (dry, make_path))?,
+        None => free(&destination.path, is_file, (dry, make_path))?,
     };
     if let (Some(entry), Some(_)) = (&entry, &rename) {
         requested = requested.only(entry);
@@ -197,7 +198,9 @@ fn tag(id: &[u8; 16]) -> String {
 
 type Place = (Root, RelPath, Option<RelPath>);
 
-fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+/// Opens a destination of the user's own account. Creates nothing in a dry run, and the parents of
+/// the destination only if they are wanted (`--mkpath`).
+fn free(path: &[u8], is_file: bool, (dry, make_path): (bool, bool)) -> Result<Place, Failure> {
     let path = expand_home(if path.is_empty() { b"." } else { path });
     let slash = path.ends_with(b"/");
     let as_path = Path::new(OsStr::from_bytes(&path));
@@ -215,8 +218,18 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let root =
-            Root::open(parent).map_err(|e| unusable::free(parent.as_os_str().as_bytes(), &e))?;
+        let refused = |e: std::io::Error| unusable::free(parent.as_os_str().as_bytes(), &e);
+        if make_path && dry && !parent.exists() {
+            let (root, prefix, _) = missing(parent.as_os_str().as_bytes())?;
+            let whole = [prefix.as_bytes(), b"/", name.as_bytes()].concat();
+            let name = RelPath::new(whole)
+                .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
+            return Ok((root, prefix, Some(name)));
+        }
+        if make_path {
+            std::fs::create_dir_all(parent).map_err(refused)?;
+        }
+        let root = Root::open(parent).map_err(refused)?;
         let name = RelPath::new(name.as_bytes().to_vec())
             .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
         return Ok((root, none, Some(name)));
@@ -227,8 +240,13 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
     if dry {
         return missing(&path);
     }
-    // Creates only the last component, as cp and rsync do; a missing parent is more likely a typo.
-    match std::fs::create_dir(as_path) {
+    // Without `--mkpath` only the last component, as cp and rsync do; a missing parent is more
+    // likely a typo.
+    let made = match make_path {
+        true => std::fs::create_dir_all(as_path),
+        false => std::fs::create_dir(as_path),
+    };
+    match made {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(unusable::free(&path, &e));
         }
@@ -240,7 +258,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
 
 /// Opens the location of a single file, named `own` unless `path` names it, and locks it.
 pub fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
-    let (root, _, rename) = free(path, true, false)?;
+    let (root, _, rename) = free(path, true, (false, false))?;
     let name = rename.map_or_else(|| RelPath::new(own.to_vec()), Ok);
     let name = name.map_err(|e| {
         let text = format!("`{}` is no name for a file ({e}): name the target", show(own));
@@ -268,7 +286,13 @@ fn missing(path: &[u8]) -> Result<Place, Failure> {
     Ok((root, prefix, None))
 }
 
-fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
+/// The same below the root of a server.
+fn confined(
+    below: &Confinement,
+    path: &[u8],
+    is_file: bool,
+    (dry, make_path): (bool, bool),
+) -> Result<Place, Failure> {
     let root = below.root().map_err(|e| unusable::free(path, &e))?;
     let slash = path.is_empty() || path.ends_with(b"/");
     let clean: Vec<&[u8]> =
@@ -285,6 +309,12 @@ fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Resul
     }
     if is_file && !slash {
         let parent = place.parent().unwrap_or_else(RelPath::root);
+        if make_path && dry {
+            return Ok((root, parent, Some(place)));
+        }
+        if make_path {
+            make_parents(&root, &parent).map_err(|e| unusable::confined(&root, path, &e))?;
+        }
         if !parent.is_root() && root.stat(&parent).ok().flatten().is_none() {
             let nothing = std::io::ErrorKind::NotFound.into();
             return Err(unusable::confined(&root, place.as_bytes(), &nothing));
@@ -292,10 +322,24 @@ fn confined(below: &Confinement, path: &[u8], is_file: bool, dry: bool) -> Resul
         return Ok((root, parent, Some(place)));
     }
     if !dry {
-        let made = root.make_dir(&place, 0o777 & !0o022);
+        let made = match make_path {
+            true => make_parents(&root, &place),
+            false => root.make_dir(&place, 0o777 & !0o022),
+        };
         made.map_err(|e| unusable::confined(&root, path, &e))?;
     }
     Ok((root, place, None))
+}
+
+/// Creates a directory and its missing parents below a root.
+fn make_parents(root: &Root, place: &RelPath) -> std::io::Result<()> {
+    let path = place.as_bytes();
+    let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+    for end in ends.chain([path.len()]) {
+        let above = RelPath::try_from(path[..end].to_vec()).map_err(std::io::Error::other)?;
+        root.make_dir(&above, 0o777 & !0o022)?;
+    }
+    Ok(())
 }
 
 /// Expands `~` and `~/...` to the home directory, as a shell at this end would.

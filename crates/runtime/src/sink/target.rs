@@ -1,5 +1,6 @@
 //! The destination on disk: locations of entries, their temporaries and their metadata.
 
+mod backup;
 mod pieces;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -267,7 +268,9 @@ impl Target {
         match there.map(|stat| stat.kind) {
             Some(packtrain_disk::Kind::Directory) => {}
             Some(packtrain_disk::Kind::File | packtrain_disk::Kind::Symlink) => {
-                self.root.remove(&place).map_err(|e| self.failure(entry, what, &e))?;
+                if self.back_up(&place)? != packtrain_disk::Kept::Renamed {
+                    self.root.remove(&place).map_err(|e| self.failure(entry, what, &e))?;
+                }
                 self.note_fresh(true, place.clone());
             }
             Some(packtrain_disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
@@ -312,6 +315,7 @@ impl Target {
     pub(crate) fn make_symlink(&self, entry: &Entry) -> Result<(), Failure> {
         let EntryKind::Symlink { target } = &entry.kind else { return Ok(()) };
         let place = self.place(entry)?;
+        self.back_up(&place)?;
         let made = match self.root.make_symlink(&place, target) {
             Err(e) if packtrain_disk::classify(&e) == Trouble::IsDirectory => {
                 self.make_room(entry, &place)?;
@@ -383,6 +387,7 @@ impl Target {
             return settled.map_err(|e| self.failure(entry, "cannot set mode and time", &e));
         }
         self.root.naming_error(&place).map_err(|e| stays(&e))?;
+        self.back_up(&place)?;
         let is_ready = self.mode_when_written(entry).is_some() && !self.is_stream(id);
         let meta = (!is_ready).then(|| self.meta(entry));
         let rename = || match &meta {

@@ -18,6 +18,7 @@ use super::{SourceEvent, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
 use crate::pack::Unpacked;
+use crate::skipped::Skipped;
 use crate::traces::is_trace;
 use packtrain_service::executor::spawn;
 use packtrain_service::paths::show;
@@ -138,8 +139,13 @@ fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<SourceEve
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     let filters = filters(options)?;
-    let (recursive, files_from) = (options.recursive, options.files_from.clone());
-    Ok(WalkOptions { recursive, filters, files_from })
+    Ok(WalkOptions {
+        recursive: options.recursive,
+        filters,
+        files_from: options.files_from.clone(),
+        copy_links: options.extra.copy_links,
+        one_file_system: options.extra.one_file_system,
+    })
 }
 
 /// Walks the sources, passes on the entries and measures each step.
@@ -162,6 +168,7 @@ fn walk(
     let walker = std::iter::from_fn(|| measured.next().filter(|items| !items.is_empty())).flatten();
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let (mut any, mut missing) = (false, 0);
+    let (mut mounts, mut special) = (Vec::new(), Skipped::default());
     for item in walker {
         match item {
             // Working files of Packtrain in a source are skipped: they are not user data, and a
@@ -176,9 +183,13 @@ fn walk(
                 {
                     *brought = true;
                 }
+                if item.is_mount_point {
+                    mounts.push(item.entry.path.as_bytes().to_vec());
+                }
                 table.push(item.root, item.source, &item.entry);
                 batch.push(item.entry);
             }
+            Err(failure) if failure.is_special => special.add(failure.path),
             // A source that is missing or unusable ends the transfer before anything is moved.
             Err(failure) if failure.is_source && sources == 1 && !any => {
                 return Err(explain(&failure));
@@ -207,8 +218,13 @@ fn walk(
     if !batch.is_empty() {
         let _ = news.send(SourceEvent::Entries(batch));
     }
+    if special.count > 0 {
+        let _ = news.send(SourceEvent::Skipped(special));
+    }
     let empty = names.into_iter().zip(brought).filter(|(_, brought)| !brought);
-    let _ = news.send(SourceEvent::WalkEnd(failed, empty.map(|(name, _)| name).collect()));
+    // What other file systems hold is not known, so nothing is deleted below these directories.
+    let empty = empty.map(|(name, _)| name).chain(mounts).collect();
+    let _ = news.send(SourceEvent::WalkEnd(failed, empty));
     Ok(())
 }
 

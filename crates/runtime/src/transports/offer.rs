@@ -44,6 +44,8 @@ pub enum ControlMessage {
     /// Sink, before its last message: number and bytes of files that interrupted transfers left in
     /// the destination.
     Leftovers(u64, u64),
+    /// Source: number and first path of the pipes, sockets and devices that it skipped.
+    Skipped(u64, Vec<u8>),
 }
 
 impl ControlMessage {

@@ -26,6 +26,8 @@ pub(super) enum Decision {
     Move,
     /// Nothing, because this run changes nothing; report what would change.
     ReportOnly(FileReport),
+    /// Nothing, because an option leaves it alone: it need not match the source.
+    Skip,
     /// It cannot be copied.
     Fail(Failure),
 }
@@ -37,6 +39,9 @@ pub(super) fn decide(
     stream: bool,
     found: Option<&Found>,
 ) -> Decision {
+    if is_skipped(options, entry, found) {
+        return Decision::Skip;
+    }
     let decision = match &entry.kind {
         EntryKind::Directory => match found {
             Some(found) if found.kind == FoundKind::Directory => Decision::Keep { settle: false },
@@ -57,7 +62,17 @@ pub(super) fn decide(
         EntryKind::Stream => decide_file(options, entry, true, found),
         EntryKind::File { .. } => decide_file(options, entry, stream, found),
     };
-    for_dry_run(options, found, decision)
+    for_dry_run(options, entry, found, decision)
+}
+
+/// Whether an option leaves the entry alone.
+fn is_skipped(options: &Options, entry: &Entry, found: Option<&Found>) -> bool {
+    let extra = &options.extra;
+    let both_directories = entry.kind == EntryKind::Directory
+        && found.is_some_and(|found| found.kind == FoundKind::Directory);
+    extra.existing_only && found.is_none() && !entry.path.is_root()
+        || extra.ignore_existing && found.is_some() && !both_directories
+        || extra.skips_size(entry)
 }
 
 fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Found>) -> Decision {
@@ -94,14 +109,19 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if options.checksum || options.verify {
         return Decision::Compare;
     }
-    if same_time {
+    if same_time || options.extra.size_only {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     moved
 }
 
 /// In a run that changes nothing: replaces changes with a report.
-fn for_dry_run(options: &Options, found: Option<&Found>, decision: Decision) -> Decision {
+fn for_dry_run(
+    options: &Options,
+    entry: &Entry,
+    found: Option<&Found>,
+    decision: Decision,
+) -> Decision {
     if !options.dry_run && !options.verify {
         return decision;
     }
@@ -113,18 +133,28 @@ fn for_dry_run(options: &Options, found: Option<&Found>, decision: Decision) -> 
     match decision {
         Decision::Make | Decision::Move => Decision::ReportOnly(changed),
         Decision::Fail(_) if options.verify => Decision::ReportOnly(changed),
-        Decision::Keep { .. } => Decision::Keep { settle: false },
+        Decision::Keep { settle } => {
+            // Directories are settled at the end of a real run, so no decision asks for it.
+            let asks = settle || entry.kind == EntryKind::Directory;
+            let differs = || found.is_some_and(|found| metadata_differs(options, entry, found));
+            let settle = asks && !options.verify && options.extra.report_metadata && differs();
+            Decision::Keep { settle }
+        }
         other => other,
     }
 }
 
 /// Whether metadata of an entry with the right content must be set.
 pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) -> bool {
+    metadata_differs(options, entry, found) || options.preserve_owner
+}
+
+/// Whether the mode or the time that is kept differs. The time of a directory changes with every run.
+fn metadata_differs(options: &Options, entry: &Entry, found: &Found) -> bool {
     let has_mode = !matches!(entry.kind, EntryKind::Symlink { .. });
+    let has_time = options.preserve_times && entry.kind != EntryKind::Directory;
     let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
-    mode.is_some_and(|mode| found.mode != mode)
-        || (options.preserve_times && found.mtime != entry.mtime)
-        || options.preserve_owner
+    mode.is_some_and(|mode| found.mode != mode) || (has_time && found.mtime != entry.mtime)
 }
 
 /// Whether a file system may have stored `wanted` as `stored`: some store only whole seconds or
@@ -158,7 +188,8 @@ impl Sink {
         let found = state.target.as_ref();
         match decide(&self.options, &item.entry, item.stream, found) {
             Decision::Compare => {
-                let settle = found.is_some_and(|f| needs_settling(&self.options, &item.entry, f));
+                let needs = if self.options.dry_run { metadata_differs } else { needs_settling };
+                let settle = found.is_some_and(|f| needs(&self.options, &item.entry, f));
                 self.compare(id, settle);
             }
             decision => {
@@ -175,6 +206,7 @@ impl Sink {
             Decision::Make => self.make(id),
             Decision::Move => self.begin_move(id),
             Decision::ReportOnly(report) => self.report_only(id, report),
+            Decision::Skip => self.skip(id),
             Decision::Fail(failure) => self.fail_decided(id, failure),
             Decision::Compare => {}
         }
@@ -191,12 +223,25 @@ impl Sink {
         if let Some(range) = &item.range {
             self.tally.verified_range(self.now, range.clone());
         }
-        if settle {
+        let report = match settle && self.options.dry_run {
+            true => FileReport::Metadata,
+            false => FileReport::Unchanged,
+        };
+        if settle && !self.options.dry_run {
             self.directories.settle(id, item.entry.clone(), &mut self.out);
             self.durability.touch(self.now);
         }
-        self.report(id, FileReport::Unchanged);
+        self.report(id, report);
         self.done(id);
+    }
+
+    /// An option leaves the entry alone. The source counts its bytes as present.
+    fn skip(&mut self, id: EntryId) {
+        let Some(item) = self.entries.remove(id) else { return };
+        self.tally.found(item.size());
+        if let Some(range) = item.range {
+            self.tally.verified_range(self.now, range);
+        }
     }
 
     pub(super) fn make(&mut self, id: EntryId) {
@@ -226,6 +271,7 @@ impl Sink {
             return;
         }
         self.tally.summary.files_moved += u64::from(item.entry.size().is_some());
+        self.tally.planned(item.size());
         self.report(id, report);
         self.entries.remove(id);
     }

@@ -40,6 +40,33 @@ fn same_size_and_time_is_unchanged() {
 }
 
 #[test]
+fn options_leave_entries_alone() {
+    use crate::message::ExtraOptions;
+    let with = |extra: ExtraOptions| Options { extra: Box::new(extra), ..Options::default() };
+    let plain = ExtraOptions::default();
+    let directory = entry(EntryKind::Directory);
+    let there = Found { kind: FoundKind::Directory, ..found(0) };
+    let ignore = with(ExtraOptions { ignore_existing: true, ..plain.clone() });
+    assert_eq!(decided(&ignore, &file(6), Some(found(5))), Decision::Skip);
+    assert_eq!(decided(&ignore, &file(6), None), Decision::Move);
+    assert_eq!(decided(&ignore, &directory, Some(there)), Decision::Keep { settle: false });
+    assert_eq!(decided(&ignore, &directory, Some(found(5))), Decision::Skip);
+    let only = with(ExtraOptions { existing_only: true, ..plain.clone() });
+    assert_eq!(decided(&only, &file(6), None), Decision::Skip);
+    assert_eq!(decided(&only, &directory, None), Decision::Skip);
+    assert_eq!(decided(&only, &file(6), Some(found(5))), Decision::Move);
+    let size = with(ExtraOptions { size_only: true, ..plain.clone() });
+    let later = Found { mtime: Mtime { secs: 2000, nanos: 0 }, ..found(5) };
+    assert_eq!(decided(&size, &file(5), Some(later)), Decision::Keep { settle: true });
+    assert_eq!(decided(&size, &file(6), Some(later)), Decision::Move);
+    let sizes = with(ExtraOptions { min_size: Some(2), max_size: Some(4), ..plain });
+    for (size, skipped) in [(1, true), (2, false), (4, false), (5, true)] {
+        assert_eq!(decided(&sizes, &file(size), None) == Decision::Skip, skipped, "{size}");
+    }
+    assert_eq!(decided(&sizes, &directory, None), Decision::Make);
+}
+
+#[test]
 fn options_change_what_is_unchanged() {
     let later = Found { mtime: Mtime { secs: 2000, nanos: 0 }, ..found(5) };
     let earlier = Found { mtime: Mtime { secs: 1, nanos: 0 }, ..found(5) };

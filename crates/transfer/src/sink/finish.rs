@@ -135,8 +135,9 @@ impl Sink {
     }
 
     fn begin_end(&mut self) {
-        let clean = self.tally.failures.count() == 0;
-        if !self.options.delete || !clean || self.options.verify {
+        // What differs is a failure of `verify`, which also lists what the source does not have.
+        let clean = self.tally.failures.count() == 0 || self.options.verify;
+        if !self.options.delete || !clean {
             self.close();
             return;
         }

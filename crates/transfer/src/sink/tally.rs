@@ -21,6 +21,8 @@ pub(super) struct Tally {
     present_sent: u64,
     needed: u64,
     holes: u64,
+    /// Bytes that a real run would move.
+    planned: u64,
     /// Verified or not needed, and not reported yet.
     verified: RangeSet,
     verified_at: Option<Time>,
@@ -56,6 +58,11 @@ impl Tally {
     /// Bytes were moved and verified.
     pub(super) fn moved(&mut self, bytes: u64) {
         self.progress.verified += bytes;
+    }
+
+    /// A dry run found bytes that a real run would move.
+    pub(super) fn planned(&mut self, bytes: u64) {
+        self.planned += bytes;
     }
 
     pub(super) fn hole(&mut self, bytes: u64) {
@@ -102,7 +109,7 @@ impl Tally {
 
     pub(super) fn summary(&self) -> Summary {
         Summary {
-            bytes_moved: self.progress.verified.saturating_sub(self.holes),
+            bytes_moved: self.progress.verified.saturating_sub(self.holes) + self.planned,
             failed: self.failures.count(),
             vanished: self.failures.vanished(),
             ..self.summary

@@ -1,0 +1,102 @@
+//! Tips for options that other programs have and packtrain does not.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Options of rsync, scp, rclone and curl with what to write instead.
+const TIPS: &[(&[&str], &str)] = &[
+    (&["--rsh"], "write -e COMMAND, as in -e 'ssh -p 2222'"),
+    (&["--rsync-path"], "write --remote-path COMMAND"),
+    (&["--port"], "write -e 'ssh -p PORT', or the port in the place: pt://host:port/path"),
+    (&["-i", "--identity"], "write -e 'ssh -i FILE'; for a list of changes add -v or --dry-run"),
+    (&["-C", "--compress-level", "--zc", "--compress-choice"], "cp does not compress"),
+    (&["-J", "-F"], "write it into the ssh command: -e 'ssh -J HOST'"),
+    (&["-3"], "a copy between two remote places is controlled from here without an option"),
+    (&["-R", "--relative"], "write --files-from LIST and the directory that the names begin in"),
+    (&["-S", "--sparse"], "holes are always kept"),
+    (&["--numeric-ids"], "owners are always copied as numbers"),
+    (&["-I", "--ignore-times"], "write --checksum to compare contents"),
+    (&["-c"], "write --checksum"),
+    (
+        &["-k", "--copy-dirlinks", "--copy-unsafe-links", "--safe-links", "--munge-links"],
+        "links are copied as links; write -L to copy what all of them lead to",
+    ),
+    (
+        &["--delete-before", "--delete-during", "--delete-delay", "--delete-after", "--del"],
+        "write --delete: names are removed at the end, after everything was copied",
+    ),
+    (&["--delete-excluded"], "names that a filter excludes stay; remove them by hand"),
+    (&["--ignore-errors"], "nothing is deleted after a failure; mend it and run the command again"),
+    (
+        &["--stats", "--itemize-changes", "--info", "--out-format"],
+        "write -v for a line for each file, or --json for all figures",
+    ),
+    (&["--human-readable"], "figures are always printed with units"),
+    (&["--timeout", "--contimeout"], "write --retries N; a lost connection is noticed by itself"),
+    (
+        &["--partial-dir", "--temp-dir", "-T"],
+        "temporaries lie beside their targets under hidden names",
+    ),
+    (
+        &["--link-dest", "--copy-dest", "--compare-dest", "-y", "--fuzzy"],
+        "only the target itself is compared; --backup --backup-dir keeps old versions",
+    ),
+    (&["--no-compress"], "cp does not compress"),
+    (&["--modify-window"], "write --size-only or --checksum"),
+    (&["--transfers", "--checkers", "--multi-thread-streams"], "write --streams N"),
+    (
+        &["--s3-provider", "--s3-region", "--config"],
+        "S3 settings come from the variables and files of the AWS programs",
+    ),
+    (&["--create-empty-src-dirs"], "empty directories are always copied"),
+    (&["--ignore-size"], "write --checksum to compare contents"),
+    (&["-h"], "write --help"),
+];
+
+/// Replaces clap's guess by a tip if another program has the option.
+pub(super) fn improve(error: &mut clap::Error) {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
+    let option = argument.split(['=', ' ']).next().unwrap_or_default().to_owned();
+    let Some(tip) = tip(&option) else { return };
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+fn tip(option: &str) -> Option<&'static str> {
+    let found = TIPS.iter().find(|(options, _)| options.contains(&option));
+    found.map(|(_, tip)| *tip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::bare;
+
+    #[test]
+    fn no_tip_is_about_an_option_of_cp() {
+        let cp = bare().find_subcommand("cp").expect("cp").clone();
+        for (options, tip) in TIPS {
+            for option in *options {
+                let known = cp.get_arguments().any(|arg| {
+                    let long = arg.get_long().map(|long| format!("--{long}"));
+                    let short = arg.get_short().map(|short| format!("-{short}"));
+                    long.as_deref() == Some(option) || short.as_deref() == Some(option)
+                });
+                assert!(!known || *option == "-h", "{option}: {tip}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_foreign_option_gets_its_tip_and_no_guess() {
+        let line = ["packtrain", "cp", "--delete-after", "a", "b"];
+        let mut error = bare().try_get_matches_from(line).expect_err("unknown");
+        improve(&mut error);
+        let text = error.render().to_string();
+        assert!(text.contains("tip: write --delete: names are removed at the end"), "{text}");
+        assert!(!text.contains("similar"), "{text}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The options of `cp` that an end of protocol version 1 does not know, and what is said about
+//! options that `cp` accepts without an effect.
+
+use std::os::unix::ffi::OsStrExt;
+
+use packtrain_service::{Backup, ExtraOptions, ModeChange, Options};
+
+use crate::args::CpArgs;
+use crate::exit::Exit;
+
+/// The options of this module, by their names in clap, for places that do not support them.
+pub(super) const IDS: &[&str] = &[
+    "copy_links",
+    "one_file_system",
+    "ignore_existing",
+    "existing",
+    "size_only",
+    "max_size",
+    "min_size",
+    "mkpath",
+    "chmod",
+    "backup",
+];
+
+/// The options of protocol version 2.
+pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Exit> {
+    let (choose, keep) = (&args.choose, &args.keep_old);
+    if choose.min_size.zip(choose.max_size).is_some_and(|(least, most)| least > most) {
+        return Err(Exit::usage("--min-size is above --max-size: no file has such a size"));
+    }
+    let mode_changes = match &keep.chmod {
+        None => Vec::new(),
+        Some(_) if !plain.preserve_mode => {
+            return Err(Exit::usage(
+                "--chmod changes the mode that is kept: add mode to --preserve",
+            ));
+        }
+        Some(list) => ModeChange::parse_list(list, umask())
+            .map_err(|error| Exit::usage(format!("--chmod: {error}")))?,
+    };
+    let extra = ExtraOptions {
+        copy_links: choose.copy_links,
+        one_file_system: choose.one_file_system,
+        make_path: keep.mkpath,
+        ignore_existing: choose.ignore_existing,
+        existing_only: choose.existing,
+        size_only: choose.size_only,
+        min_size: choose.min_size,
+        max_size: choose.max_size,
+        mode_changes,
+        backup: backup(args)?,
+        report_metadata: plain.dry_run,
+        ..ExtraOptions::default()
+    };
+    extra.check().map_err(|why| Exit::usage(format!("--backup, --chmod: {why}")))?;
+    Ok(extra)
+}
+
+fn backup(args: &CpArgs) -> Result<Option<Backup>, Exit> {
+    let keep = &args.keep_old;
+    if !keep.backup {
+        return Ok(None);
+    }
+    let dir = match &keep.backup_dir {
+        None => None,
+        Some(dir) => {
+            let bytes = dir.as_os_str().as_bytes();
+            let parts = bytes.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+            let clean = parts.collect::<Vec<_>>().join(&b'/');
+            let leaves = clean.split(|b| *b == b'/').any(|part| part == b"..");
+            if bytes.starts_with(b"/") || clean.is_empty() || leaves {
+                let text = format!(
+                    "--backup-dir {}: it lies below the target: name a path relative to it",
+                    dir.display()
+                );
+                return Err(Exit::usage(text));
+            }
+            Some(clean)
+        }
+    };
+    let suffix = match &keep.suffix {
+        Some(suffix) => suffix.as_bytes().to_vec(),
+        None if dir.is_some() => Vec::new(),
+        None => b"~".to_vec(),
+    };
+    Ok(Some(Backup { suffix, dir }))
+}
+
+/// The umask, which limits changes of `--chmod` that name no class.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+/// What of mode, times and owner is kept beyond `--preserve`: with `-a` everything.
+pub(super) fn preserve(args: &CpArgs, options: &mut Options) -> Result<(), Exit> {
+    let rsync = &args.rsync;
+    if rsync.owner != rsync.group && !rsync.archive {
+        let (given, missing) = if rsync.owner { ("-o", "-g") } else { ("-g", "-o") };
+        return Err(Exit::usage(format!(
+            "{given} without {missing} is not in this version: owner and group are kept together, \
+             by -o -g or --preserve=mode,times,owner"
+        )));
+    }
+    options.preserve_mode |= rsync.archive || rsync.perms;
+    options.preserve_times |= rsync.archive || rsync.times;
+    options.preserve_owner |= rsync.archive || rsync.owner;
+    Ok(())
+}
+
+/// What is said about options that are accepted without an effect.
+pub(super) fn notes(args: &CpArgs) -> Vec<String> {
+    let rsync = &args.rsync;
+    let all = [
+        (rsync.compress, "-z has no effect: cp does not compress"),
+        (rsync.partial, "--partial has no effect: an interrupted copy resumes anyway"),
+        (
+            rsync.partial_progress,
+            "-P has no effect: a terminal shows progress, and an interrupted copy resumes anyway",
+        ),
+        (
+            rsync.append,
+            "--append has no effect: an interrupted copy resumes anyway, and a file that is shorter \
+             for another reason is copied as a whole",
+        ),
+        (rsync.devices, "-D has no effect: devices, sockets and named pipes are skipped"),
+    ];
+    let mut notes: Vec<String> =
+        all.into_iter().filter(|(given, _)| *given).map(|(_, note)| note.to_owned()).collect();
+    let first = args.places.first().map(|place| place.as_bytes()).unwrap_or_default();
+    if rsync.partial_progress && !first.is_empty() && first.iter().all(u8::is_ascii_digit) {
+        notes.push(format!(
+            "for scp's -P PORT write -e 'ssh -p {0}': {0} is a source here",
+            String::from_utf8_lossy(first)
+        ));
+    }
+    notes
+}
