@@ -1,5 +1,5 @@
 //! Commands for the repository: `cargo xtask test | quick | tidy | licences | examples | fuzz |
-//! nightly | bench`.
+//! nightly | bench | dist`.
 //!
 //! This is not part of the product: it may read clocks, print and run other programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
@@ -33,6 +33,8 @@ usage: cargo xtask COMMAND
   bench      compare with peers, write bench/results/          [raw|file|grid ...] [--runs N]
              [--seconds N] [--quick] [--dir DIR] [--keep-rmem] [--binary FILE]
              [--form short|full] (grid, company)
+  dist       the static program under 15 MB, as tarball, deb and rpm, with SHA256SUMS
+             [--dir DIR] [--target TARGET ...] [--binary FILE]
 ";
 
 fn main() -> ExitCode {
@@ -47,6 +49,10 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(rest),
         Some("nightly") => nightly::run(),
         Some("bench") => bench::run(rest),
+        // A crate of its own: its dependencies would slow down every other command.
+        Some("dist") => sh::run(
+            sh::cargo().args(["run", "--quiet", "--package", "packtrain-dist", "--"]).args(rest),
+        ),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             Ok(())

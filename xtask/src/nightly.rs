@@ -44,6 +44,9 @@ pub(crate) fn run() -> Result<()> {
         "a transfer of 24 virtual hours",
         &["test", "--release", "-p", "packtrain-transfer", "--", "--ignored"],
     );
+    step("the packages, and their program without a C library", &["xtask", "dist"]);
+    let names = ["test", "-p", "packtrain-os", "--features", "resolver", "names"];
+    step("names without the C library", &names);
     println!("nightly: {KILLS} kills of either end, and as many between renames");
     let words = ["test", "--release", "-p", "packtrain", "--test", "e2e"];
     let kills = ["--", "--ignored", "kills_of_either_end", "killed_between_the_renames"];

@@ -19,6 +19,7 @@ const NEEDS: &[Need] = &[
     Need { program: "script", package: "bsdutils", for_what: "Ctrl-C on a terminal" },
     Need { program: "rsync", package: "rsync", for_what: "comparisons with rsync" },
     Need { program: "ip", package: "iproute2", for_what: "the test with a network that goes away" },
+    Need { program: "jq", package: "jq", for_what: "the examples of the guide" },
     Need { program: "unshare", package: "util-linux", for_what: "tests with a full disk" },
     Need { program: "mkfs.xfs", package: "xfsprogs", for_what: "files that share blocks" },
     Need { program: "g++", package: "g++", for_what: "tests with the stock UDT library" },

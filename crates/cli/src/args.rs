@@ -66,6 +66,8 @@ pub(crate) use sim::{
 pub(crate) use values::{Streams, Via};
 pub(crate) use verify::{HashArg, VerifyArgs};
 
+use packtrain_service::Versions;
+
 use crate::exit::Exit;
 
 /// Moves files over long fat networks: encrypted, verified, resumable.
@@ -73,6 +75,7 @@ use crate::exit::Exit;
 #[command(
     name = "packtrain",
     version,
+    long_version = long_version(),
     propagate_version = true,
     max_term_width = 100,
     subcommand_required = true,
@@ -87,6 +90,12 @@ pub(crate) struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What `--version` prints after the name. An initiator that looks for a program over ssh reads it
+/// (`find.sh` of `crates/client`).
+fn long_version() -> String {
+    format!("{}\nprotocol {}", env!("CARGO_PKG_VERSION"), Versions::OWN)
 }
 
 /// The commands of this version, and hidden commands of later versions.

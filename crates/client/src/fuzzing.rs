@@ -15,7 +15,7 @@ pub fn bootstrap_line(data: &[u8]) {
 
 /// Seeds: a line, and a line with a greeting before it.
 pub fn bootstrap_line_seeds() -> Vec<Vec<u8>> {
-    let line = b"PACKTRAIN-BOOTSTRAP-1 Linux x86_64 gzip absent\n";
+    let line = b"PACKTRAIN-BOOTSTRAP-2 Linux x86_64 gzip absent\n";
     vec![line.to_vec(), [b"Welcome!\n".as_slice(), line].concat()]
 }
 

@@ -4,25 +4,24 @@
 mod bootstrap;
 pub mod child;
 mod image;
+mod program;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 
-use bootstrap::Bootstrapped;
 #[cfg(feature = "fuzzing")]
 pub(crate) use bootstrap::described_system;
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
-use packtrain_runtime::marker;
 use packtrain_service::executor::spawn;
-use packtrain_service::{SshSettings, StopHandle, host};
+use packtrain_service::{Reporter, SshSettings, StopHandle, host};
 
 /// Timeout for the end of the other end after this end's last message.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,15 +32,16 @@ pub(crate) struct Remote {
     pub(crate) control: Control,
     /// The addresses of the host, as far as its name resolves.
     pub(crate) addresses: Vec<IpAddr>,
-    /// Whether the program there is ours and is removed at the end.
-    bootstrapped: bool,
+    /// Whether the program there was sent for this session and is removed at its end.
+    removed_at_end: bool,
 }
 
-/// Starts the other end at `host`.
+/// Starts the other end at `host`, in one ssh session. `reporter` is told if a program is sent there.
 pub(crate) fn start(
     settings: &SshSettings,
     user: Option<&str>,
     host: &str,
+    reporter: &dyn Reporter,
     stop: &StopHandle,
 ) -> Result<Remote, Failure> {
     let target = Target::new(user, host)?;
@@ -50,55 +50,12 @@ pub(crate) fn start(
         let (settings, target, host) = (settings.clone(), target.clone(), host.to_owned());
         std::thread::spawn(move || resolve(&settings, &target, &host))
     };
-    let mut bootstrapped = false;
-    let (child, control) = match attempt(settings, &target, stop)? {
-        Ok(running) => running,
-        Err(status) if settings.bootstrap && may_be_missing(status) => {
-            let certain = status.code() == Some(127);
-            match bootstrap::start(settings, &target, certain, stop)? {
-                Bootstrapped::Runs(running, input, output) => {
-                    bootstrapped = true;
-                    connect(running, input, output)
-                }
-                Bootstrapped::Present => return Err(explain(&target, status)),
-            }
-        }
-        Err(status) => return Err(explain(&target, status)),
-    };
+    let started = bootstrap::start(settings, &target, reporter, stop)?;
+    let control = over_streams("ssh", started.output, Stdin(started.input));
     // A resolver that fails leaves the data without an address: it goes over the connection.
     let addresses = resolving.join().unwrap_or_default();
-    Ok(Remote { child, control, addresses, bootstrapped })
-}
-
-/// The exit code of a login shell that does not find a program: 1 in csh, 127 in all others.
-fn may_be_missing(status: ExitStatus) -> bool {
-    matches!(status.code(), Some(1 | 127))
-}
-
-type Connected = (Arc<Mutex<Child>>, Control);
-
-fn connect(running: Running, input: ChildStdin, output: ChildStdout) -> Connected {
-    (running.release(), over_streams("ssh", output, Stdin(input)))
-}
-
-/// Starts the program that is installed at the target. The inner error is the exit status of a
-/// command that ended before it printed the marker.
-fn attempt(
-    settings: &SshSettings,
-    target: &Target,
-    stop: &StopHandle,
-) -> Result<Result<Connected, ExitStatus>, Failure> {
-    if settings.remote_path.starts_with('-') {
-        let text = "the command for --remote-path begins with `-`: ssh would take it for an option";
-        return Err(Failure::new(FailureKind::Usage, text));
-    }
-    let words = format!("{} serve --stdio", settings.remote_path);
-    let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
-    if matches!(marker::skip_noise(&mut output), Ok(true)) {
-        return Ok(Ok(connect(running, input, output)));
-    }
-    drop((input, output));
-    running.wait().map(Err)
+    let child = started.running.release();
+    Ok(Remote { child, control, addresses, removed_at_end: started.removed_at_end })
 }
 
 /// ssh's standard input; a vectored write is one system call.
@@ -182,13 +139,13 @@ fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
 pub(crate) struct Waiter {
     child: Arc<Mutex<Child>>,
     tx: ControlSender,
-    bootstrapped: bool,
+    removed_at_end: bool,
 }
 
 impl Remote {
     pub(crate) fn split(self) -> (Control, Waiter) {
         let tx = self.control.tx.clone();
-        (self.control, Waiter { child: self.child, tx, bootstrapped: self.bootstrapped })
+        (self.control, Waiter { child: self.child, tx, removed_at_end: self.removed_at_end })
     }
 }
 
@@ -204,7 +161,7 @@ impl Waiter {
                 child::terminate(&child);
             }
         };
-        if !done || self.bootstrapped {
+        if !done || self.removed_at_end {
             return end();
         }
         self.tx.wait_closed(FINISH_TIMEOUT);

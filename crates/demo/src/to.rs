@@ -104,7 +104,7 @@ fn verdict(pipe: &Ran, copy: &Ran) -> String {
     let why = done["verdict"].as_str().map_or_else(String::new, |v| format!("; {v}"));
     format!(
         "packtrain moved {ratio:.2} times as fast as the ssh pipe (transport {transport}{rtt}, {again} sent \
-         again{why}); nothing was left on either side"
+         again{why}); the files of the demo were removed on both sides"
     )
 }
 

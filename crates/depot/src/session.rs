@@ -4,7 +4,7 @@
 use super::Depot;
 use packtrain_hops::DatagramStatus;
 use packtrain_identity::pubkey::PublicKey;
-use packtrain_net::tcp::{connect_any, tune};
+use packtrain_net::tcp::{connect_any, lookup, tune};
 use packtrain_os::clock;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 use packtrain_session::{
@@ -286,10 +286,10 @@ pub(super) async fn allowed_addresses(
     let found: Vec<SocketAddr> = match &place.host {
         Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
         Host::Name(name) => {
-            let lookup = tokio::net::lookup_host((name.as_str(), place.port));
+            let lookup = lookup(name, place.port);
             let found = tokio::time::timeout(HOP_CONNECT_TIMEOUT.to_std(), lookup).await;
             let found = found.map_err(|_| away(format!("timeout while resolving {name}")))?;
-            found.map_err(|e| away(format!("cannot resolve {name}: {e}")))?.collect()
+            found.map_err(|e| away(format!("cannot resolve {name}: {e}")))?
         }
     };
     let allowed = |to: &SocketAddr| {

@@ -10,7 +10,7 @@ pub mod tune;
 
 mod sys;
 
-pub use connect::{ConnectError, ConnectOptions, connect, connect_any};
+pub use connect::{ConnectError, ConnectOptions, connect, connect_any, lookup};
 pub use info::{TcpInfo, tcp_info};
 pub use key::{Identity, KeyError, PublicKey};
 pub use listen::{listen, listen_in};

@@ -1,6 +1,8 @@
 //! Hosts and ports as users write them, and name resolution.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
+
+use packtrain_os::names;
 
 /// Parses an address to listen at.
 ///
@@ -8,13 +10,14 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 /// A message that says what to write instead.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let with_host = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
-    let found = with_host.to_socket_addrs().map(|mut all| all.next());
-    match found {
-        Ok(Some(address)) => Ok(address),
-        _ => Err(format!(
-            "`{text}` is not an address to listen at: write ADDRESS:PORT, such as [::]:7876"
-        )),
-    }
+    // The standard form covers scopes of link-local addresses too.
+    let found = with_host.parse().ok().or_else(|| {
+        let (host, port) = split_host(&with_host)?;
+        names::lookup(&host, port).ok()?.first().copied()
+    });
+    found.ok_or_else(|| {
+        format!("`{text}` is not an address to listen at: write ADDRESS:PORT, such as [::]:7876")
+    })
 }
 
 /// Splits `HOST:PORT`.
@@ -28,7 +31,7 @@ pub fn split_host(text: &str) -> Option<(String, u16)> {
 /// The addresses of a name; empty if it cannot be resolved.
 pub fn lookup(name: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
-    for address in (name, 0).to_socket_addrs().into_iter().flatten() {
+    for address in names::lookup(name, 0).into_iter().flatten() {
         if !found.contains(&address.ip()) {
             found.push(address.ip());
         }

@@ -28,7 +28,7 @@ mod streams;
 
 pub use error::{EXIT_NOTHING_MOVED, RequestError, exit_code, failure_word};
 pub use packtrain_transfer::message::{Backup, ExtraOptions, ModeChange, Options, Resume, Summary};
-pub use packtrain_transfer::{Failure, FailureKind, FileReport};
+pub use packtrain_transfer::{Failure, FailureKind, FileReport, Versions};
 pub use perf::{
     CpuUse, PerfClientRequest, PerfInterval, PerfOutcome, PerfReporter, PerfServerRequest,
 };

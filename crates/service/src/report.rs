@@ -15,6 +15,8 @@ pub trait Reporter: Send + Sync {
     fn file(&self, path: &[u8], report: &FileReport);
     /// A message for the user.
     fn notice(&self, notice: &Notice);
+    /// Packtrain itself is being sent to `host`, where it is not installed: so many bytes of so many.
+    fn sending_program(&self, _host: &str, _sent: ByteCount, _of: ByteCount) {}
     /// This depot corrupted bytes, which were detected. A notice reports it too.
     fn corrupted(&self, _depot: &str) {}
 }

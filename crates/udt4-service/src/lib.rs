@@ -6,8 +6,9 @@ pub mod fetch;
 mod perf;
 mod serve;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
+use packtrain_os::names;
 use packtrain_socket::{Error, Options};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{DataRate, Duration};
@@ -34,8 +35,8 @@ fn in_clear() -> Notice {
 
 /// The first address of a host.
 fn lookup(host: &str, port: u16) -> Result<SocketAddr, Failure> {
-    let found = (host, port).to_socket_addrs();
-    found.ok().and_then(|mut all| all.next()).ok_or_else(|| {
+    let found = names::lookup(host, port).ok();
+    found.and_then(|all| all.first().copied()).ok_or_else(|| {
         let text = format!("{host}: no such host is known: check the name");
         Failure::new(FailureKind::Temporary, text)
     })

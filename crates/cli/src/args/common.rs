@@ -92,11 +92,12 @@ pub(crate) struct RemoteArgs {
     /// Command that connects to user@host:path, such as 'ssh -p 2222'.
     #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
     pub(crate) ssh: Words,
-    /// Command that starts packtrain at the other end, if it is not in the PATH there.
+    /// Command that starts packtrain at the other end, if it is not in the PATH there: a program, or
+    /// a command line for the login shell.
     #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
     pub(crate) remote_path: String,
-    /// Whether to send this program to the other end, for the time of the transfer, if it is not
-    /// installed there: auto or never.
+    /// Whether to send this program to the other end, once, if no compatible packtrain is installed
+    /// there: auto or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) bootstrap: Bootstrap,
     /// TCP and UDP ports that the listening end may use for data, such as 5000-5100 [default: any].

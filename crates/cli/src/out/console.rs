@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use packtrain_service::{FileReport, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter};
+use packtrain_units::ByteCount;
 use serde::Serialize;
 
 use super::done::cause;
@@ -132,6 +133,10 @@ impl Reporter for ConsoleReporter {
                 print_stderr(&text);
             }
         });
+    }
+
+    fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+        self.progress.sending_program(host, sent, of);
     }
 
     fn corrupted(&self, depot: &str) {

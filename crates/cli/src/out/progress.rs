@@ -66,6 +66,24 @@ impl Progress {
         }
     }
 
+    /// Shows how much of this program was sent to a host that does not have it.
+    pub(crate) fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+        let text =
+            format!("{}{sent} of {of}, packtrain itself to {}", gauge(sent, of), clean(host));
+        match self {
+            Self::Bar(bar, known) => {
+                // From here on other output must make room for the bar.
+                known.lock().get_or_insert(ByteCount::ZERO);
+                bar.set_message(text);
+                bar.tick();
+            }
+            Self::Plain => {
+                let _ = write!(std::io::stderr().lock(), "\r{text}\x1b[K");
+            }
+            Self::Json(_) | Self::None => {}
+        }
+    }
+
     /// Lets the next snapshot show fewer bytes than the last one.
     pub(crate) fn restart(&self) {
         if let Self::Bar(_, most) = self

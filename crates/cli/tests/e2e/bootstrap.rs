@@ -1,25 +1,28 @@
 //! Copies to machines where packtrain is not installed.
 //!
-//! A script replaces ssh. It passes its arguments to a login shell, as sshd does.
+//! A script replaces ssh. It passes its arguments to a login shell, as sshd does. Each test has a
+//! home directory of its own there, which is also its directory of temporary files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::faults::in_namespace;
-use crate::rig::{Ended, Rig, skipped};
+use crate::rig::{Ended, Rig, send, skipped, wait_until};
 use crate::tree;
 
 /// A name under which no program is installed.
 const NOWHERE: &str = "packtrain-not-installed";
 
-/// Writes a replacement for ssh whose login shell is `shell`. It also copies its input to `wire`.
+/// Writes a replacement for ssh whose login shell is `shell`. It also copies its input to `wire`, and
+/// counts its sessions.
 fn stand_in(rig: &Rig, shell: &str, prelude: &str) {
     let at = rig.path("");
     let at = at.display();
     let text = format!(
         "#!/bin/sh\n{prelude}\n\
+         HOME={at}tmp TMPDIR={at}tmp; export HOME TMPDIR; unset XDG_CACHE_HOME\n\
          for last; do :; done\n\
          case \" $* \" in *' -G '*) exit 1;; esac\n\
          echo session >>{at}/sessions\n\
@@ -28,8 +31,7 @@ fn stand_in(rig: &Rig, shell: &str, prelude: &str) {
          {shell} -c \"$last\" <{at}/fifo.$$; s=$?\n\
          kill $! 2>/dev/null; rm -f {at}/fifo.$$; exit $s\n"
     );
-    fs::write(rig.path("login"), text).expect("a script");
-    fs::set_permissions(rig.path("login"), fs::Permissions::from_mode(0o755)).expect("mode");
+    script(&rig.path("login"), &text);
 }
 
 fn copy(rig: &Rig) -> Command {
@@ -37,11 +39,14 @@ fn copy(rig: &Rig) -> Command {
 }
 
 fn copy_by(rig: &Rig, remote: &Path) -> Command {
+    copy_to(rig, remote, "g")
+}
+
+fn copy_to(rig: &Rig, remote: &Path, name: &str) -> Command {
     let mut command = rig.packtrain();
     command.args(["cp", "--transport", "pipe", "--retries", "0", "-e"]).arg(rig.path("login"));
     command.arg("--remote-path").arg(remote).arg(rig.path("f"));
-    command.arg(format!("host:{}", rig.path("g").display()));
-    command.env("TMPDIR", rig.path("tmp"));
+    command.arg(format!("host:{}", rig.path(name).display()));
     command
 }
 
@@ -52,17 +57,42 @@ fn rig() -> Rig {
     rig
 }
 
+/// The program was sent and stays in the cache, and nothing else does.
 fn assert_copied(rig: &Rig, ended: &Ended, what: &str) {
     assert_eq!(ended.code, 0, "{what}: {}", ended.stderr);
     assert!(fs::read(rig.path("f")).ok() == fs::read(rig.path("g")).ok(), "{what}");
-    assert_nothing_left(&rig.path("tmp"), what);
-    let sessions = fs::read_to_string(rig.path("sessions")).expect("sessions");
-    assert_eq!(sessions.lines().count(), 2, "{what}: one that fails and one that sends");
+    assert_eq!(files(rig).len(), 1, "{what}: {:?}", files(rig));
+    assert_eq!(sessions(rig), 1, "{what}");
+    assert!(ended.stderr.contains("sent it once"), "{what}: {}", ended.stderr);
 }
 
-fn assert_nothing_left(dir: &Path, what: &str) {
-    let left: Vec<_> = fs::read_dir(dir).expect("the folder").flatten().collect();
-    assert!(left.is_empty(), "{what}: {left:?}");
+fn sessions(rig: &Rig) -> usize {
+    fs::read_to_string(rig.path("sessions")).unwrap_or_default().lines().count()
+}
+
+/// Bytes that this end has sent over all sessions.
+fn sent(rig: &Rig) -> u64 {
+    fs::metadata(rig.path("wire")).map_or(0, |meta| meta.len())
+}
+
+/// All files below the home directory there.
+fn files(rig: &Rig) -> Vec<PathBuf> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for item in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match item.file_type() {
+                Ok(kind) if kind.is_dir() => walk(&item.path(), found),
+                _ => found.push(item.path()),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&rig.path("tmp"), &mut found);
+    found
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("mode");
 }
 
 #[test]
@@ -84,16 +114,128 @@ fn what_is_sent_has_no_symbols_and_is_packed() {
     let rig = rig();
     stand_in(&rig, "sh", "");
     assert_copied(&rig, &rig.run(&mut copy(&rig)), "sh");
-    let sent = fs::metadata(rig.path("wire")).expect("the wire").len();
-    let program = fs::metadata(env!("CARGO_BIN_EXE_packtrain")).expect("the command").len();
-    assert!(sent * 2 < program, "{sent} bytes of {program}");
+    let (program, first) = (program_size(), sent(&rig));
+    assert!(first * 2 < program, "{first} bytes of {program}");
+    // The second copy finds the program there.
+    fs::remove_file(rig.path("g")).expect("it is there");
+    let ended = rig.run(&mut copy(&rig));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(rig.path("g").exists() && !ended.stderr.contains("not installed"), "{}", ended.stderr);
+    assert_eq!((sessions(&rig), files(&rig).len()), (2, 1));
+    let second = sent(&rig) - first;
+    assert!(second < 100_000, "{second} bytes");
+}
+
+fn program_size() -> u64 {
+    fs::metadata(env!("CARGO_BIN_EXE_packtrain")).expect("the command").len()
+}
+
+/// Each sends its own program; neither takes that of the other for one that was left behind.
+#[test]
+fn two_copies_at_a_time_send_the_program_and_both_succeed() {
+    let rig = rig();
+    stand_in(&rig, "sh", "");
+    let running: Vec<_> = (0..2)
+        .map(|n| {
+            let mut command = copy_to(&rig, Path::new(NOWHERE), &format!("g{n}"));
+            rig.start(&mut command)
+        })
+        .collect();
+    for (n, running) in running.into_iter().enumerate() {
+        let ended = running.wait();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let copied = fs::read(rig.path(&format!("g{n}"))).expect("the copy");
+        assert!(copied == fs::read(rig.path("f")).expect("the file"));
+    }
+    assert_eq!((sessions(&rig), files(&rig).len()), (2, 1), "{:?}", files(&rig));
+}
+
+#[test]
+fn a_copy_that_is_killed_while_it_sends_leaves_nothing() {
+    let rig = rig();
+    // The other end stops in the middle of the program until the hold is removed.
+    let (bin, hold) = (rig.path("bin"), rig.path("hold"));
+    fs::create_dir(&bin).expect("a folder");
+    fs::write(&hold, "").expect("a file");
+    let real = Command::new("sh").args(["-c", "command -v head"]).output().expect("sh").stdout;
+    let real = String::from_utf8(real).expect("text");
+    let (real, hold_at) = (real.trim(), hold.display());
+    script(
+        &bin.join("head"),
+        &format!(
+            "#!/bin/sh\n{real} -c 99999\n: >{hold_at}.reached\n\
+                 while [ -e {hold_at} ]; do sleep 0.05; done\n\
+                 exec {real} -c $(($2 - 99999))\n"
+        ),
+    );
+    stand_in(&rig, "sh", &format!("PATH={}:$PATH; export PATH", bin.display()));
+    let mut running = rig.start(&mut copy(&rig));
+    let cache = rig.path("tmp/.cache/packtrain");
+    wait_until("an unfinished copy of the program", || {
+        assert!(!running.ended(), "{}", running.stderr());
+        rig.path("hold.reached").exists()
+    });
+    assert!(names(&cache).iter().all(|name| name.starts_with(".new-")) && !files(&rig).is_empty());
+    send("KILL", running.pid());
+    let ended = running.wait();
+    assert_ne!(ended.code, 0, "{}", ended.stderr);
+    fs::remove_file(&hold).expect("it is there");
+    wait_until("the removal of the unfinished copy", || names(&cache).is_empty());
+    assert!(files(&rig).is_empty(), "{:?}", files(&rig));
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let items = fs::read_dir(dir).into_iter().flatten().flatten();
+    items.map(|item| item.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_command_line_is_run_by_the_login_shell() {
+    let rig = rig();
+    stand_in(&rig, "sh", "");
+    let program = rig.path("packtrain-far");
+    let line = format!("cd / && {}", program.display());
+    let ended = rig.run(&mut copy_by(&rig, Path::new(&line)));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(rig.path("g").exists() && files(&rig).is_empty());
+    // One that fails is replaced, in the same session.
+    fs::remove_file(rig.path("g")).expect("it is there");
+    let ended = rig.run(&mut copy_by(&rig, Path::new("false && packtrain")));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!((sessions(&rig), files(&rig).len()), (2, 1));
+}
+
+#[test]
+fn a_program_that_fails_or_speaks_another_protocol_is_replaced() {
+    for text in ["exit 1", "echo packtrain 99.0 protocol 998 to 999"] {
+        let rig = rig();
+        stand_in(&rig, "sh", "");
+        let program = rig.path("other");
+        script(&program, &format!("#!/bin/sh\n{text}\n"));
+        let ended = rig.run(&mut copy_by(&rig, &program));
+        assert_copied(&rig, &ended, text);
+        assert!(ended.stderr.contains("too old or too new"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn never_sends_nothing() {
+    let rig = rig();
+    stand_in(&rig, "sh", "");
+    let ended = rig.run(copy(&rig).args(["--bootstrap", "never"]));
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+    assert!(ended.stderr.contains("not installed at host"), "{}", ended.stderr);
+    assert!(files(&rig).is_empty() && sent(&rig) == 0);
 }
 
 /// A PATH with the standard programs, without gzip.
 fn without_gzip(rig: &Rig) -> String {
     let dir = rig.path("programs");
     fs::create_dir(&dir).expect("a folder");
-    for name in ["sh", "uname", "mktemp", "head", "cat", "wc", "chmod", "rm", "mkfifo", "tee"] {
+    for name in [
+        "sh", "uname", "mktemp", "head", "cat", "wc", "chmod", "rm", "mkfifo", "tee", "mkdir",
+        "mv", "find", "cut", "tr", "readlink", "touch",
+    ] {
         let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output();
         let path = String::from_utf8(found.expect("sh").stdout).expect("text");
         std::os::unix::fs::symlink(path.trim(), dir.join(name)).expect("a link");
@@ -109,19 +251,6 @@ fn without_gzip_it_is_sent_as_it_is() {
 }
 
 #[test]
-fn a_program_that_is_there_and_fails_is_not_replaced() {
-    let rig = rig();
-    stand_in(&rig, "sh", "");
-    let program = rig.path("fails");
-    fs::write(&program, "#!/bin/sh\nexit 1\n").expect("a script");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("mode");
-    let ended = rig.run(&mut copy_by(&rig, &program));
-    assert_eq!(ended.code, 5, "{}", ended.stderr);
-    assert!(!rig.path("g").exists());
-    assert_nothing_left(&rig.path("tmp"), "it fails");
-}
-
-#[test]
 #[ignore = "needs namespaces; `cargo xtask test` runs it"]
 fn a_full_disk_there_is_said_and_nothing_is_left() {
     for gzip in [true, false] {
@@ -130,9 +259,9 @@ fn a_full_disk_there_is_said_and_nothing_is_left() {
         stand_in(&rig, "sh", &prelude);
         let script = format!(
             "mount -t tmpfs -o size=1m none tmp || exit 99\n\
-             TMPDIR=$PWD/tmp \"$0\" cp --transport pipe --retries 0 -e ./login \
+             \"$0\" cp --transport pipe --retries 0 -e ./login \
              --remote-path {NOWHERE} f host:$PWD/g 2>said; echo $? >code\n\
-             find tmp -mindepth 1 >left; echo done >ended\n"
+             find tmp -mindepth 1 -type f >left; echo done >ended\n"
         );
         let Some(()) = in_namespace(&rig, &script) else { return };
         let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
@@ -151,15 +280,15 @@ fn a_disk_there_that_runs_nothing_is_said_and_nothing_is_left() {
     stand_in(&rig, "sh", "");
     let script = format!(
         "mount -t tmpfs -o size=400m,noexec none tmp || exit 99\n\
-         TMPDIR=$PWD/tmp \"$0\" cp --transport pipe --retries 0 -e ./login \
+         \"$0\" cp --transport pipe --retries 0 -e ./login \
          --remote-path {NOWHERE} f host:$PWD/g 2>said; echo $? >code\n\
-         find tmp -mindepth 1 >left; echo done >ended\n"
+         find tmp -mindepth 1 -type f >left; echo done >ended\n"
     );
     let Some(()) = in_namespace(&rig, &script) else { return };
     let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
     let said = read("said");
     assert_eq!(read("code").trim(), "7", "{said}");
-    assert!(said.contains("does not run there"), "{said}");
+    assert!(said.contains("XDG_CACHE_HOME"), "{said}");
     assert_eq!((read("left").as_str(), read("ended").trim()), ("", "done"), "{said}");
 }
 

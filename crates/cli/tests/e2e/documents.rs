@@ -27,7 +27,11 @@ struct Page {
 
 const INSTALL: (&str, &str) =
     ("cargo install", "it builds the program, which this test was built with");
+const DIST: (&str, &str) =
+    ("cargo xtask dist", "it builds for minutes: `cargo xtask nightly` runs it");
 const FORM: &str = "a form, not a command";
+const IPERF: &str = "it takes 30 s";
+const WEEKS: &str = "it needs transfers of some weeks";
 const S3: &str = "e2e s3 has the store";
 
 /// The table of pages, and a test for each that runs it.
@@ -54,6 +58,7 @@ pages! {
             ("cargo demo", "CI runs `demo --wan` of the tests' build: e2e demo"),
             ("cargo xtask test", "CI runs it"),
             INSTALL,
+            DIST,
             ("packtrain cp -r results s3:", S3),
             ("packtrain emulate", "e2e emulate"),
         ],
@@ -68,6 +73,18 @@ pages! {
                 "packtrain emulate --rate 1gbit --rtt 100ms --loss 1e-4 --queue 1bdp --far 'iperf3",
                 "it takes 30 s",
             ),
+        ],
+    };
+    install: Page {
+        path: "docs/guide/tasks/install.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            INSTALL,
+            DIST,
+            ("sudo dpkg", "it changes the machine; a test of xtask/dist unpacks the deb"),
+            ("sudo rpm", "the same, and a test of xtask/dist reads the rpm"),
+            ("tar -xzf", "`dist` writes the file, and a test of xtask/dist reads it"),
         ],
     };
     diagnose: Page {
@@ -158,6 +175,125 @@ pages! {
             ("packtrain cp -r results s3:", S3),
         ],
     };
+    commands: Page {
+        path: "docs/guide/reference/commands.md",
+        given: ":",
+        then: ":",
+        not_run: &[("PACKTRAIN_WRITE_REFERENCE=1", "it tests compare the page with the definitions")],
+    };
+    configuration: Page {
+        path: "docs/guide/reference/configuration.md",
+        given: ":",
+        then: "test -s commands.md",
+        not_run: &[
+            ("packtrain completions bash", "it writes to the machine's /etc"),
+            ("packtrain man --out /usr", "it writes to the machine's /usr"),
+        ],
+    };
+    controllers: Page {
+        path: "docs/guide/reference/controllers.md",
+        given: "head -c 3M /dev/urandom >big",
+        then: "cmp big $HOSTS/host/big",
+        not_run: &[
+            ("packtrain perf client HOST", FORM),
+            ("packtrain sim run", "the scenario is that of the page about sim"),
+        ],
+    };
+    cp: Page {
+        path: "docs/guide/reference/cp.md",
+        given: ":",
+        then: ":",
+        not_run: &[("packtrain cp [-r]", FORM), ("packtrain verify SRC", FORM)],
+    };
+    depot: Page {
+        path: "docs/guide/reference/depot.md",
+        given: "results",
+        then: ":",
+        not_run: &[("packtrain forecast", WEEKS)],
+    };
+    emulate: Page {
+        path: "docs/guide/reference/emulate.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            ("packtrain emulate --rate 1gbit", IPERF),
+            ("packtrain emulate --rate 100mbit", "a web server with a file of the reader"),
+            ("for cc in", IPERF),
+            ("    packtrain emulate", IPERF),
+            ("        sh -c", IPERF),
+            ("done", IPERF),
+            ("packtrain emulate --rate 50mbit", "programs of the reader"),
+            ("packtrain emulate exec", "hosts of another command"),
+            ("packtrain emulate --topology", IPERF),
+        ],
+    };
+    forecast: Page {
+        path: "docs/guide/reference/forecast.md",
+        given: ":",
+        then: ":",
+        not_run: &[("packtrain forecast", WEEKS)],
+    };
+    history: Page {
+        path: "docs/guide/reference/history.md",
+        given: "head -c 3M /dev/urandom >f && packtrain cp f g",
+        then: "test $(wc -l <transfers.csv) -eq 2",
+        not_run: &[("packtrain history 1a2b3c4d", "the id of another transfer")],
+    };
+    loss: Page {
+        path: "docs/guide/reference/loss.md",
+        given: "seq 20000 | awk '{printf NR % 97 ? 1 : 0} END {print \"\"}' >signatures.txt",
+        then: ":",
+        not_run: &[
+            ("packtrain loss classify connection", "a log of the reader"),
+            ("packtrain loss classify receiver", "a capture of the reader"),
+            ("tail -f", "it does not end"),
+            ("packtrain sim signatures", "it takes minutes"),
+            ("packtrain loss train", "it takes minutes"),
+            ("packtrain loss classify windows", "the model of the line before"),
+        ],
+    };
+    predict: Page {
+        path: "docs/guide/reference/predict.md",
+        given: "printf 'streams,throughput_mbps\n1,90\n2,170\n4,300\n8,420\n' >samples.csv",
+        then: "test -s curve.svg",
+        not_run: &[("packtrain predict --from history", WEEKS)],
+    };
+    route: Page {
+        path: "docs/guide/reference/route.md",
+        given: "block 1 >net.csv",
+        then: "packtrain route --matrix net.csv --from ucsb | diff - <(block 2)",
+        not_run: &[("packtrain route --matrix net.csv --from ucsb --dot", "it needs Graphviz")],
+    };
+    scripts: Page {
+        path: "docs/guide/reference/scripts.md",
+        given: "mkdir results src && echo one >results/one && echo two >src/two",
+        then: "cmp src/two dst/src/two && cmp results/one $HOSTS/host/data/one",
+        not_run: &[],
+    };
+    sim: Page {
+        path: "docs/guide/reference/sim.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            ("packtrain sim run", "it takes a minute in a build for tests; it tests run scenarios"),
+            ("cat grid-results", "the results of the line before"),
+            ("packtrain sim bench", FORM),
+            ("packtrain sim signatures --families", "it takes minutes"),
+            ("packtrain sim reproduce", "tests of crates/reproduce play the experiments"),
+        ],
+    };
+    sockets: Page {
+        path: "docs/guide/reference/sockets.md",
+        given: ":",
+        then: ":",
+        not_run: &[("cargo run", "it builds; tests of crates/socket run the example")],
+    };
+    spool: Page {
+        path: "docs/guide/reference/spool.md",
+        given: "results",
+        then: ":",
+        not_run: &[("packtrain send", FORM), ("packtrain claim", FORM)],
+    };
 }
 
 /// The hosts that the pages name, and their addresses.
@@ -173,7 +309,8 @@ while [ "$1" != -- ]; do shift; done
 host=${2#*@}
 mkdir -p "$HOSTS/$host" && cd "$HOSTS/$host" || exit 1
 unset XDG_STATE_HOME XDG_CONFIG_HOME PACKTRAIN_SSH
-HOME=$PWD PATH=/usr/bin:/bin SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22' exec sh -c "$3"
+unset XDG_CACHE_HOME
+HOME=$PWD TMPDIR=$PWD PATH=/usr/bin:/bin SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22' exec sh -c "$3"
 "#;
 
 /// Runs before each page. Measurements take one second. `packtrain` starts servers in the background and waits until they listen;
@@ -206,6 +343,8 @@ packtrain() {
     echo "packtrain $*: nothing listens at port $port" >&2
     return 1
 }
+# The text of the Nth block of output in the page.
+block() { awk -v n="$1" '/^```/ { if (on) exit; if (/^```text/ && ++seen == n) on = 1; next } on' "$PAGE"; }
 # Something to copy, and this user's key at every server and depot.
 results() {
     mkdir results && echo one >results/one && head -c 3M /dev/urandom >big
@@ -230,7 +369,7 @@ fn script(page: &Page, data: &Path, spool: &Path) -> String {
                 script.push_str(line);
                 script.push('\n');
             } else {
-                left_out = line.ends_with('\\');
+                left_out = line.ends_with(['\\', '|']);
             }
         }
     }
@@ -263,6 +402,7 @@ fn run(page: &Page) {
     command.arg(script(page, &rig.path("data"), &rig.path("spool")));
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", bin.display()));
+    command.env("PAGE", packtrain_testkit::documents::root().join(page.path));
     command.env("HOME", rig.path("home")).env("HOSTS", rig.path("far")).env("TOP", &top);
     command.env("XDG_STATE_HOME", rig.path("state")).env("XDG_CONFIG_HOME", rig.path("config"));
     let ended = rig.run(command.current_dir(&top).stdin(std::process::Stdio::null()));
@@ -274,13 +414,14 @@ fn run(page: &Page) {
 }
 
 #[test]
-fn every_tutorial_and_task_is_in_the_table() {
+fn every_page_with_commands_is_in_the_table() {
     // It needs a controller that the reader writes.
     let left_out = Path::new("docs/guide/tutorials/your-own-controller.md");
     let pages = guide().into_iter().filter(|page| page != left_out);
-    let kinds = ["docs/guide/tutorials", "docs/guide/tasks"];
+    let kinds = ["docs/guide/tutorials", "docs/guide/tasks", "docs/guide/reference"];
     let missing: Vec<_> = pages
         .filter(|page| kinds.iter().any(|kind| page.starts_with(kind)))
+        .filter(|page| !shell_blocks(page).is_empty())
         .filter(|page| !PAGES.iter().any(|known| Path::new(known.path) == page))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");

@@ -72,7 +72,9 @@ impl Rig {
         let mut rig = Self::local();
         let state = rig.path("far-state");
         let config = rig.path("far-config");
+        let cache = rig.path("far-cache");
         let environment = [
+            ("XDG_CACHE_HOME", cache.to_str().expect("text")),
             ("XDG_STATE_HOME", state.to_str().expect("text")),
             ("XDG_CONFIG_HOME", config.to_str().expect("text")),
         ];

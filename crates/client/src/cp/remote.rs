@@ -39,7 +39,9 @@ impl RemoteEnd {
     ) -> Result<Self, RequestError> {
         match location {
             Location::Ssh { user, host, .. } => {
-                Ok(Self::Ssh(ssh::start(&request.ssh, user.as_deref(), host, &request.stop)?))
+                let user = user.as_deref();
+                let stop = &request.stop;
+                Ok(Self::Ssh(ssh::start(&request.ssh, user, host, watch.reporter, stop)?))
             }
             Location::Server { host, port, .. } => {
                 let trust = tunnel::Trust {

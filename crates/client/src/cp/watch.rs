@@ -29,7 +29,7 @@ const MEMORY: f64 = 3.0;
 
 /// Watches a transfer for its reporter.
 pub(super) struct Watch<'a> {
-    reporter: &'a dyn Reporter,
+    pub(super) reporter: &'a dyn Reporter,
     rate: Mutex<Rate>,
     differing: AtomicU64,
     metadata: AtomicU64,

@@ -1,85 +1,58 @@
-//! Installs this program in a temporary directory at the other end, for the time of one transfer.
+//! Starts packtrain at the other end, and sends it there if no compatible one is found.
 //!
-//! It uses one ssh session. The login shell there, of any kind, only starts a POSIX shell that
-//! reads [`SCRIPT`] from its standard input. The script prints the system it runs on. This end
-//! answers with the sizes and the program. The script checks that the program arrived completely
-//! and runs there, starts it on the same connection, and removes it at the end. After any failure
-//! the script removes what it created before it reports the failure.
+//! All of it uses one ssh session. The login shell there, of any kind, runs `find.sh` in a POSIX
+//! shell. That script starts an installed packtrain, or prints the system it runs on and waits. This
+//! end then sends `install.sh`, which starts the program from the cache of that account, or asks for
+//! it, checks what arrived, puts it into the cache and starts it on the same connection. After any
+//! failure it removes what it created before it reports the failure.
 
 use std::io::{self, Write};
-use std::process::ChildStdout;
+use std::process::{ChildStdin, ChildStdout, ExitStatus};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_runtime::marker;
+use packtrain_service::{Notice, NoticeLevel, Reporter, SshSettings, StopHandle};
+use packtrain_transfer::{Failure, FailureKind, Versions};
 use packtrain_units::ByteCount;
 
 use super::child::{Running, Target, posix};
-use super::image;
-use packtrain_runtime::marker;
-use packtrain_service::{SshSettings, StopHandle};
+use super::program::{self, Program};
 
-/// The command for the login shell: starts a shell that reads the script.
-const LOADER: &str = "read -r s && eval \"$s\"";
+/// Passed to the login shell.
+const FIND: &str = include_str!("find.sh");
+/// Sent as one line to a shell that found no packtrain.
+const INSTALL: &str = include_str!("install.sh");
 
-/// Prefix of the script's first output.
-const READY: &str = "PACKTRAIN-BOOTSTRAP-1 ";
-/// Prefix of the script's output if the installation failed.
+/// Prefix of the output of `find.sh`, if it found nothing that it could start.
+const READY: &str = "PACKTRAIN-BOOTSTRAP-2 ";
+/// Prefix of the line that asks for the program.
+const SEND: &str = "PACKTRAIN-BOOTSTRAP-SEND ";
+/// Prefix of the output if the installation failed.
 const FAILED: &str = "PACKTRAIN-BOOTSTRAP-FAILED ";
-/// Maximum length of the reason in that output.
+/// Maximum length of a reason in that output.
 const MAX_REASON: usize = 300;
+/// Bytes sent between two reports of progress.
+const STEP: usize = 64 << 10;
 
-/// Sent as one line. `NAME` is replaced by the program that was not found.
-///
-/// The shell handles signals only after it has cleaned up. `head` reads exactly the announced
-/// number of bytes, and nothing more is sent before the program has printed its marker. The
-/// programs that the shell starts have the default signal handlers.
-const SCRIPT: &[&str] = &[
-    "set -f",
-    "umask 077",
-    "d=",
-    "c() { [ -z \"$d\" ] || rm -rf \"$d\"; d=; }",
-    "f() { c; echo; echo PACKTRAIN-BOOTSTRAP-FAILED $1; exit 72; }",
-    "trap : 1 2 13 15",
-    "z=plain",
-    "if command -v gzip >/dev/null 2>&1; then z=gzip; fi",
-    "p=absent",
-    "if command -v NAME >/dev/null 2>&1; then p=present; fi",
-    "echo",
-    "echo \"PACKTRAIN-BOOTSTRAP-1 $(uname -sm) $z $p\"",
-    // The number of sent bytes, the size of the program, and the compression.
-    "read -r n m z && [ \"$m\" -gt 0 ] || exit 72",
-    "t=${TMPDIR:-/tmp}",
-    "LC_ALL=C; export LC_ALL",
-    "d=$(mktemp -d \"$t/packtrain.XXXXXXXX\" 2>&1) || { e=$d; d=; f \"$e\"; }",
-    "b=$d/packtrain",
-    "if [ \"$z\" = gzip ]; then e=$( { head -c \"$n\" | gzip -dc >\"$b\"; } 2>&1 ); \
-     else e=$( { head -c \"$n\" >\"$b\"; } 2>&1 ); fi || f \"$e\"",
-    "[ \"$(wc -c <\"$b\")\" -eq \"$m\" ] || f 'the program did not arrive whole'",
-    "e=$( { chmod 700 \"$b\" && \"$b\" --version; } 2>&1 </dev/null ) || f \"$e\"",
-    "\"$b\" serve --stdio",
-    "s=$?",
-    "c",
-    "exit $s",
-];
-
-/// The other end's description of its system.
+/// The other end's description of itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Ready {
     system: String,
     gzip: bool,
-    present: bool,
+    /// There is a packtrain, which does not run or speaks another protocol.
+    unusable: bool,
 }
 
 impl Ready {
     fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line).ok()?.strip_prefix(READY)?;
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [name, machine, gzip, present] = words[..] else { return None };
+        let [name, machine, gzip, found] = words[..] else { return None };
         Some(Self {
             system: format!("{name} {machine}"),
             gzip: gzip == "gzip",
-            present: present == "present",
+            unusable: found == "unusable",
         })
     }
 }
@@ -90,101 +63,208 @@ pub(crate) fn described_system(line: &[u8]) -> Option<String> {
     Ready::parse(line).map(|ready| ready.system)
 }
 
-/// The result, if the connection works.
-pub(super) enum Bootstrapped {
-    /// The program runs there and has printed its marker.
-    Runs(Running, std::process::ChildStdin, ChildStdout),
-    /// The requested program is installed there after all.
-    Present,
+/// A packtrain that runs at the other end and has printed its marker.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) input: ChildStdin,
+    pub(super) output: ChildStdout,
+    /// It was sent for this session, and is removed at its end.
+    pub(super) removed_at_end: bool,
 }
 
-/// Starts this program at the target. Unless it is `certain` that the program is not installed,
-/// that is checked first.
+/// A line of the other end that this end waits for.
+enum Said {
+    /// The program's marker.
+    Marker,
+    Ready(Ready),
+    /// Asks for the program: whether it will stay, and why not.
+    Send(bool, String),
+    Failed(String),
+}
+
+impl Said {
+    fn parse(line: &[u8]) -> Option<Self> {
+        if line == marker::LINE {
+            return Some(Self::Marker);
+        }
+        if let Some(ready) = Ready::parse(line) {
+            return Some(Self::Ready(ready));
+        }
+        let after = |prefix: &str| {
+            let rest = line.strip_prefix(prefix.trim_end().as_bytes())?;
+            Some(shown(&String::from_utf8_lossy(rest)))
+        };
+        if let Some(text) = after(SEND) {
+            let (how, why) = text.split_once(' ').unwrap_or((&text, ""));
+            return Some(Self::Send(how == "cache", why.trim_end_matches([';', ' ']).to_owned()));
+        }
+        after(FAILED).map(Self::Failed)
+    }
+}
+
+/// Starts packtrain at the target.
 pub(super) fn start(
     settings: &SshSettings,
     target: &Target,
-    certain: bool,
+    reporter: &dyn Reporter,
     stop: &StopHandle,
-) -> Result<Bootstrapped, Failure> {
-    let (running, mut input, mut output) = Running::start(settings, target, &posix(LOADER), stop)?;
-    // If the other end closes early, its output shows that.
-    let _ = writeln!(input, "{}", script(&settings.remote_path)).and_then(|()| input.flush());
-    let ready = match marker::find(&mut output, Ready::parse) {
-        Ok(Some(ready)) => ready,
-        Ok(None) | Err(_) => {
+) -> Result<Started, Failure> {
+    let words = words(settings)?;
+    let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
+    match marker::find(&mut output, Said::parse) {
+        Ok(Some(Said::Marker)) => Ok(Started { running, input, output, removed_at_end: false }),
+        Ok(Some(Said::Ready(ready))) if settings.bootstrap => {
+            Install { target, reporter, running, input, output }.run(&ready)
+        }
+        _ => {
             // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
-            let status = running.wait()?;
-            return Err(match status.code() {
-                Some(255) => super::explain(target, status),
-                _ => not_installed(target, "no POSIX shell answers there"),
-            });
+            Err(explain(target, running.wait()?))
         }
-    };
-    if ready.present && !certain {
+    }
+}
+
+/// The installation over a connection whose other end is ready.
+struct Install<'a> {
+    target: &'a Target,
+    reporter: &'a dyn Reporter,
+    running: Running,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl Install<'_> {
+    fn run(mut self, ready: &Ready) -> Result<Started, Failure> {
+        let target = self.target;
+        if ready.unusable {
+            let text = format!(
+                "the packtrain that is installed at {target} does not run, or is too old or too new"
+            );
+            self.reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        }
+        let program = match program::for_system(&ready.system) {
+            Ok(program) => program,
+            Err(why) => return Err(not_installed(target, &shown(&why))),
+        };
+        // If the other end closes early, its output shows that.
+        let begin = format!("{}\n{} {}\n", line(INSTALL), program.digest, program.bytes.len());
+        let _ = self.input.write_all(begin.as_bytes()).and_then(|()| self.input.flush());
+        let (stays, why) = match marker::find(&mut self.output, Said::parse) {
+            // It is in the cache from an earlier run.
+            Ok(Some(Said::Marker)) => return Ok(self.started(false)),
+            Ok(Some(Said::Send(stays, why))) => (stays, why),
+            said => return Err(self.failure(said, &program)),
+        };
+        let sent = self.send(&program, ready.gzip);
+        match marker::find(&mut self.output, Said::parse) {
+            Ok(Some(Said::Marker)) => {}
+            said => return Err(self.failure(said, &program)),
+        }
+        let text = if stays {
+            format!(
+                "packtrain is not installed at {target}: sent it once ({sent}, checked there) to \
+                 ~/.cache/packtrain; the next copy finds it there"
+            )
+        } else {
+            format!(
+                "packtrain is not installed at {target}: sent it for this copy only ({sent}, checked \
+                 there), because the cache there cannot hold it ({why})"
+            )
+        };
+        self.reporter.notice(&Notice::new(NoticeLevel::Info, text));
+        Ok(self.started(!stays))
+    }
+
+    fn started(self, removed_at_end: bool) -> Started {
+        let Self { running, input, output, .. } = self;
+        Started { running, input, output, removed_at_end }
+    }
+
+    /// Sends the program; gives the number of bytes. An error of the connection shows later, in
+    /// the output of the other end.
+    fn send(&mut self, program: &Program, gzip: bool) -> ByteCount {
+        let packed = if gzip { pack(&program.bytes) } else { None };
+        let (bytes, how) = packed.as_ref().map_or((&program.bytes, "plain"), |p| (p, "gzip"));
+        let total = ByteCount(bytes.len() as u64);
+        let mut sent = ByteCount::ZERO;
+        let mut done = writeln!(self.input, "{} {how}", bytes.len());
+        for part in bytes.chunks(STEP) {
+            if done.is_err() {
+                break;
+            }
+            self.reporter.sending_program(&self.target.to_string(), sent, total);
+            done = self.input.write_all(part);
+            sent = ByteCount(sent.get() + part.len() as u64);
+        }
+        let _ = self.input.flush();
+        self.reporter.sending_program(&self.target.to_string(), sent, total);
+        total
+    }
+
+    fn failure(self, said: io::Result<Option<Said>>, program: &Program) -> Failure {
+        let Self { target, running, input, output, .. } = self;
         drop((input, output));
-        running.wait()?;
-        return Ok(Bootstrapped::Present);
-    }
-    let own = rustix::system::uname();
-    let here = format!("{} {}", own.sysname().to_string_lossy(), own.machine().to_string_lossy());
-    if here != ready.system {
-        let text = format!("this one ({here}) does not run there ({})", shown(&ready.system));
-        return Err(not_installed(target, &text));
-    }
-    let program = program()
-        .map_err(|e| Failure::new(FailureKind::Fatal, format!("this program's own file: {e}")))?;
-    let size = program.len();
-    let packed = if ready.gzip { pack(&program) } else { None };
-    let (bytes, how) = packed.as_ref().map_or((&program, "plain"), |packed| (packed, "gzip"));
-    let _ = writeln!(input, "{} {size} {how}", bytes.len())
-        .and_then(|()| input.write_all(bytes))
-        .and_then(|()| input.flush());
-    enum Said {
-        Marker,
-        Failed(String),
-    }
-    let said = marker::find(&mut output, |line| {
-        if line == marker::LINE {
-            return Some(Said::Marker);
-        }
-        let why = line.strip_prefix(FAILED.trim_end().as_bytes())?;
-        Some(Said::Failed(shown(&String::from_utf8_lossy(why))))
-    });
-    match said {
-        Ok(Some(Said::Marker)) => Ok(Bootstrapped::Runs(running, input, output)),
-        Ok(Some(Said::Failed(why))) => {
-            // The pipes are closed, so that a writing remote end is not blocked.
-            drop((input, output));
-            running.wait()?;
-            Err(refused(target, &why, size as u64))
-        }
-        Ok(None) | Err(_) => {
-            drop((input, output));
-            Err(super::explain(target, running.wait()?))
+        let ended = running.wait();
+        match (said, ended) {
+            (_, Err(failure)) => failure,
+            (Ok(Some(Said::Failed(why))), Ok(_)) => {
+                refused(target, &why, ByteCount(program.bytes.len() as u64))
+            }
+            (_, Ok(status)) => explain(target, status),
         }
     }
 }
 
-/// The script as one line.
-fn script(name: &str) -> String {
-    SCRIPT.join("; ").replace("NAME", &simple(name))
-}
-
-/// The program's name for `command -v`, if it is a plain name.
-fn simple(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
-    if name.starts_with('-') || !name.chars().all(plain) {
-        return "sh".to_owned();
+/// The command for the login shell.
+fn words(settings: &SshSettings) -> Result<String, Failure> {
+    let command = settings.remote_path.as_str();
+    let usage = |text: &str| Err(Failure::new(FailureKind::Usage, text));
+    if command.starts_with('-') {
+        return usage(
+            "the command for --remote-path begins with `-`: ssh would take it for an option",
+        );
     }
-    name.to_owned()
+    if command.trim().is_empty() || command.contains(['\n', '\0']) {
+        return usage("the command for --remote-path must be one line that is not empty");
+    }
+    if is_word(command) {
+        return Ok(posix(&find(command, settings.bootstrap)));
+    }
+    // A command line is for the login shell, which may know more than `sh`, such as `module`.
+    let own = format!("{command} serve --stdio");
+    if !settings.bootstrap {
+        return Ok(own);
+    }
+    Ok(format!("{own} || {}", posix(&find("packtrain", true))))
 }
 
-/// This program without the parts that the kernel does not load.
-fn program() -> io::Result<Vec<u8>> {
-    let mut program = std::fs::read("/proc/self/exe")?;
-    image::without_sections(&mut program);
-    Ok(program)
+/// Whether this is the name or path of a program, which needs no quotes in any shell.
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+~".contains(c))
+}
+
+/// `find.sh` for the program `name`.
+fn find(name: &str, bootstrap: bool) -> String {
+    // Where users and cargo install programs, whether or not it is in the PATH.
+    let more = " \"$HOME/.local/bin/packtrain\" \"$HOME/.cargo/bin/packtrain\"";
+    let candidates = format!("{name}{}", if name == "packtrain" { more } else { "" });
+    let script = if bootstrap { FIND.to_owned() } else { FIND.replace("read -r s", "exit 127") };
+    line(&script)
+        .replace("CANDIDATES", &candidates)
+        .replace("LOWEST", &Versions::OWN.lowest.to_string())
+        .replace("HIGHEST", &Versions::OWN.highest.to_string())
+}
+
+/// A script without its comments as one line.
+fn line(script: &str) -> String {
+    let mut text = String::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if !text.is_empty() {
+            text.push_str(if text.ends_with('{') { " " } else { "; " });
+        }
+        text.push_str(line);
+    }
+    text
 }
 
 fn pack(program: &[u8]) -> Option<Vec<u8>> {
@@ -199,17 +279,35 @@ fn shown(text: &str) -> String {
     words.trim().chars().take(MAX_REASON).collect()
 }
 
-fn refused(target: &Target, why: &str, size: u64) -> Failure {
-    let full = ["No space left", "uota exceeded", "File too large", "too many links"];
-    if full.iter().any(|words| why.contains(words)) {
+fn explain(target: &Target, status: ExitStatus) -> Failure {
+    super::explain(target, status)
+}
+
+fn refused(target: &Target, why: &str, size: ByteCount) -> Failure {
+    let has = |words: &[&str]| words.iter().any(|words| why.contains(words));
+    if has(&["No space left", "uota exceeded", "File too large", "too many links"]) {
         let text = format!(
-            "no space on {target} for a temporary copy of packtrain ({}, in $TMPDIR or /tmp there): \
-             make room, or install packtrain there; nothing was left behind ({why})",
-            ByteCount(size)
+            "no space on {target} for packtrain itself ({size}): make room in ~/.cache there, or in \
+             $TMPDIR or /tmp, or install packtrain there; nothing was left behind ({why})"
         );
         return Failure::new(FailureKind::TargetFull, text);
     }
-    not_installed(target, &format!("a temporary copy does not run there ({why})"))
+    if has(&["noexec"]) {
+        let text = format!(
+            "programs may not run where packtrain can be put at {target} ({why}): set XDG_CACHE_HOME \
+             there to a directory from which they may, or install packtrain there and name it with \
+             --remote-path; nothing was left behind"
+        );
+        return Failure::new(FailureKind::Fatal, text);
+    }
+    if has(&["GLIBC", "not found", "No such file", "xec format"]) {
+        let text = format!(
+            "this program does not run at {target} ({why}): build the one that runs on every Linux \
+             with `cargo xtask dist`, or install packtrain there; nothing was left behind"
+        );
+        return Failure::new(FailureKind::Fatal, text);
+    }
+    not_installed(target, &format!("it cannot be put there ({why}); nothing was left behind"))
 }
 
 fn not_installed(target: &Target, why: &str) -> Failure {
@@ -221,58 +319,5 @@ fn not_installed(target: &Target, why: &str) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read as _;
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn the_script_is_a_line_and_means_what_it_says() {
-        let script = script("packtrain");
-        assert!(!script.contains('\n'));
-        let checked = Command::new("sh").args(["-n", "-c", &script]).status().unwrap();
-        assert!(checked.success());
-    }
-
-    #[test]
-    fn only_names_are_looked_for() {
-        assert_eq!(simple("~/bin/packtrain"), "~/bin/packtrain");
-        for other in ["sudo packtrain", "$(reboot)", "a;b", "-v", "a'b"] {
-            assert_eq!(simple(other), "sh", "{other}");
-        }
-    }
-
-    #[test]
-    fn a_shell_says_what_it_is() {
-        for (name, present) in [("sh", true), ("packtrain-nowhere", false)] {
-            let mut child = Command::new("sh")
-                .args(["-c", &posix(LOADER)])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            writeln!(child.stdin.take().unwrap(), "{}", script(name)).unwrap();
-            let mut said = Vec::new();
-            child.stdout.take().unwrap().read_to_end(&mut said).unwrap();
-            child.wait().unwrap();
-            let ready = said.split(|byte| *byte == b'\n').find_map(Ready::parse).unwrap();
-            assert_eq!(ready.present, present);
-            assert!(ready.system.contains(' '), "{ready:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_other_end_says_is_kept_in_bounds() {
-        let target = Target::new(None, "host").unwrap();
-        let why =
-            shown(&format!("gzip: stdout: No space left on device\u{1b}[2J{}", "x".repeat(999)));
-        assert!(why.len() <= MAX_REASON && !why.contains('\u{1b}'));
-        let full = refused(&target, &why, 9 << 20);
-        assert_eq!(full.kind, FailureKind::TargetFull);
-        assert!(full.text.starts_with("no space on host"), "{}", full.text);
-        let other = refused(&target, "Permission denied", 1);
-        assert_eq!(other.kind, FailureKind::Fatal);
-        assert!(Ready::parse(b"PACKTRAIN-BOOTSTRAP-1 Linux").is_none());
-    }
-}
+#[path = "bootstrap_tests.rs"]
+mod tests;

@@ -1,10 +1,11 @@
 //! A connection to a depot, for the sender and the receiver of a kept session.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration as StdDuration;
 
 use packtrain_net::tcp::tune;
+use packtrain_os::names;
 use packtrain_session::spool::{FRAME_HEAD, Frame};
 use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};
@@ -78,10 +79,8 @@ impl DepotConnection {
         let away = |text: String| DepotError::Unreachable(place.clone(), text);
         let found: Vec<SocketAddr> = match &place.host {
             Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
-            Host::Name(name) => (name.as_str(), place.port)
-                .to_socket_addrs()
-                .map_err(|e| away(format!("its address cannot be found: {e}")))?
-                .collect(),
+            Host::Name(name) => names::lookup(name, place.port)
+                .map_err(|e| away(format!("its address cannot be found: {e}")))?,
         };
         let mut last = away("it has no address".to_owned());
         for address in found {

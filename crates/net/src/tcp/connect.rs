@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
+use packtrain_os::names;
 use packtrain_units::{ByteCount, Duration};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
@@ -80,13 +81,23 @@ pub async fn connect(
     let work = async {
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let failed = |error| ConnectError::Resolve { host: host.to_owned(), error };
-        let found: Vec<_> = tokio::net::lookup_host((host, port)).await.map_err(failed)?.collect();
+        let found = lookup(host, port).await.map_err(failed)?;
         if found.is_empty() {
             return Err(failed(io::ErrorKind::NotFound.into()));
         }
         race(found, options).await
     };
     within(options.timeout, work).await
+}
+
+/// The addresses of `host`, a name or an address without brackets, with `port`.
+///
+/// # Errors
+/// The name has no address, or no name server answers.
+pub async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let host = host.to_owned();
+    let blocking = tokio::task::spawn_blocking(move || names::lookup(&host, port));
+    blocking.await.map_err(io::Error::other)?
 }
 
 /// Connects to the first of `addrs` that answers; they are in order of preference.

@@ -77,7 +77,7 @@ fn name(args: &SimSignaturesArgs) -> String {
 
 enum Out {
     Plain(Box<dyn Write>),
-    Packed(GzEncoder<BufWriter<File>>),
+    Packed(Box<GzEncoder<BufWriter<File>>>),
 }
 
 impl Out {
@@ -94,7 +94,7 @@ fn open(args: &SimSignaturesArgs) -> Result<Out, Exit> {
     let file = File::create(path).map_err(|e| unwritable(format!("{}: {e}", path.display())))?;
     let file = BufWriter::new(file);
     Ok(match path.extension().is_some_and(|end| end == "gz") {
-        true => Out::Packed(GzEncoder::new(file, Compression::best())),
+        true => Out::Packed(Box::new(GzEncoder::new(file, Compression::best()))),
         false => Out::Plain(Box::new(file)),
     })
 }
