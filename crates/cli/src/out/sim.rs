@@ -10,6 +10,8 @@ use packtrain_sim::results::{FlowRow, RunRow};
 use packtrain_units::DataRate;
 use serde::Serialize;
 
+use crate::exit::print_message;
+
 use super::object::Object;
 use super::{clean, json_line, line};
 use crate::args::SimReproduceArgs;
