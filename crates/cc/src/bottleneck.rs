@@ -46,6 +46,7 @@ pub(crate) fn silence(now: Time) -> Feedback<'static> {
         round_ended: false,
         timeout: false,
         delay_rising: false,
+        bunched: Duration::ZERO,
     }
 }
 

@@ -199,6 +199,9 @@ pub struct Feedback<'a> {
     /// The receiver saw the delay increase from sample to sample (UDT's delay warning: Pathload's
     /// pairwise comparison and difference tests over its last 16 round trips).
     pub delay_rising: bool,
+    /// The longest time between the sending of two packets that arrived together although the path
+    /// cannot carry them so fast; zero if there were none. Jitter does this, a queue does not.
+    pub bunched: Duration,
 }
 
 /// A train to send back to back.

@@ -4,6 +4,7 @@
 
 use packtrain_units::Rng;
 
+use crate::native::jitter::Act;
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
@@ -78,7 +79,7 @@ impl Cruise {
         self.experiment.gain()
     }
 
-    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, mtu: f64) {
+    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, act: Act, mtu: f64) {
         let blamed = self.experiment.on_round(round);
         if !round.app_limited || round.delivered > self.recent[0] {
             self.recent = [round.delivered, self.recent[0], self.recent[1]];
@@ -94,7 +95,12 @@ impl Cruise {
             _ if blamed && !was_deaf => self.cut(round, base),
             Cause::Congestion | Cause::Backstop => {}
             _ if round.app_limited => self.idle(round, base),
-            _ => self.steer(round, base, mtu),
+            _ => match act {
+                Act::Stay => {}
+                Act::Step(factor) => self.window *= factor,
+                Act::Settle => self.window = round.delivered * base,
+                Act::Follow => self.steer(round, base, mtu),
+            },
         }
         self.window = self.window.max(super::MIN_PACKETS * mtu);
     }

@@ -379,6 +379,7 @@ mod tests {
             round_ended: false,
             timeout: false,
             delay_rising: false,
+            bunched: Duration::ZERO,
         }
     }
 

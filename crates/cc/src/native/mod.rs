@@ -2,15 +2,16 @@
 //! reduces its rate only for losses that it probably caused.
 //!
 //! Files: `launch` measures the capacity; `cruise` keeps a small and equal amount of data in the
-//! queue; `drain` empties the queue to measure the base delay again; `compete` follows CUBIC beside
-//! flows that fill the queue; `verdict` classifies the losses of a round; `signals` turns feedback
-//! into the numbers of one round.
+//! queue; `jitter` tells the delay of a path's jitter from a queue; `drain` empties the queue to
+//! measure the base delay again; `compete` follows CUBIC beside flows that fill the queue; `verdict`
+//! classifies the losses of a round; `signals` turns feedback into the numbers of one round.
 //!
 //! Units: rates in bytes per second, times in seconds, amounts in bytes, as `f64`.
 
 mod compete;
 mod cruise;
 mod drain;
+mod jitter;
 mod launch;
 mod signals;
 mod verdict;
@@ -22,6 +23,7 @@ use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
 use crate::native::compete::{Change, Compete};
 use crate::native::cruise::Cruise;
 use crate::native::drain::Drain;
+use crate::native::jitter::Jitter;
 use crate::native::launch::Launch;
 use crate::native::signals::{Round, Rounds};
 use crate::native::verdict::{Cause, Judge};
@@ -52,6 +54,7 @@ pub struct Native {
     judge: Judge,
     cruise: Cruise,
     drain: Drain,
+    jitter: Jitter,
     /// None: it yields to flows that fill the queue.
     compete: Option<Compete>,
     best: Best,
@@ -104,6 +107,7 @@ impl Native {
             judge: Judge::default(),
             cruise: Cruise::new(rng.fork()),
             drain: Drain::new(config.now),
+            jitter: Jitter::default(),
             compete: Some(Compete::new(config)),
             best: Best::default(),
             small_batch_rounds: 0,
@@ -121,7 +125,11 @@ impl Native {
         self.compete.as_ref().and_then(Compete::controller)
     }
 
-    fn on_round(&mut self, round: &Round) {
+    fn on_round(&mut self, mut round: Round) {
+        let cruises = matches!(self.state, State::Cruise) && self.competing().is_none();
+        let may_step = cruises && !round.app_limited;
+        let act = self.jitter.on_round(&mut round, may_step);
+        let round = &round;
         let verdict = self.judge.judge(round);
         let host = verdict == Cause::Host;
         self.small_batch_rounds =
@@ -131,7 +139,7 @@ impl Native {
         }
         let capacity = self.best.on_round(round);
         if self.competing().is_none() {
-            self.cruise.on_round(round, verdict, self.mtu);
+            self.cruise.on_round(round, verdict, act, self.mtu);
             self.drain.on_round(round, self.rounds.base_seen_at());
         }
         let Some(compete) = &mut self.compete else { return self.update_rate() };
@@ -212,10 +220,10 @@ impl CongestionController for Native {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(round) = self.rounds.on_feedback(feedback, self.rate) {
-            self.on_round(&round);
+            self.on_round(round);
         }
         if let Some(compete) = &mut self.compete {
-            let full = self.judge.is_full(self.rounds.newest_queue());
+            let full = self.judge.is_full(self.rounds.newest_queue() - self.jitter.delay());
             compete.on_feedback(feedback, full, self.rounds.srtt());
             self.update_rate();
         }

@@ -19,6 +19,10 @@ const BASE_NOISE: f64 = 5e-4;
 /// become longer.
 const BASE_AGE: f64 = 60.0;
 
+/// Packets that arrive together were bunched by the path, not by a host or a network card, if they
+/// were sent so far apart, in seconds.
+const BUNCH: f64 = 1e-3;
+
 /// The sums of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
@@ -32,6 +36,8 @@ pub(super) struct Round {
     pub(super) rate: f64,
     /// Minimum queueing delay at its end, without noise, in seconds.
     pub(super) queue: f64,
+    /// Number of reports in it that show bunched packets.
+    pub(super) bunches: u32,
     /// Minimum round trip of ten seconds, in seconds.
     pub(super) base: f64,
     /// Packets that arrived, and packets lost without refused ones and spurious losses.
@@ -155,6 +161,7 @@ impl Rounds {
         sum.host += feedback.host_drops as f64;
         sum.refused += feedback.refused as f64;
         sum.marked += feedback.ecn_ce as f64;
+        sum.bunches += u32::from(feedback.bunched.as_secs_f64() > BUNCH);
         sum.capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
         self.acked += feedback.acked.get() as f64;
         self.reports += u32::from(feedback.acked_packets > 0);

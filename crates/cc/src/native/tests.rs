@@ -139,6 +139,7 @@ impl Fluid {
             round_ended: ended,
             timeout: false,
             delay_rising: false,
+            bunched: Duration::ZERO,
         });
     }
 }

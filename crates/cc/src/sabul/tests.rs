@@ -66,6 +66,7 @@ fn feedback_of(cc: &mut Sabul, now: Time, arrived: u64, end: u64, lost: &[(u64, 
         round_ended: false,
         timeout: false,
         delay_rising: false,
+        bunched: Duration::ZERO,
     });
 }
 

@@ -1,6 +1,7 @@
 //! The core of a flow. It works with frames and trains and has no access to bytes or keys.
 
 mod backlog;
+mod bunch;
 mod credit;
 mod delay;
 mod delivery;

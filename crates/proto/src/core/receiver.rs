@@ -14,11 +14,11 @@ const REPEATS: usize = 3;
 /// Maximum arrival marks of one report; more are thinned.
 const MAX_MARKS: usize = 16;
 /// The first marks are never thinned: two in one train measure how far the path spread it.
-const UNTHINNED_MARKS: usize = 6;
+pub(crate) const UNTHINNED_MARKS: usize = 6;
 /// Batches within one cluster arrive this close together, and a cluster lasts no longer than
 /// `CLUSTER_SPAN`.
 const CLUSTER_GAP: Duration = Duration::from_micros(10);
-const CLUSTER_SPAN: Duration = Duration::from_micros(60);
+pub(crate) const CLUSTER_SPAN: Duration = Duration::from_micros(60);
 /// Bytes for intervals in one report packet: the base MTU less headers and marks.
 const ACK_BYTES: usize = 800;
 /// Room below this fraction of the maximum seen counts as low.

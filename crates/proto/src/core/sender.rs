@@ -48,6 +48,8 @@ pub(crate) struct Sender {
     rising: Rising,
     /// The delay grew; the controller has not been notified yet.
     warning: bool,
+    /// The longest time between packets that arrived together; not passed on yet.
+    bunched: Duration,
     bursts: Bursts,
     capacity: Capacity,
     delivery: Delivery,
@@ -108,6 +110,7 @@ impl Sender {
             credit: Credit::new(),
             rising: Rising::default(),
             warning: false,
+            bunched: Duration::ZERO,
             bursts: Bursts::default(),
             capacity: Capacity::default(),
             delivery: Delivery::default(),

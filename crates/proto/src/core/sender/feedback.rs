@@ -8,6 +8,7 @@ use crate::codec::frame::{Mark, Report};
 use crate::codec::header::DATA_OVERHEAD;
 use crate::config::limits::LANES;
 use crate::core::backlog::Backlog;
+use crate::core::bunch;
 use crate::core::credit::Credit;
 use crate::core::delivery::RateSample;
 use crate::core::lane::Lane;
@@ -31,6 +32,9 @@ impl Sender {
         rtt: &mut Rtt,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
+        if let Some(capacity) = self.capacity.estimate() {
+            self.bunched = self.bunched.max(bunch::longest(report, lanes, capacity));
+        }
         let measured = self.on_marks(now, &report.marks, report.at, lanes, rtt);
         let mut acked = Acked::default();
         for ack in &report.acks {
@@ -330,6 +334,7 @@ impl Sender {
             round_ended,
             timeout: persistent,
             delay_rising: std::mem::take(&mut self.warning),
+            bunched: std::mem::take(&mut self.bunched),
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();

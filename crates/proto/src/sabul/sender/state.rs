@@ -164,6 +164,7 @@ impl Sender {
             round_ended,
             timeout: false,
             delay_rising: false,
+            bunched: Duration::ZERO,
         });
     }
 }

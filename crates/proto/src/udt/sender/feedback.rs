@@ -183,6 +183,7 @@ impl Sender {
             round_ended: contents.round_ended,
             timeout: contents.timeout,
             delay_rising: contents.delay_rising,
+            bunched: Duration::ZERO,
         });
     }
 }

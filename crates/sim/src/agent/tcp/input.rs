@@ -308,6 +308,7 @@ impl Sender {
             round_ended,
             timeout,
             delay_rising: false,
+            bunched: packtrain_units::Duration::ZERO,
         };
         self.cc.on_feedback(&feedback);
         self.losses.clear();

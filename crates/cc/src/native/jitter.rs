@@ -1,0 +1,259 @@
+//! Tells the delay that a path's jitter adds from a queue.
+//!
+//! Where packets are delayed at random and keep their order, each waits for the slowest before it.
+//! The more packets a round trip has, the nearer all of them are to the longest delay, while the
+//! minimum round trip is that of a few packets. The difference looks like a standing queue that grows
+//! with the rate, and a window governed by delay stays small beside an empty queue.
+//!
+//! The two differ in what follows from more packets: at a full link a larger window delivers no more
+//! and the queue grows. So where packets arrive in bunches, the window takes a step up. If more is
+//! delivered and the delay stays, the delay was no queue, and counts as part of the path.
+
+use crate::native::signals::Round;
+
+/// The last rounds in which reports with bunched packets are counted, and how many show jitter.
+const BUNCH_ROUNDS: usize = 8;
+const BUNCHES: u32 = 3;
+/// A queue below this, in seconds, holds no window down.
+const HOLDS: f64 = 3e-4;
+/// The shares of the measured capacity between which the own rate fills the link. Jitter makes the
+/// measurement wrong, but seldom by just as much as it holds the rate down.
+const FILLS: (f64, f64) = (0.95, 1.05);
+/// Rounds in a row with such a delay before a step.
+const ROUNDS: u32 = 2;
+/// The first step of the window, and those after one that delivered more.
+const STEPS: (f64, f64) = (1.25, 1.5);
+/// The share of the step by which the delivered rate must grow, and that of the round trip which
+/// must not be added. At a full link nothing and all of it.
+const HALF: f64 = 0.5;
+/// Rounds until the step shows: one passes before anything sent in it is acknowledged.
+const EFFECT: u32 = 3;
+/// Rounds without a step after one that failed, first and at most.
+const PAUSE: (u32, u32) = (8, 128);
+/// A delivered rate below this share of that of the last failed step ends the pause: the link is
+/// not full any more.
+const FALLEN: f64 = 0.9;
+
+/// The delay of the path's jitter.
+#[derive(Debug)]
+pub(super) struct Jitter {
+    /// Delay that is no queue, in seconds.
+    delay: f64,
+    /// Reports with bunched packets, by round, newest first.
+    bunches: [u32; BUNCH_ROUNDS],
+    /// Rounds in a row in which a delay with jitter held the window down.
+    held: u32,
+    step: Option<Step>,
+    /// Rounds left without a step, and the length of the next pause.
+    pause: u32,
+    next_pause: u32,
+    /// The rate that the last failed step delivered, in bytes per second.
+    full: f64,
+}
+
+/// A step of the window that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    left: u32,
+    factor: f64,
+    /// Before it: the rate delivered in bytes per second, and the delay in seconds.
+    delivered: f64,
+    queue: f64,
+}
+
+/// What the window does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Act {
+    /// It follows the queue.
+    Follow,
+    /// It grows by this factor.
+    Step(f64),
+    /// It stays: a step goes on.
+    Stay,
+    /// The link is full: it becomes what was delivered in a round trip.
+    Settle,
+}
+
+impl Default for Jitter {
+    fn default() -> Self {
+        Self {
+            delay: 0.0,
+            bunches: [0; BUNCH_ROUNDS],
+            held: 0,
+            step: None,
+            pause: 0,
+            next_pause: PAUSE.0,
+            full: 0.0,
+        }
+    }
+}
+
+impl Jitter {
+    /// Delay that is no queue, in seconds.
+    pub(super) fn delay(&self) -> f64 {
+        self.delay
+    }
+
+    /// Takes a round as measured, and moves what is no queue from its queue to its base.
+    pub(super) fn on_round(&mut self, round: &mut Round, may_step: bool) -> Act {
+        let queue = round.queue;
+        if queue < self.delay * HALF {
+            // The path has become steadier.
+            self.delay = queue;
+        }
+        self.bunches.rotate_right(1);
+        self.bunches[0] = round.bunches;
+        let act = self.act(round, may_step);
+        round.queue = (queue - self.delay).max(0.0);
+        round.base += self.delay;
+        act
+    }
+
+    fn act(&mut self, round: &Round, may_step: bool) -> Act {
+        self.pause = self.pause.saturating_sub(1);
+        if !may_step {
+            (self.held, self.step) = (0, None);
+            return Act::Follow;
+        }
+        if let Some(step) = &mut self.step {
+            step.left -= 1;
+            if step.left > 0 {
+                return Act::Stay;
+            }
+            let step = *step;
+            return self.judge(round, step);
+        }
+        if round.delivered < FALLEN * self.full {
+            self.pause = 0;
+        }
+        let fills = round
+            .capacity
+            .is_some_and(|c| round.delivered > FILLS.0 * c && round.delivered < FILLS.1 * c);
+        let held = !fills
+            && self.bunches.iter().sum::<u32>() >= BUNCHES
+            && round.queue - self.delay > HOLDS;
+        self.held = if held { self.held + 1 } else { 0 };
+        if self.held < ROUNDS || self.pause > 0 {
+            return Act::Follow;
+        }
+        self.begin(round, STEPS.0)
+    }
+
+    fn begin(&mut self, round: &Round, factor: f64) -> Act {
+        self.held = 0;
+        let (delivered, queue) = (round.delivered, round.queue);
+        self.step = Some(Step { left: EFFECT, factor, delivered, queue });
+        Act::Step(factor)
+    }
+
+    fn judge(&mut self, round: &Round, step: Step) -> Act {
+        let share = HALF * (step.factor - 1.0);
+        let followed = round.delivered > step.delivered * (1.0 + share);
+        let stayed = round.queue < step.queue + share * (round.base + step.queue);
+        if followed && stayed {
+            self.delay = self.delay.max(step.queue.min(round.queue));
+            self.next_pause = PAUSE.0;
+            return self.begin(round, STEPS.1);
+        }
+        self.step = None;
+        self.full = round.delivered;
+        self.pause = self.next_pause;
+        self.next_pause = (self.next_pause * 2).min(PAUSE.1);
+        Act::Settle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: f64 = 0.1;
+
+    /// Rounds of 0.1 s at a link of `capacity` bytes per second with a steady or unsteady delay of
+    /// `delay` seconds that is no queue, as a window of `window` bytes would see them. Returns the
+    /// window, and what the rounds of the last ten seconds look like.
+    fn play(jitter: &mut Jitter, capacity: f64, delay: f64, bunches: u32) -> (f64, Round) {
+        let mut window = 0.2 * capacity * BASE;
+        let (mut sent, mut last) = (window, Round::default());
+        for i in 0..100 {
+            let queue = (sent / capacity - BASE - delay).max(0.0);
+            let mut round = Round {
+                at: f64::from(i) * BASE,
+                delivered: (sent / (BASE + delay)).min(capacity),
+                queue: queue + delay,
+                bunches,
+                base: BASE,
+                ..Round::default()
+            };
+            sent = window;
+            match jitter.on_round(&mut round, true) {
+                Act::Step(factor) => window *= factor,
+                Act::Settle => window = round.delivered * round.base,
+                Act::Follow | Act::Stay => {}
+            }
+            last = round;
+        }
+        (window, last)
+    }
+
+    #[test]
+    fn a_delay_that_does_not_follow_the_rate_belongs_to_the_path() {
+        for (capacity, delay) in [(12.5e6, 0.005), (125e6, 0.005), (125e6, 0.02)] {
+            let mut jitter = Jitter::default();
+            let (window, round) = play(&mut jitter, capacity, delay, 1);
+            let full = capacity * (BASE + delay);
+            assert!(window > 0.95 * full && window < 1.05 * full, "{window} of {full}");
+            assert!((jitter.delay() - delay).abs() < 1e-4, "{jitter:?}");
+            assert!(round.queue < 1e-3 && round.base > BASE + delay - 1e-4, "{round:?}");
+        }
+    }
+
+    #[test]
+    fn a_steady_delay_causes_no_step() {
+        let mut jitter = Jitter::default();
+        let (window, round) = play(&mut jitter, 125e6, 0.005, 0);
+        assert_eq!((jitter.delay(), round.base), (0.0, BASE));
+        assert_eq!(window, 0.2 * 125e6 * BASE);
+    }
+
+    #[test]
+    fn at_a_full_link_steps_become_rare_and_end_at_what_it_delivers() {
+        let (mut jitter, mut steps) = (Jitter::default(), Vec::new());
+        for i in 0..400u32 {
+            let mut round = Round {
+                delivered: 125e6,
+                queue: 0.004,
+                bunches: 1,
+                base: BASE,
+                ..Round::default()
+            };
+            match jitter.on_round(&mut round, true) {
+                Act::Step(factor) => {
+                    assert_eq!(factor, STEPS.0);
+                    steps.push(i);
+                }
+                Act::Settle => assert_eq!(steps.last().map(|at| at + EFFECT), Some(i)),
+                Act::Follow | Act::Stay => {}
+            }
+            assert_eq!((jitter.delay(), round.queue), (0.0, 0.004));
+        }
+        assert!(steps.len() > 3 && steps.len() < 8, "{steps:?}");
+        while jitter.step.is_some() {
+            jitter
+                .on_round(&mut Round { delivered: 125e6, queue: 0.004, ..Round::default() }, true);
+        }
+        // Less is delivered: the link is not full any more, however long the pause would last.
+        let slower = Round { delivered: 60e6, queue: 0.004, bunches: 1, ..Round::default() };
+        let acts = [0; ROUNDS as usize].map(|_| jitter.on_round(&mut slower.clone(), true));
+        assert!(jitter.next_pause > PAUSE.0 * 2 && acts.contains(&Act::Step(STEPS.0)), "{acts:?}");
+    }
+
+    #[test]
+    fn when_the_path_becomes_steady_its_delay_is_forgotten() {
+        let mut jitter = Jitter::default();
+        play(&mut jitter, 125e6, 0.005, 1);
+        let mut round = Round { queue: 0.001, base: BASE, ..Round::default() };
+        jitter.on_round(&mut round, false);
+        assert_eq!((jitter.delay(), round.queue), (0.001, 0.0));
+    }
+}
