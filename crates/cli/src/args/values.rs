@@ -55,6 +55,11 @@ pub(crate) fn bytes(text: &str) -> Result<ByteCount, String> {
     }
 }
 
+/// Parses a number of times.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a number, such as 5".to_owned())
+}
+
 /// Parses a range of ports (`5000-5100`) or one port.
 pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));

@@ -215,8 +215,7 @@ fn free(path: &[u8], is_file: bool, dry: bool) -> Result<Place, Failure> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let root =
-            Root::open(parent).map_err(|e| unusable::free(parent.as_os_str().as_bytes(), &e))?;
+        let root = Root::open(parent).map_err(|e| unusable::free(&path, &e))?;
         let name = RelPath::new(name.as_bytes().to_vec())
             .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
         return Ok((root, none, Some(name)));
