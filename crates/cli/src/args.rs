@@ -8,9 +8,11 @@ mod cp;
 mod demo;
 mod depot;
 mod diagnose;
+mod doctor;
 mod emulate;
 mod forecast;
 mod generate;
+mod help;
 mod history;
 mod keep;
 mod key;
@@ -43,6 +45,7 @@ pub(crate) use cp::CpArgs;
 pub(crate) use demo::{DemoArgs, DemoEnd};
 pub(crate) use depot::DepotArgs;
 pub(crate) use diagnose::DiagnoseArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use emulate::{Buffers, Device, EmulateArgs, EmulateCommand, EmulateExecArgs, Queue};
 pub(crate) use forecast::ForecastArgs;
 pub(crate) use generate::{CompletionArgs, ManArgs};
@@ -117,6 +120,8 @@ pub(crate) enum Command {
     Perf(PerfArgs),
     /// Find what limits a transfer: the cause, its likelihood, the evidence and the remedy.
     Diagnose(Box<DiagnoseArgs>),
+    /// Check this machine, and another one, for what makes transfers slow or impossible.
+    Doctor(DoctorArgs),
     /// Remove the files that interrupted transfers left in a directory.
     Clean(CleanArgs),
     /// List finished and running transfers.
@@ -167,7 +172,7 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     } else {
         Settings::load(line)?
     };
-    let command = settings.apply(Cli::command())?;
+    let command = settings.apply(bare())?;
     let explained = |mut error: clap::Error| {
         tips::improve(&mut error);
         let origin = settings.origin_of(&error, line);
@@ -196,7 +201,7 @@ fn needs_no_settings(word: &OsStr) -> bool {
 
 /// The command as defined here, without variables and configuration files.
 pub(crate) fn bare() -> clap::Command {
-    Cli::command()
+    help::add(Cli::command())
 }
 
 #[cfg(test)]

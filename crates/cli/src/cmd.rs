@@ -6,6 +6,7 @@ mod cp;
 mod demo;
 mod depot;
 mod diagnose;
+mod doctor;
 mod emulate;
 mod explain;
 mod extra;
@@ -49,6 +50,7 @@ pub(crate) fn run(parsed: Parsed, line: &[OsString]) -> Result<Code, Exit> {
         Command::Claim(args) => Ok(send::claim(&args, line)),
         Command::Perf(args) => perf::run(args, &matches),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Clean(args) => clean::run(&args),
         Command::History(args) => history::run(&args),
         #[cfg(feature = "laboratory")]

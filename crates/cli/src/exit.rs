@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use packtrain_identity::config::ConfigError;
 use packtrain_service::{FailureKind, Outcome, RequestError};
 
+use crate::out::terminal::{self, Tone};
 use crate::out::{clean, done, json_line};
 
 /// An exit code: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
@@ -25,7 +26,7 @@ impl Code {
     pub(crate) fn with_output_lost(self, why: Option<&std::io::Error>) -> Self {
         match why {
             Some(error) if self == Self::DONE => {
-                print_message(&format!("cannot write to standard output: {error}"));
+                print_failure(&format!("cannot write to standard output: {error}"));
                 Self(RequestError::new(FailureKind::Fatal, "").exit_code())
             }
             _ => self,
@@ -68,7 +69,7 @@ impl Exit {
         match self {
             Self::Clap(error, origin) => report_clap(&error, origin.as_deref()),
             Self::Failed(error) => {
-                print_message(&error.text);
+                print_failure(&error.text);
                 Code(error.exit_code())
             }
         }
@@ -110,10 +111,51 @@ impl From<ConfigError> for Exit {
     }
 }
 
-/// Prints one line to stderr, after the program's name. The text may contain untrusted names, so
-/// line breaks and terminal control sequences are escaped.
+/// Prints a message to stderr, after the program's name. The text may contain untrusted names, so
+/// line breaks and terminal control sequences are escaped. On a terminal, long messages break at
+/// words.
 pub(crate) fn print_message(text: &str) {
-    print_stderr(&format!("packtrain: {}", clean(text.trim_end())));
+    print_toned(text, Tone::Plain);
+}
+
+/// The same for a warning.
+pub(crate) fn print_warning(text: &str) {
+    print_toned(text, Tone::Warning);
+}
+
+/// The same for a failure.
+pub(crate) fn print_failure(text: &str) {
+    print_toned(text, Tone::Failure);
+}
+
+fn print_toned(text: &str, tone: Tone) {
+    let text = without_codes(&clean(text.trim_end()));
+    let text = match terminal::width() {
+        Some(width) => terminal::wrap(&text, width, "packtrain: ".len()),
+        None => text,
+    };
+    print_stderr(&format!("{}{text}", terminal::prefix(tone)));
+}
+
+/// The text without the numbers that the standard library adds to the errors of the system.
+fn without_codes(text: &str) -> String {
+    let (mut rest, mut out) = (text, String::with_capacity(text.len()));
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        match after[digits..].strip_prefix(')') {
+            Some(behind) if digits > 0 => {
+                out.push_str(before);
+                rest = behind;
+            }
+            _ => {
+                out.push_str(before);
+                out.push_str(" (os error ");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Prints one line to stderr. A closed stderr is ignored.
@@ -134,7 +176,7 @@ fn report_clap(error: &clap::Error, origin: Option<&str>) -> Code {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     // The message has several lines. clap quotes arguments unescaped.
     let lines: Vec<String> = text.trim_end().lines().map(clean).collect();
-    print_stderr(&format!("packtrain: {}", lines.join("\n")));
+    print_stderr(&format!("{}{}", terminal::prefix(Tone::Failure), lines.join("\n")));
     if let Some(origin) = origin {
         print_stderr(&format!("(the value comes from {origin})"));
     }
@@ -147,4 +189,22 @@ fn first_line(error: &clap::Error) -> String {
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let line = lines.collect::<Vec<_>>().join(" ");
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        for (text, shown) in [
+            ("a: No such file (os error 2): check", "a: No such file: check"),
+            ("x (os error 2) (os error 13)", "x"),
+            ("plain (os error x) y", "plain (os error x) y"),
+            (" (os error )", " (os error )"),
+            ("", ""),
+        ] {
+            assert_eq!(without_codes(text), shown);
+        }
+    }
 }

@@ -22,6 +22,7 @@ pub(crate) mod route;
 pub(crate) mod sim;
 pub(crate) mod streams;
 pub(crate) mod summary;
+pub(crate) mod terminal;
 pub(crate) mod ticker;
 
 use std::io::{self, Write as _};

@@ -4,6 +4,7 @@ mod depots;
 mod relay;
 mod remote;
 mod stopped;
+mod tries;
 mod watch;
 
 use packtrain_net::tcp::tune::check_congestion;
@@ -11,7 +12,7 @@ use packtrain_object::SourceName;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Open, Options, Role};
 use packtrain_transfer::{Failure, FailureKind};
-use packtrain_units::{Backoff, ByteCount, Duration, Time};
+use packtrain_units::{ByteCount, Duration, Time};
 
 use depots::check_via;
 use packtrain_hops::route::Routes;
@@ -26,15 +27,13 @@ use packtrain_runtime::transports::{Hints, LocalLink, Moved, SinkTransports, Sou
 use packtrain_runtime::{calling, control};
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{
-    CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
-    TransportShare, history,
+    CpRequest, Location, Outcome, Reporter, RequestError, TransportChoice, TransportShare, history,
 };
 use packtrain_stores as stores;
 use remote::RemoteEnd;
+use tries::Returns;
+pub(crate) use tries::{RETRY, again};
 use watch::Watch;
-
-/// The waits before another try.
-pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
 
 /// Carries a request out, again after temporary failures as often as it allows.
 ///
@@ -42,49 +41,8 @@ pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration:
 /// What failed before there was a transfer; later failures are in the outcome.
 pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     let routes = Routes::default();
-    again(&request, reporter, &routes, || once(&request, reporter, &routes))
-}
-
-/// Does it again after temporary failures, as often as the request allows.
-pub(crate) fn again(
-    request: &CpRequest,
-    reporter: &dyn Reporter,
-    routes: &Routes,
-    mut once: impl FnMut() -> Result<Outcome, RequestError>,
-) -> Result<Outcome, RequestError> {
-    let (mut backoff, mut begun) = (RETRY, false);
-    loop {
-        let mut result = once();
-        routes.said().iter().for_each(|notice| reporter.notice(notice));
-        if let Some(depot) = routes.corrupter() {
-            reporter.corrupted(&depot);
-        }
-        match &mut result {
-            Ok(outcome) => begun |= outcome.resumable,
-            // An earlier try left something to go on from.
-            Err(error) => error.resumable |= begun,
-        }
-        let failure = match &result {
-            Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),
-            Err(error) => Some((error.kind, error.text.clone())),
-        };
-        let Some((FailureKind::Temporary, text)) = failure else { return result };
-        if backoff.failures() >= request.retries || request.stop.requested().is_some() {
-            return result;
-        }
-        let pause = backoff.next_wait();
-        let tries = backoff.failures();
-        let text = format!("{text}; trying again in {pause} ({tries} of {})", request.retries);
-        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
-        sleep(pause, request);
-    }
-}
-
-fn sleep(pause: Duration, request: &CpRequest) {
-    let end = clock::now() + pause;
-    while clock::now() < end && request.stop.requested().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let reporter = &Returns::new(reporter);
+    again(&request, reporter, &routes, &|| false, || once(&request, reporter, &routes))
 }
 
 fn once(
@@ -589,15 +547,4 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     source_rest.finish(false);
     sink_rest.finish(false);
     Ok(ended)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_between_tries_double_up_to_32_s() {
-        let waits = (0..7).map(|n| RETRY.after(n).as_secs_f64());
-        assert!(waits.eq([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]));
-    }
 }

@@ -3,6 +3,7 @@
 
 pub mod clean;
 pub mod cp;
+pub mod doctor;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -5,6 +5,7 @@ mod bootstrap;
 pub mod child;
 mod image;
 mod program;
+mod refusal;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -91,6 +92,14 @@ fn explain(target: &Target, status: ExitStatus) -> Failure {
         (_, Some(signal)) => {
             Failure::new(FailureKind::Temporary, format!("ssh was ended by signal {signal}"))
         }
+        // The login shell ran something else (`nologin`, a menu), and will again.
+        (Some(code @ 1..128), _) => Failure::new(
+            FailureKind::Fatal,
+            format!(
+                "the remote end at {target} did not start (exit {code}): does its login shell run \
+                 commands?"
+            ),
+        ),
         (code, _) => Failure::new(
             FailureKind::Temporary,
             format!("the remote end at {target} did not start (exit {})", code.unwrap_or(-1)),
@@ -121,7 +130,7 @@ pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, pat
 }
 
 /// Resolves the host: ssh's configuration has the real name of an alias.
-fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
+pub(crate) fn resolve(settings: &SshSettings, target: &Target, host: &str) -> Vec<IpAddr> {
     let mut name = host.to_owned();
     if let Ok(mut command) = child::command(settings, &["-G"], target) {
         let shown = command.stdin(Stdio::null()).stderr(Stdio::null()).output();

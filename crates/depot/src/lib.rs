@@ -413,7 +413,10 @@ async fn serve_until(
         admission.sessions()
     };
     if left > 0 {
-        depot.warn(format!("no new sessions; {left} running sessions have {drain} to end"));
+        depot.warn(format!(
+            "no new sessions; {left} running sessions have {} to end",
+            drain.to_readable()
+        ));
     }
     if tokio::time::timeout(drain.to_std(), over.closed()).await.is_err() {
         let _ = over.send(true);

@@ -171,7 +171,12 @@ impl fmt::Display for Server {
                 }
             }
         };
-        let hosts: Vec<String> = (0..hosts.len().max(addresses.len())).map(one).collect();
+        let ports = self.config.get_ports();
+        // One port applies to all hosts. The default port goes without saying.
+        let named = |i: usize| ports.get(i).or(ports.first()).filter(|&&port| port != 5432);
+        let port = |i: usize| named(i).map(|port| format!(":{port}"));
+        let place = |i: usize| format!("{}{}", one(i), port(i).unwrap_or_default());
+        let hosts: Vec<String> = (0..hosts.len().max(addresses.len())).map(place).collect();
         write!(f, "{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
     }
 }

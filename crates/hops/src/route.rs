@@ -340,8 +340,11 @@ impl Route {
         let failures = self.failures.fetch_add(weight, Ordering::Relaxed) + weight;
         if failures >= MAX_FAILURES && !self.direct.swap(true, Ordering::Relaxed) {
             let wait = Duration::from_secs(error.wait().as_millis().div_ceil(1000));
-            let later =
-                if wait > MAX_WAIT { format!("; come again in {wait}") } else { String::new() };
+            let later = if wait > MAX_WAIT {
+                format!("; come again in {}", wait.to_readable())
+            } else {
+                String::new()
+            };
             self.push_notice(format!("{error}{later}; going on without depots"));
         } else if !self.is_direct() {
             self.push_notice(format!("{error}; trying again"));

@@ -70,4 +70,9 @@ impl Entry {
             _ => None,
         }
     }
+
+    /// Whether it has data: a regular file, or a stream that becomes one.
+    pub const fn is_file(&self) -> bool {
+        matches!(self.kind, EntryKind::File { .. } | EntryKind::Stream)
+    }
 }

@@ -1,5 +1,8 @@
 //! Clocks: monotonic time for the engines, wall time for files and logs.
 
+#[allow(unsafe_code)]
+mod sys;
+
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +23,12 @@ pub fn now() -> Time {
         (Instant::now(), PERIOD + start)
     });
     Time::ZERO + start + Duration::from(epoch.elapsed())
+}
+
+/// Whether a time service keeps the wall clock right, as the kernel sees it; `None` if it does not
+/// tell.
+pub fn is_kept() -> Option<bool> {
+    sys::is_kept()
 }
 
 /// Seconds and nanoseconds since 1970, for messages and files.

@@ -470,15 +470,25 @@ mod tests {
             Message::Hello(Hello { magic: MAGIC, lowest, highest, agent })
         };
         let options = ExtraOptions { size_only: true, ..ExtraOptions::default() };
-        let needed = options.lowest_version();
-        let failure = check(greeting(1, 1), needed).unwrap_err();
+        let needed = Versions { lowest: options.lowest_version(), ..Versions::OWN };
+        let failure = check(needed, greeting(1, 1)).unwrap_err();
         assert!(failure.text.contains("packtrain 0.0.1) is older"), "{}", failure.text);
-        assert_eq!(check(greeting(1, 1), ExtraOptions::default().lowest_version()), Ok(()));
-        assert_eq!(check(greeting(1, 2), needed), Ok(()));
-        assert!(check(greeting(VERSIONS.1 + 1, 9), 1).is_err());
+        let common = |own, lowest, highest| check(own, greeting(lowest, highest)).ok();
+        assert_eq!(ExtraOptions::default().lowest_version(), 1);
+        assert_eq!(common(Versions::OWN, 1, 1), Some(Versions { lowest: 1, highest: 1 }));
+        assert_eq!(common(needed, 1, 2), Some(Versions { lowest: 2, highest: 2 }));
+        assert_eq!(common(Versions::OWN, Versions::OWN.highest + 1, 9), None);
         // What a caller that needs version 2 says keeps an older called end from starting.
-        let Message::Hello(said) = hello(needed) else { panic!("a greeting") };
-        assert_eq!((said.lowest, said.highest), (2, VERSIONS.1));
+        let (near, far) = crate::control::pair().unwrap();
+        let stop = Stop::new(packtrain_service::StopHandle::new());
+        let request =
+            packtrain_transfer::Options { extra: Box::new(options.clone()), ..Default::default() };
+        let mut call = Call::begin(&near, Open { options: request, ..open() });
+        let Message::Hello(said) = next(&far, &stop, call.until).unwrap() else {
+            panic!("a greeting")
+        };
+        assert_eq!(said.versions(), Versions { lowest: 2, highest: Versions::OWN.highest });
+        assert!(call.on_message(clock::now(), greeting(1, 1)).is_err());
         // Options that are cut off or out of range are refused instead of left out.
         let ask = SessionRequest { options, ..SessionRequest::default() };
         let bytes = ask.encode();

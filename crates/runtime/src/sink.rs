@@ -566,6 +566,9 @@ impl<'a> Runner<'a> {
         if now.since(self.reported_at) >= Duration::from_millis(200) {
             self.reported_at = now;
             self.send_reports();
+            if let Some(name) = self.setup.transports.current() {
+                self.setup.observer.transport(&name);
+            }
             self.setup.observer.sink(&self.sink.totals());
         }
     }

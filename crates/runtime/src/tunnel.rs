@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use packtrain_net::tcp::tls::{any_name, client_config, is_key_refused};
-use packtrain_net::tcp::{ConnectOptions, connect, tune};
+use packtrain_net::tcp::{ConnectError, ConnectOptions, connect, tune};
 use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
@@ -82,7 +82,11 @@ pub fn open(
     let relayed = through.is_some();
     let direct = async {
         let options = ConnectOptions { timeout: CONNECT_TIMEOUT, ..ConnectOptions::default() };
-        let socket = connect(host, port, &options).await.map_err(|e| away(e.to_string()))?;
+        let unreachable = |error: ConnectError| {
+            let kind = if error.is_final() { FailureKind::Fatal } else { FailureKind::Temporary };
+            RequestError::new(kind, error.to_string())
+        };
+        let socket = connect(host, port, &options).await.map_err(unreachable)?;
         // These settings are optional: errors of systems without them are ignored.
         let _ = tune::set_nodelay(&socket);
         let _ = tune::set_dead_after(&socket, DEAD_PEER_TIMEOUT);
@@ -119,6 +123,11 @@ fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {
     if is_key_refused(error) {
         let text = format!("{host}:{port} does not accept this user's key");
         return RequestError::new(FailureKind::NotAuthorised, text);
+    }
+    // What is no TLS is something else that listens there, also at the next try.
+    if error.kind() == std::io::ErrorKind::InvalidData {
+        let text = format!("what answers at {host}:{port} is no packtrain server: check the port");
+        return RequestError::new(FailureKind::Fatal, text);
     }
     let text = format!("{host}:{port}: {error}; is it a packtrain server?");
     RequestError::new(FailureKind::Temporary, text)
@@ -191,8 +200,9 @@ fn check_host_key(
              server printed, then use --accept-new-host once"
         )),
         Known::Changed { line, .. } => denied(format!(
-            "the key of {host}:{port} has changed to {print}: somebody may be in between; if the \
-             server was really set up anew, remove line {line} of {}",
+            "the key of {host}:{port} has changed to {print} (it differs from line {line} of {}): \
+             somebody may be in between; if the server was really set up anew, run packtrain key \
+             forget {host}:{port}",
             known_hosts.path().display()
         )),
         Known::Revoked { .. } => denied(format!("the key of {host}:{port} is revoked")),

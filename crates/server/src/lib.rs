@@ -230,7 +230,7 @@ impl Server {
             let text = format!(
                 "no new clients; {left} under way have {} to end, then they are told to come \
                  again: a second signal does that at once",
-                listening.drain
+                listening.drain.to_readable()
             );
             (listening.notice)(Notice::new(NoticeLevel::Warning, text));
         }

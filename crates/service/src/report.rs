@@ -19,6 +19,8 @@ pub trait Reporter: Send + Sync {
     fn sending_program(&self, _host: &str, _sent: ByteCount, _of: ByteCount) {}
     /// This depot corrupted bytes, which were detected. A notice reports it too.
     fn corrupted(&self, _depot: &str) {}
+    /// The transfer was interrupted, and is tried again. A notice reports it too.
+    fn interrupted(&self) {}
 }
 
 /// The progress of a transfer.
@@ -26,11 +28,14 @@ pub trait Reporter: Send + Sync {
 pub struct ProgressSnapshot {
     /// Bytes of the object that are correct at the target so far, moved or found there.
     pub bytes_done: ByteCount,
+    /// Of those, bytes that were found at the target.
+    pub bytes_present: ByteCount,
     /// Bytes of the whole object; `None` while the walk runs.
     pub bytes_total: Option<ByteCount>,
-    /// Files that are complete under their names.
+    /// Files that are complete under their names, as far as this end knows of them.
     pub files_done: u64,
-    /// Number of files; `None` while the walk runs.
+    /// Number of files; `None` while the walk runs, or if this end does not learn which of them are
+    /// complete.
     pub files_total: Option<u64>,
     /// Recent goodput.
     pub rate: DataRate,

@@ -19,7 +19,10 @@ pub enum ReplayError {
     #[error("this session was here before")]
     Seen,
     /// Its clock is too far off.
-    #[error("the sender's clock and the depot's are {0} apart, more than two minutes: set them")]
+    #[error(
+        "the sender's clock and the depot's are {} apart, more than two minutes: set them",
+        .0.to_readable()
+    )]
     Clock(Duration),
     /// It is older than the depot's start, before which nothing is remembered.
     #[error("it was made before this depot began")]

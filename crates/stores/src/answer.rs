@@ -163,7 +163,10 @@ pub(super) fn refusal(
         408 | 425 | 429 | 500 | 502 | 503 | 504 | 509 => match retry_after(headers, now) {
             Some(pause) if pause > MAX_PAUSE => Trouble::never(
                 FailureKind::Temporary,
-                format!("{said} and wants to be left alone for {pause}: try again then"),
+                format!(
+                    "{said} and wants to be left alone for {}: try again then",
+                    pause.to_readable()
+                ),
             ),
             pause => Trouble::Later(said, pause),
         },

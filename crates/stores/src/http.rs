@@ -17,7 +17,7 @@ use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
@@ -70,7 +70,8 @@ impl Client {
         let limit = CONNECT_TIMEOUT.to_std();
         let connected = tokio::time::timeout(limit, self.open(url)).await;
         connected.unwrap_or_else(|_| {
-            Err(Trouble::later(format!("{}: no connection within {CONNECT_TIMEOUT}", site(url))))
+            let limit = CONNECT_TIMEOUT.to_readable();
+            Err(Trouble::later(format!("{}: no connection within {limit}", site(url))))
         })
     }
 
@@ -84,9 +85,12 @@ impl Client {
             None => (host.clone(), port),
         };
         let name = to.trim_matches(['[', ']']);
-        let mut socket = connect(name, at, &self.options)
-            .await
-            .map_err(|e| Trouble::later(format!("{}: {e}", site(url))))?;
+        let mut socket =
+            connect(name, at, &self.options).await.map_err(|e| match e.is_final() {
+                // The same command will not find it either: nothing is to be resumed.
+                true => Trouble::never(FailureKind::SourceMissing, e.to_string()),
+                false => Trouble::later(format!("{}: {e}", site(url))),
+            })?;
         if self.background {
             let _ = tune::set_lower_effort(&socket);
         }
@@ -143,14 +147,44 @@ fn tls_config() -> Result<Arc<ClientConfig>, Trouble> {
 }
 
 fn tls(url: &WebUrl, error: &std::io::Error) -> Trouble {
-    let text = format!("{}: TLS: {error}", site(url));
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match inner {
+    use rustls::Error as Tls;
+    let site = site(url);
+    let never = |text: String| Trouble::never(FailureKind::NotAuthorised, text);
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) {
         // A retry does not make a certificate valid.
-        Some(rustls::Error::InvalidCertificate(_)) => {
-            Trouble::never(FailureKind::NotAuthorised, text)
+        Some(Tls::InvalidCertificate(why)) => {
+            never(format!("{site}: the certificate is not accepted: {}", certificate(why)))
         }
-        _ => Trouble::later(text),
+        Some(Tls::InvalidMessage(_)) => {
+            let text = format!("{site} does not speak TLS: check the port, or write http://");
+            Trouble::never(FailureKind::Protocol, text)
+        }
+        _ => Trouble::later(format!("{site}: TLS: {error}")),
+    }
+}
+
+/// What is wrong with a certificate, and what to do.
+fn certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "its issuer is not known here; name the CA's \
+                                            certificate by AWS_CA_BUNDLE or SSL_CERT_FILE"
+            .to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired; check the clock of this machine too".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet; check the clock of this machine".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name; use the name that it has".to_owned()
+        }
+        // webpki reports a certificate that is its own CA so.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is a CA's own certificate, which no server may show; have the CA sign one for the \
+             server"
+                .to_owned()
+        }
+        other => other.to_string(),
     }
 }
 
@@ -310,7 +344,9 @@ impl Connection {
                 Err(_) if progress.sent() != before || progress.is_paused() => {
                     before = progress.sent();
                 }
-                Err(_) => return Err(away(format!("no answer within {IDLE_TIMEOUT}"))),
+                Err(_) => {
+                    return Err(away(format!("no answer within {}", IDLE_TIMEOUT.to_readable())));
+                }
             }
         }
     }
@@ -329,8 +365,9 @@ pub(super) fn reason(error: &hyper::Error) -> String {
 pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes>, Trouble> {
     loop {
         let frame = tokio::time::timeout(IDLE_TIMEOUT.to_std(), body.frame()).await;
-        let frame =
-            frame.map_err(|_| Trouble::later(format!("{whom}: silent for {IDLE_TIMEOUT}")))?;
+        let frame = frame.map_err(|_| {
+            Trouble::later(format!("{whom}: silent for {}", IDLE_TIMEOUT.to_readable()))
+        })?;
         match frame {
             None => return Ok(None),
             Some(Err(e)) => return Err(Trouble::later(format!("{whom}: {}", reason(&e)))),

@@ -79,8 +79,10 @@ impl Bucket {
                 (format!("https://s3.{region}.amazonaws.com"), style)
             }
         };
-        let url = Url::parse(&endpoint)
-            .map_err(|e| bad(format!("endpoint {}: {e}", redact(&endpoint))))?;
+        let url = Url::parse(&endpoint).map_err(|_| {
+            let shown = redact(&endpoint);
+            bad(format!("the endpoint {shown} is no URL: write https://host or https://host:port"))
+        })?;
         let login = !url.username().is_empty() || url.password().is_some();
         if login || url.query().is_some() || url.fragment().is_some() {
             let text = format!("endpoint {}: a login or a query is not sent", redact(&endpoint));
@@ -278,7 +280,20 @@ impl Bucket {
             return Err(Trouble::never(FailureKind::Usage, text));
         }
         let refusal = answer::refusal(name, status, headers, clock::wall());
-        Err(match (refusal, code(document)) {
+        let code = code(document);
+        if code.as_deref() == Some("NoSuchBucket") {
+            let text =
+                format!("there is no bucket {} at this store: check the name", self.place.name());
+            return Err(Trouble::never(FailureKind::SourceMissing, text));
+        }
+        if self.credentials.is_none() && matches!(status.as_u16(), 401 | 403) {
+            let text = format!(
+                "{name}: the store refuses a request without credentials: set AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            );
+            return Err(Trouble::never(FailureKind::NotAuthorised, text));
+        }
+        Err(match (refusal, code) {
             (Trouble::Never(f), Some(code)) => {
                 Trouble::never(f.kind, format!("{} ({code})", f.text))
             }

@@ -385,19 +385,22 @@ impl Runner<'_> {
         }
         self.reported_at = now;
         let summary = &self.summary;
-        let moved = summary.bytes_moved + summary.bytes_resumed;
-        let present = summary.bytes.saturating_sub(moved);
+        let (moved, resumed) = (summary.bytes_moved, summary.bytes_resumed);
+        let unchanged = summary.bytes.saturating_sub(moved + resumed);
+        let present = if summary.unchanged > 0 { unchanged + resumed } else { resumed };
         self.observer.transport("s3");
         self.observer.sink(&SinkTotals {
             entries: self.work.items.len() as u64,
             manifest_done: true,
             known: self.known,
             stream_open: false,
-            present: ByteCount(if summary.unchanged > 0 { present } else { 0 }),
+            present: ByteCount(present),
             needed: self.known,
             verified: ByteCount(moved),
             durable: ByteCount(moved),
             files: summary.files_moved,
+            files_known: self.work.items.len() as u64,
+            files_present: summary.unchanged,
         });
     }
 }

@@ -224,6 +224,7 @@ impl Progress<'_> {
         let left = ByteCount(self.size - at);
         self.reporter.progress(&ProgressSnapshot {
             bytes_done: ByteCount(at),
+            bytes_present: ByteCount::ZERO,
             bytes_total: Some(ByteCount(self.size)),
             files_done: 0,
             files_total: Some(1),

@@ -186,6 +186,24 @@ impl fmt::Debug for Duration {
     }
 }
 
+impl Duration {
+    /// As people read it, with the precision that they need: `850 us`, `21 ms`, `8.0 s`, `25 s`,
+    /// `12 min`, `3 h 20 min`, `7 days`.
+    pub fn to_readable(self) -> String {
+        let minutes = (self.as_secs_f64() / 60.0).round() as u64;
+        match self.as_secs_f64() {
+            s if s < 0.000_999_5 => format!("{:.0} us", s * 1e6),
+            s if s < 0.999_5 => format!("{:.0} ms", s * 1e3),
+            s if s < 9.95 => format!("{s:.1} s"),
+            s if s < 119.5 => format!("{s:.0} s"),
+            _ if minutes < 120 => format!("{minutes} min"),
+            _ if minutes < 48 * 60 && minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
+            _ if minutes < 48 * 60 => format!("{} h {} min", minutes / 60, minutes % 60),
+            s => format!("{:.0} days", s / 86_400.0),
+        }
+    }
+}
+
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -202,6 +220,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn durations_are_read_by_people() {
+        let shown = |seconds: f64| Duration::from_secs_f64(seconds).to_readable();
+        assert_eq!(shown(0.000_85), "850 us");
+        assert_eq!(shown(0.021), "21 ms");
+        assert_eq!(
+            [1.0, 8.0, 9.94, 25.4, 119.0].map(shown),
+            ["1.0 s", "8.0 s", "9.9 s", "25 s", "119 s"]
+        );
+        assert_eq!([120.0, 725.0, 3600.0].map(shown), ["2 min", "12 min", "60 min"]);
+        assert_eq!([7200.0, 12_000.0, 169_200.0].map(shown), ["2 h", "3 h 20 min", "47 h"]);
+        assert_eq!([172_800.0, 604_800.0].map(shown), ["2 days", "7 days"]);
+        assert!(Duration::MAX.to_readable().ends_with(" days"));
+    }
 
     #[test]
     fn time_saturates_at_both_ends() {

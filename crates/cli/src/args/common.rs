@@ -114,7 +114,7 @@ pub(crate) struct RemoteArgs {
     pub(crate) accept_new_host: bool,
     /// How many times to try again after a temporary failure. The pause starts at 1 s and doubles
     /// after each try, up to 32 s.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::count)]
     pub(crate) retries: u32,
 }
 

@@ -41,7 +41,7 @@ fn commands(page: &Path) -> Vec<Shown> {
 }
 
 /// A line of shell as simple commands: quotes, comments, pipes and redirections are understood.
-fn split(line: &str) -> Vec<Vec<String>> {
+pub(super) fn split(line: &str) -> Vec<Vec<String>> {
     let (mut all, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {

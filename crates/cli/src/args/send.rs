@@ -33,6 +33,11 @@ pub(crate) struct SendArgs {
     /// File for the ticket. If the file exists, its session is resumed [default: print the ticket].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ticket: Option<PathBuf>,
+    /// Print a code of 18 letters in place of the ticket. With the address of the last depot it gives
+    /// access to the data: keep it secret. Whoever has the code and controls that depot can also
+    /// replace the data.
+    #[arg(long, conflicts_with = "ticket")]
+    pub(crate) code: bool,
     /// How long depots keep the data.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = values::duration)]
     pub(crate) keep: Duration,
@@ -48,7 +53,7 @@ pub(crate) struct SendArgs {
     pub(crate) tcp_buffer: Option<Buffer>,
     /// How many times to try again after a temporary failure. Only tries in which no byte moved
     /// count.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::count)]
     pub(crate) retries: u32,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
@@ -65,13 +70,14 @@ pub(crate) struct SendArgs {
                   file). The same command resumes an interrupted claim."
 )]
 pub(crate) struct ClaimArgs {
-    /// The ticket: @FILE, or - for standard input.
+    /// The ticket or the code: @FILE, or - for standard input.
     #[arg(value_name = "TICKET")]
     pub(crate) ticket: TicketArg,
     /// The target.
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub(crate) dst: OsString,
-    /// The depot of the ticket to ask first [default: the last].
+    /// The depot to ask first, as the sender named it; a code needs it [default: the last of the
+    /// ticket].
     #[arg(long, value_name = "DEPOT")]
     pub(crate) at: Option<Place>,
     /// How long to wait for data that is still on its way to the depots.
@@ -93,7 +99,7 @@ pub(crate) struct ClaimArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,
     /// How many times to try again after a temporary failure.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::count)]
     pub(crate) retries: u32,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

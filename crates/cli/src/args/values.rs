@@ -95,6 +95,11 @@ pub(crate) fn rsync_size(text: &str) -> Result<u64, String> {
     size.and_then(|size| size.checked_add_signed(adjust)).ok_or_else(wrong)
 }
 
+/// Parses a number of times.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a number, such as 5".to_owned())
+}
+
 /// Parses a range of ports (`5000-5100`) or one port.
 pub(crate) fn ports(text: &str) -> Result<PortRange, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));

@@ -22,6 +22,19 @@ struct Value {
     option: String,
     values: Vec<String>,
     origin: String,
+    /// The origin of the value that applies instead, if another one does wherever this one would.
+    overridden_by: Option<String>,
+}
+
+impl Value {
+    fn of(command: Option<String>, option: String, origin: String) -> Self {
+        Self { command, option, values: Vec::new(), origin, overridden_by: None }
+    }
+
+    /// Whether this value, of a source of higher precedence, applies wherever `other` would.
+    fn covers(&self, other: &Self) -> bool {
+        self.option == other.option && (self.command.is_none() || self.command == other.command)
+    }
 }
 
 /// `packtrain config`.
@@ -52,7 +65,8 @@ fn values(settings: &Settings) -> Vec<Value> {
     longs.dedup();
     for long in longs {
         let name = args::variable(&long);
-        if let Some(value) = std::env::var_os(&name) {
+        // An empty variable counts as not set.
+        if let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) {
             // A ticket is a secret, and users paste this output into bug reports.
             let value = match long.as_str() {
                 "ticket" => "(set)".to_owned(),
@@ -60,19 +74,24 @@ fn values(settings: &Settings) -> Vec<Value> {
                 _ => value.to_string_lossy().into_owned(),
             };
             let origin = Origin::Variable(name).to_string();
-            values.push(Value { command: None, option: long, values: vec![value], origin });
+            let value = Value { values: vec![value], ..Value::of(None, long, origin) };
+            values.push(value);
         }
     }
     for file in settings.files.iter().rev() {
-        values.extend(file.values.iter().map(|setting| Value {
-            command: setting.command.clone(),
-            option: setting.option.clone(),
-            values: match setting.option.as_str() {
+        let origin = Origin::File(file.path.clone()).to_string();
+        let own = file.values.iter().map(|setting| {
+            let value = Value::of(setting.command.clone(), setting.option.clone(), origin.clone());
+            let given = match setting.option.as_str() {
                 "history" => setting.values.iter().map(|v| args::without_password(v)).collect(),
                 _ => setting.values.clone(),
-            },
-            origin: Origin::File(file.path.clone()).to_string(),
-        }));
+            };
+            let winner = values.iter().find(|higher| higher.covers(&value));
+            let overridden_by = winner.map(|higher| higher.origin.clone());
+            Value { values: given, overridden_by, ..value }
+        });
+        let own: Vec<Value> = own.collect();
+        values.extend(own);
     }
     values
 }
@@ -81,7 +100,11 @@ fn ceilings(policy: &Policy) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(policy.max_rate.map(|rate| format!("no transfer sends faster than {rate}")));
     lines.extend(policy.max_streams.map(|n| format!("no transfer has more than {n} streams")));
-    lines.extend(policy.max_ticket_lifetime.map(|t| format!("no ticket lives longer than {t}")));
+    lines.extend(
+        policy
+            .max_ticket_lifetime
+            .map(|t| format!("no ticket lives longer than {}", t.to_readable())),
+    );
     let names = policy.transports.as_ref();
     lines.extend(names.map(|names| format!("only these transports: {}", names.join(", "))));
     if policy.accept_new_host == Some(false) {
@@ -97,7 +120,9 @@ fn print(shown: &Shown) {
     for value in &shown.settings {
         let table = value.command.as_ref().map(|name| format!("[{name}] ")).unwrap_or_default();
         let text = value.values.join(", ");
-        line(&format!("{table}{} = {text}  # {}", value.option, value.origin));
+        let loses = value.overridden_by.as_ref().map(|by| format!("; overridden by {by}"));
+        let from = format!("{}{}", value.origin, loses.unwrap_or_default());
+        line(&format!("{table}{} = {text}  # {from}", value.option));
     }
     if shown.settings.is_empty() {
         line("no option is set: the defaults apply");

@@ -10,7 +10,7 @@ use packtrain_units::DataRate;
 
 use super::{explain, extra, manifest, request};
 use crate::args::{CpArgs, OutputArgs, VerifyArgs};
-use crate::exit::{Code, Exit, print_message, print_stderr};
+use crate::exit::{Code, Exit, print_failure, print_message, print_stderr, print_warning};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
 use crate::out::{done, json_line, quote, shown, summary};
@@ -49,7 +49,7 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString])
 pub(super) fn failed(exit: Exit, json: bool) -> Code {
     let error = exit.into_error();
     let code = Code(error.exit_code());
-    print_message(&error.text);
+    print_failure(&error.text);
     if json {
         json_line(&done::cp(&Outcome::from(error), code, None));
     }
@@ -132,17 +132,17 @@ impl Run<'_> {
         for (path, failure) in
             outcome.failed.iter().filter(|(_, failure)| !already_printed(failure))
         {
-            print_message(&format!("{}: {}", shown(path), failure.text));
+            print_failure(&format!("{}: {}", shown(path), failure.text));
         }
         let omitted = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
         if omitted > 0 && !outcome.failed.is_empty() && work != Work::Verify {
-            print_message(&format!("and {omitted} more failed"));
+            print_failure(&format!("and {omitted} more failed"));
         }
         if outcome.summary.not_owned > 0 {
-            print_message(&summary::not_owned(outcome.summary.not_owned));
+            print_warning(&summary::not_owned(outcome.summary.not_owned));
         }
         if let Some(failure) = &outcome.failure {
-            print_message(&failure.text);
+            print_failure(&failure.text);
         } else if console.wants_summary() && !self.output.json {
             print_message(&summary::sentence(outcome, work));
         }

@@ -1,7 +1,9 @@
 //! `serve`.
 
+use std::path::Path;
+
 use packtrain_server::{ClientLimits, ServeRequest};
-use packtrain_service::{StopHandle, TransportChoice};
+use packtrain_service::{FailureKind, RequestError, StopHandle, TransportChoice};
 use packtrain_udt4_service::Udt4ServeRequest;
 
 use crate::args::ServeArgs;
@@ -24,6 +26,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
     let (Some(listen), Some(root)) = (&args.listen, &args.root) else {
         return Err(Exit::usage("serve needs --listen ADDR:PORT and --root DIR: add them"));
     };
+    check_root(root)?;
     let policy = super::policy()?;
     let request = ServeRequest {
         listen: listen.clone(),
@@ -50,11 +53,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Code, Exit> {
     Ok(Code::DONE)
 }
 
+/// Refuses a root that no client could use.
+fn check_root(root: &Path) -> Result<(), Exit> {
+    if root.is_dir() {
+        return Ok(());
+    }
+    let text = format!("--root {}: there is no such directory", root.display());
+    Err(RequestError::new(FailureKind::TargetMissing, text).into())
+}
+
 /// `packtrain serve --udt4`.
 fn in_clear(args: &ServeArgs, listen: &str, stop: StopHandle) -> Result<Code, Exit> {
     let Some(root) = &args.root else {
         return Err(Exit::usage("serve --udt4 needs --root DIR: add it"));
     };
+    check_root(root)?;
     let policy = super::policy()?;
     super::request::allow(&policy, TransportChoice::Udt4, false)?;
     let request = Udt4ServeRequest {

@@ -13,7 +13,7 @@ use super::progress::{self, Progress};
 use super::summary::Work;
 use super::{JsonName, json_line, line, shown};
 use crate::args::OutputArgs;
-use crate::exit::{Exit, print_message, print_stderr};
+use crate::exit::{Exit, print_message, print_stderr, print_warning};
 
 /// A reporter for people, programs or both.
 pub(crate) struct ConsoleReporter {
@@ -55,7 +55,7 @@ impl ConsoleReporter {
 
     /// Whether a summary is printed.
     pub(crate) const fn wants_summary(&self) -> bool {
-        !self.quiet && (self.progress.is_bar() || self.files)
+        !self.quiet && (self.progress.is_shown() || self.files)
     }
 
     /// Appends an event to the log file, if there is one.
@@ -167,7 +167,10 @@ impl Reporter for ConsoleReporter {
             NoticeLevel::Warning => true,
         };
         if said {
-            self.progress.around(|| print_message(&notice.text));
+            self.progress.around(|| match notice.level {
+                NoticeLevel::Warning => print_warning(&notice.text),
+                NoticeLevel::Explain | NoticeLevel::Info => print_message(&notice.text),
+            });
         }
     }
 }

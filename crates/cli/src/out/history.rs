@@ -1,5 +1,7 @@
 //! The output of `history`.
 
+mod tcp;
+
 use packtrain_service::history::{Point, Row, Value, column_names, values};
 use packtrain_units::{ByteCount, DataRate, date};
 use serde_json::{Map, Number, Value as Json};
@@ -97,7 +99,9 @@ pub(crate) fn whole(row: &Row) {
     cell_line("held by", row.held_by.clone().unwrap_or_default());
     cell_line("verdict", row.verdict.clone().unwrap_or_default());
     cell_line("TCP control", row.tcp_cc.clone().unwrap_or_default());
-    cell_line("TCP_INFO", row.tcp_info.clone().unwrap_or_default());
+    for text in row.tcp_info.as_deref().map(tcp::lines).unwrap_or_default() {
+        cell_line("TCP", text);
+    }
     for sample in &row.stream_samples {
         cell_line("measured", format!("{} streams: {}", sample.streams, sample.throughput));
     }
@@ -115,16 +119,19 @@ fn some(bytes: ByteCount) -> String {
 
 /// Throughput over time as a line of bars, with the value of the highest bar.
 fn curve(points: &[Point]) -> String {
+    const MAX_BARS: usize = 48;
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let Some(best) = points.iter().map(|point| point.rate).max().filter(|r| *r > DataRate::ZERO)
     else {
         return String::new();
     };
-    let bar = |point: &Point| {
-        let share = point.rate.as_bps() as f64 / best.as_bps() as f64;
+    // A long transfer has more points than a line has columns: neighbours share a bar.
+    let bar = |points: &[Point]| {
+        let sum: f64 = points.iter().map(|point| point.rate.as_bps() as f64).sum();
+        let share = sum / points.len() as f64 / best.as_bps() as f64;
         BARS[((share * BARS.len() as f64) as usize).min(BARS.len() - 1)]
     };
-    let bars: String = points.iter().map(bar).collect();
+    let bars: String = points.chunks(points.len().div_ceil(MAX_BARS)).map(bar).collect();
     format!("{bars} at most {best}")
 }
 
@@ -189,6 +196,8 @@ mod tests {
         let point = |s, mbps| Point { at: Duration::from_secs(s), rate: DataRate::from_mbps(mbps) };
         assert_eq!(curve(&[point(1, 0), point(2, 50), point(3, 100)]), "▁▅█ at most 100.0 Mbit/s");
         assert_eq!(curve(&[point(1, 0)]), "");
+        let long: Vec<_> = (1..=500).map(|n| point(n, 100)).collect();
+        assert_eq!(curve(&long).chars().filter(|&c| c == '█').count(), 46, "11 points a bar");
     }
 
     #[test]

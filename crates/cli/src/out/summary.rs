@@ -28,7 +28,8 @@ impl Work {
     }
 }
 
-/// Amount, time, rate and transports; then resumed, repeated and failed parts if there are any.
+/// Amount, time, rate and transports; then resumed, repeated and failed parts if there are any;
+/// what limited it, if that is likely; and what to do next.
 pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     let summary = &outcome.summary;
     let took = time(outcome.elapsed);
@@ -42,7 +43,7 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
         }
         Work::DryRun => {
             let bytes = ByteCount(summary.bytes_moved);
-            format!("{files}, {bytes} to move; nothing was changed")
+            format!("{files}, {bytes} to move; nothing was changed: leave out --dry-run to do it")
         }
         Work::Copy if summary.bytes_moved == 0 && summary.files_moved == 0 => {
             format!("nothing needed moving, in {took}")
@@ -71,12 +72,32 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
         worth(summary.failed, format!("failed: {}", summary.failed));
     }
     worth(outcome.retransmitted.get(), format!("retransmitted: {}", outcome.retransmitted));
-    parts.extend(outcome.verdict.as_deref().map(clean));
+    let sure = outcome.verdict.as_deref().filter(|text| !text.starts_with(UNSURE));
+    parts.extend(sure.map(clean));
     if !outcome.id.is_empty() && work != Work::DryRun {
-        parts.push(format!("id {}", outcome.id));
+        let unknown = sure.is_none() && outcome.elapsed >= LONG && summary.bytes_moved > 0;
+        parts.push(match unknown {
+            true => format!("what limited it: packtrain diagnose {}", outcome.id),
+            false => format!("id {}", outcome.id),
+        });
+    }
+    match work {
+        Work::Verify if outcome.differing > 0 => {
+            parts.push("cp --checksum copies what differs".to_owned());
+        }
+        Work::Copy if summary.failed > 0 => {
+            parts.push("the same command tries the failed ones again".to_owned());
+        }
+        Work::Copy | Work::Verify | Work::DryRun => {}
     }
     parts.join("; ")
 }
+
+/// How a diagnosis begins that is possible and not likely.
+const UNSURE: &str = "perhaps: ";
+
+/// From this duration on, a person asks why a transfer took so long.
+const LONG: Duration = Duration::from_secs(10);
 
 /// The message about owners that could not be set.
 pub(crate) fn not_owned(entries: u64) -> String {
@@ -145,9 +166,21 @@ mod tests {
                    bounded by the disk";
         assert!(said.ends_with(end), "{said}");
         let differs = Outcome { differing: 2, ..nothing };
-        assert_eq!(sentence(&differs, Work::Verify), "differing or missing: 2, in 2.00 s");
+        let said = sentence(&differs, Work::Verify);
+        assert_eq!(said, "differing or missing: 2, in 2.00 s; cp --checksum copies what differs");
         let dry = sentence(&outcome, Work::DryRun);
         assert!(dry.starts_with("2 files, 1.0 GiB to move; nothing was changed"), "{dry}");
+        let unsure = Outcome {
+            elapsed: Duration::from_secs(20),
+            verdict: Some("perhaps: the disk".into()),
+            id: "4f21c09a".into(),
+            summary: Summary { failed: 1, ..outcome.summary },
+            ..outcome
+        };
+        let said = sentence(&unsure, Work::Copy);
+        let end = "failed: 1; what limited it: packtrain diagnose 4f21c09a; the same command tries \
+                   the failed ones again";
+        assert!(said.ends_with(end) && !said.contains("perhaps"), "{said}");
     }
 
     #[test]

@@ -99,3 +99,39 @@ fn a_wrong_key_hears_what_a_number_that_never_was_hears() {
     assert_eq!(same.code, 0, "{}", same.stderr);
     crate::tree::assert_same(&rig.path("src"), &rig.path("dst"));
 }
+
+#[test]
+fn a_code_takes_the_place_of_a_ticket() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/data"), 3 * MIB + 1, 1);
+    let last = Depot::new(&rig, "spool-2", &[]);
+    let first = Depot::new(&rig, "spool-1", &[]);
+    let via = format!("{},{}", first.place, last.place);
+    let mut send = rig.packtrain();
+    send.args(["send", "-r", "--via", &via, "--code"]).arg(contents(&rig.path("src")));
+    let sent = rig.ok(&mut send);
+    let code = String::from_utf8_lossy(&sent.stdout).trim().to_owned();
+    assert_eq!(code.len(), 20, "{code}");
+    let line = format!("packtrain claim - . --at {}", last.place);
+    assert!(sent.stderr.contains(&line), "{}", sent.stderr);
+    assert!(!sent.stderr.contains(&code), "only stdout has the secret");
+    let claim = |code: &str, to: &str| -> Ended {
+        fs::write(rig.path("code"), code).expect("a file");
+        let mut claim = claiming(&rig, "code", &rig.path(to));
+        claim.env("XDG_CONFIG_HOME", rig.path("nobody"));
+        rig.run(claim.args(["--retries", "0", "--at", &last.place]))
+    };
+    // As somebody types it who was told it.
+    let typed = claim(&format!(" {}\n", code.to_uppercase().replace('-', " ")), "dst");
+    assert_eq!(typed.code, 0, "{}", typed.stderr);
+    crate::tree::assert_same(&rig.path("src"), &rig.path("dst"));
+    // Another code finds nothing, and a mistyped one is not even asked for.
+    let none = claim("000000-000000-000000", "none");
+    assert_eq!(none.code, 3, "{}", none.stderr);
+    let first = if code.starts_with('7') { "8" } else { "7" };
+    let wrong = claim(&format!("{first}{}", &code[1..]), "none");
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("a letter of the code is wrong"), "{}", wrong.stderr);
+    assert!(!rig.path("none").exists());
+}

@@ -3,9 +3,11 @@
 mod clean;
 mod common;
 mod copies;
+mod doctor;
 mod forecast;
 mod generated;
 mod loss;
+mod mistakes;
 mod predict;
 mod refusals;
 mod route;

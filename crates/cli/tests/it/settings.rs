@@ -49,6 +49,31 @@ fn a_table_is_for_its_command_and_flags_are_true_or_false() {
 }
 
 #[test]
+fn the_configuration_shows_which_value_wins() {
+    let home = Home::new();
+    let config = home.config("rate = '1gbit'\nretries = 3\n[cp]\nretries = 4\n");
+    let shown = |variables: &[(&str, &str)]| {
+        let mut command = home.command();
+        command.args(["config", "show"]).envs(variables.iter().copied());
+        stdout(&command.output().expect("the command starts"))
+    };
+    let plain = shown(&[("PACKTRAIN_RATE", "")]);
+    assert!(plain.contains(&format!("rate = 1gbit  # {}\n", config.display())), "{plain}");
+    assert!(!plain.contains("overridden"), "{plain}");
+    let set = shown(&[("PACKTRAIN_RATE", "2gbit")]);
+    assert!(set.contains("rate = 2gbit  # PACKTRAIN_RATE\n"), "{set}");
+    let loses = format!("rate = 1gbit  # {}; overridden by PACKTRAIN_RATE\n", config.display());
+    assert!(set.contains(&loses), "{set}");
+    let mut command = home.command();
+    command.args(["config", "show", "--json"]).env("PACKTRAIN_RETRIES", "5");
+    let text = stdout(&command.output().expect("the command starts"));
+    let json: serde_json::Value = serde_json::from_str(text.trim()).expect("JSON");
+    let settings = json["settings"].as_array().expect("a list");
+    let lost = settings.iter().filter(|one| one["overridden_by"] == "PACKTRAIN_RETRIES");
+    assert_eq!(lost.count(), 2, "{text}");
+}
+
+#[test]
 fn typing_mistakes_in_a_file_are_not_ignored() {
     let home = Home::new();
     for (text, says) in [

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{never, select};
+use packtrain_object::manifest::decode_segment;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Summary};
 use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
-use packtrain_units::{Duration, Offset};
+use packtrain_units::{ByteCount, Duration, Offset};
 
 use super::watch::Watch;
 use packtrain_runtime::control::{Control, ControlSender, Incoming, PayloadSink};
@@ -27,6 +28,29 @@ impl PayloadSink for Forward {
         self.0.send_payload(at, Slice::owned(at, bytes.to_vec()));
         Ok(())
     }
+}
+
+/// What the messages that pass say of the transfer's size and progress. True or not, it is only
+/// shown: the ends check each other.
+fn note(totals: &mut SinkTotals, message: &Message) -> bool {
+    match message {
+        Message::Manifest(segment) => {
+            let Ok((_, entries)) = decode_segment(segment) else { return false };
+            for entry in &entries {
+                totals.known += ByteCount(entry.size().unwrap_or_default());
+                totals.files_known += u64::from(entry.is_file());
+            }
+        }
+        Message::ManifestEnd { .. } => totals.manifest_done = true,
+        Message::Need { present, .. } => totals.present += ByteCount(*present),
+        Message::Progress(progress) => {
+            totals.verified = ByteCount(progress.verified);
+            totals.durable = ByteCount(progress.durable);
+            totals.files = progress.files;
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// How long both ends may take to end in order once the user wished the end.
@@ -68,20 +92,20 @@ pub(super) fn run(
         let (from, incoming) = select! {
             recv(from_source) -> incoming => (&source, incoming.ok()),
             recv(from_sink) -> incoming => (&sink, incoming.ok()),
-            default(tick) => continue,
+            default(tick) => {
+                watch.relayed(&totals);
+                continue;
+            }
         };
         let to = if std::ptr::eq(from, &source) { &sink } else { &source };
         match incoming {
             Some(Incoming::Message(message)) => {
+                if note(&mut totals, &message) {
+                    watch.relayed(&totals);
+                }
                 match &message {
                     // Payload is taken hop by hop: this end has answered for itself.
                     Message::DataTaken(_) => continue,
-                    Message::Progress(progress) => {
-                        totals.verified = packtrain_units::ByteCount(progress.verified);
-                        totals.durable = packtrain_units::ByteCount(progress.durable);
-                        totals.files = progress.files;
-                        watch.sink(&totals);
-                    }
                     Message::Channel(bytes) => match ControlMessage::decode(bytes) {
                         Some(ControlMessage::Moved(told)) => moved = told,
                         Some(ControlMessage::Reports(reports)) => {
@@ -151,4 +175,49 @@ pub(super) fn run(
     let failure = if done && summary != Summary::default() { None } else { failure };
     moved.streams = streams;
     (Outcome { summary, failure, failed }, moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_object::manifest::encode_segment;
+    use packtrain_object::{Entry, EntryId, EntryKind, Mtime, RelPath};
+    use packtrain_transfer::message::Progress;
+
+    use super::*;
+
+    #[test]
+    fn totals_come_from_the_messages_that_pass() {
+        let entry = |path: &str, kind| Entry {
+            path: RelPath::new(path.as_bytes().to_vec()).unwrap(),
+            kind,
+            mode: 0o644,
+            mtime: Mtime::default(),
+            uid: 0,
+            gid: 0,
+        };
+        let file = |path, size| entry(path, EntryKind::File { size });
+        let entries = [file("a", 70), entry("d", EntryKind::Directory), file("d/b", 30)];
+        let segment = encode_segment(EntryId(0), &entries);
+        let mut totals = SinkTotals::default();
+        assert!(note(&mut totals, &Message::Manifest(segment)));
+        assert_eq!((totals.known, totals.files_known), (ByteCount(100), 2));
+        assert!(!totals.manifest_done);
+        let (failures, empty) = (Vec::new(), Vec::new());
+        let end = Message::ManifestEnd { entries: 3, failed: 0, vanished: 0, failures, empty };
+        assert!(note(&mut totals, &end));
+        let need = Message::Need { segment: None, ranges: Vec::new(), present: 60, again: false };
+        assert!(note(&mut totals, &need));
+        let progress = Progress { verified: 7, durable: 3, files: 1, again: 0 };
+        assert!(note(&mut totals, &Message::Progress(progress)));
+        assert!(totals.manifest_done);
+        assert_eq!((totals.present, totals.verified), (ByteCount(60), ByteCount(7)));
+        for hostile in [&b""[..], b"\xff\xff\xff\xff", &[0; 64]] {
+            assert!(!note(&mut totals, &Message::Manifest(hostile.to_vec())), "{hostile:?}");
+        }
+        let most =
+            Message::Need { segment: None, ranges: Vec::new(), present: u64::MAX, again: false };
+        note(&mut totals, &most);
+        note(&mut totals, &most);
+        assert_eq!(totals.known, ByteCount(100));
+    }
 }

@@ -33,7 +33,8 @@ pub(super) struct Watch<'a> {
     rate: Mutex<Rate>,
     differing: AtomicU64,
     metadata: AtomicU64,
-    transport: Mutex<String>,
+    pauses: Mutex<Pauses>,
+    transport: Mutex<Current>,
     book: Recorder,
     /// The rate and the streams that were asked for.
     asked: (Option<u64>, Option<u32>),
@@ -41,37 +42,151 @@ pub(super) struct Watch<'a> {
     pub(super) routes: Routes,
 }
 
+/// How much of a transfer must be seen before its rest is estimated.
+const ESTIMATE_AFTER: Duration = Duration::from_secs(1);
+
+/// How long no byte may arrive before this is reported as an outage.
+const OUTAGE_AFTER: Duration = Duration::from_secs(10);
+
 #[derive(Default)]
 struct Rate {
     at: Option<Time>,
     bytes: u64,
     smooth: Option<f64>,
+    /// When the first byte was seen.
+    first: Option<Time>,
 }
 
 impl Rate {
-    fn update(&mut self, bytes: u64) -> DataRate {
-        let now = clock::now();
+    /// The smoothed rate. `bytes` were moved until `now`.
+    fn update(&mut self, now: Time, bytes: u64) -> DataRate {
+        if bytes > 0 {
+            self.first.get_or_insert(now);
+        }
         if let Some(before) = self.at {
             let span = now.since(before).as_secs_f64();
             if span < 0.05 {
-                return DataRate::from_bps(self.smooth.unwrap_or(0.0) as u64);
+                return self.current();
             }
             let late = bytes.saturating_sub(self.bytes) as f64 * 8.0 / span;
             let keep = (-span / MEMORY).exp();
-            self.smooth = Some(self.smooth.map_or(late, |old| old * keep + late * (1.0 - keep)));
+            // The wait for the first byte is not part of the rate.
+            let first = bytes > 0 && self.bytes == 0;
+            self.smooth = match self.smooth {
+                Some(old) if !first => Some(old * keep + late * (1.0 - keep)),
+                _ => Some(late),
+            };
         }
         (self.at, self.bytes) = (Some(now), bytes);
+        self.current()
+    }
+
+    fn current(&self) -> DataRate {
         DataRate::from_bps(self.smooth.unwrap_or(0.0) as u64)
+    }
+
+    /// The time that `left` takes, once the rate is known.
+    fn remaining(&self, now: Time, left: ByteCount) -> Option<Duration> {
+        let known = self.first.is_some_and(|first| now.since(first) >= ESTIMATE_AFTER);
+        let rate = self.current();
+        (known && rate > DataRate::ZERO)
+            .then(|| rate.time_for(left))
+            .filter(|eta| *eta < Duration::from_secs(100 * 86_400))
     }
 }
 
-/// Bytes done and to do, as a source sees them. How long a pipe is, is not known before its end.
-fn source_bytes(totals: &SourceTotals) -> (ByteCount, Option<ByteCount>) {
-    if totals.stream_open {
-        return (totals.placed, None);
+/// Finds times in which nothing moves, and tells of each once.
+#[derive(Default)]
+struct Pauses {
+    /// The bytes at the last change, and its time.
+    last: Option<(u64, Time)>,
+    /// An outage that was told.
+    told: bool,
+}
+
+impl Pauses {
+    /// What there is to say now. `over`: all that was asked for has arrived.
+    fn update(&mut self, now: Time, bytes: u64, over: bool) -> Option<String> {
+        let (before, at) = *self.last.get_or_insert((bytes, now));
+        if bytes != before || over {
+            self.last = Some((bytes, now));
+            let paused = now.since(at).to_readable();
+            let told = std::mem::take(&mut self.told);
+            return told.then(|| format!("data arrives again, after {paused}"));
+        }
+        // Before the first byte, the ends still look at what there is to do.
+        let out = bytes > 0 && !self.told && now.since(at) >= OUTAGE_AFTER;
+        self.told |= out;
+        out.then(|| format!("no data has arrived for {}", now.since(at).to_readable()))
     }
-    let whole = totals.known.saturating_sub(totals.present);
-    (totals.placed.min(whole), totals.walk_done.then_some(whole))
+}
+
+/// Which transport moves the data, and which did before.
+#[derive(Default)]
+struct Current {
+    name: String,
+    used: Vec<String>,
+}
+
+impl Current {
+    /// The transport is `name` now. What there is to say, if an earlier one is back.
+    fn set(&mut self, name: &str) -> Option<String> {
+        if self.name == name {
+            return None;
+        }
+        name.clone_into(&mut self.name);
+        if self.used.iter().any(|used| used == name) {
+            return Some(format!("the data goes over {name} again"));
+        }
+        self.used.push(name.to_owned());
+        None
+    }
+}
+
+/// What an end knows of the progress.
+struct Known {
+    /// Bytes moved.
+    moved: ByteCount,
+    /// Bytes found at the target.
+    present: ByteCount,
+    /// All bytes, if that is known.
+    total: Option<ByteCount>,
+    files: u64,
+    files_total: Option<u64>,
+}
+
+impl From<&SourceTotals> for Known {
+    fn from(totals: &SourceTotals) -> Self {
+        // How long a pipe is, is not known before its end.
+        let present = totals.present;
+        let whole = (!totals.stream_open).then_some(totals.known);
+        let moved = match whole {
+            // Repeats count as placed too.
+            Some(whole) => totals.placed.min(whole.saturating_sub(present)),
+            None => totals.placed,
+        };
+        // The sink reports the files that it named, and not those that it found unchanged.
+        let counted = totals.walk_done && present == ByteCount::ZERO;
+        Self {
+            moved,
+            present,
+            total: whole.filter(|_| totals.walk_done),
+            files: totals.files,
+            files_total: counted.then_some(totals.files_known),
+        }
+    }
+}
+
+impl From<&SinkTotals> for Known {
+    fn from(totals: &SinkTotals) -> Self {
+        Self {
+            moved: totals.verified,
+            present: totals.present,
+            total: (totals.manifest_done && !totals.stream_open).then_some(totals.known),
+            files: totals.files + totals.files_present,
+            files_total: totals.manifest_done.then_some(totals.files_known),
+        }
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -79,15 +194,16 @@ impl<'a> Watch<'a> {
         let local = |l: &Location| matches!(l, Location::Local(_));
         let here = local(&request.dest) && request.sources.iter().all(local);
         let name = if here { "local" } else { request.transport.name() };
-        let transport = Mutex::new(name.to_owned());
+        let transport = Mutex::new(Current { name: name.to_owned(), used: Vec::new() });
         let ssh = |l: &Location| matches!(l, Location::Ssh { .. });
         let far = request.sources.iter().any(ssh) || ssh(&request.dest);
         let to = packtrain_service::paths::show(request.dest.path());
         let what = format!("{} to {to}", if request.options.verify { "verify" } else { "cp" });
         let book = Recorder::open(request.row(), what, request.history.clone(), here, far);
         let asked = (request.options.rate_bps, request.streams);
-        let (rate, differing, metadata) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Self { reporter, rate, differing, metadata, transport, book, asked, routes }
+        let (rate, pauses) = (Mutex::default(), Mutex::default());
+        let (differing, metadata) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { reporter, rate, differing, metadata, pauses, transport, book, asked, routes }
     }
 
     /// Files that differ or are missing, as far as reports told.
@@ -116,23 +232,40 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn show(&self, done: ByteCount, total: Option<ByteCount>, files: (u64, Option<u64>)) {
-        self.book.progress(done, files.0);
-        let rate = self.rate.lock().update(done.get());
-        let left = total.map(|t| t.saturating_sub(done));
-        let eta = left
-            .filter(|_| rate > DataRate::ZERO)
-            .map(|left| rate.time_for(left))
-            .filter(|eta| *eta < Duration::from_secs(100 * 86_400));
+    /// Progress of a transfer between two other machines, in the sink's words and with the totals
+    /// of the source's manifest.
+    pub(super) fn relayed(&self, totals: &SinkTotals) {
+        let known = Known::from(totals);
+        // The sink does not say which files it found.
+        let files_total = known.files_total.filter(|_| totals.present == ByteCount::ZERO);
+        self.show(&Known { files_total, ..known });
+    }
+
+    fn show(&self, known: &Known) {
+        self.book.progress(known.moved, known.files);
+        let now = clock::now();
+        let done = known.moved + known.present;
+        let left = known.total.map(|total| total.saturating_sub(done));
+        let (rate, eta) = {
+            let mut rate = self.rate.lock();
+            let current = rate.update(now, known.moved.get());
+            (current, left.and_then(|left| rate.remaining(now, left)))
+        };
+        let over = left == Some(ByteCount::ZERO);
+        let said = self.pauses.lock().update(now, done.get(), over);
+        if let Some(text) = said {
+            self.say(Notice::new(NoticeLevel::Info, text));
+        }
         self.reporter.progress(&ProgressSnapshot {
             bytes_done: done,
-            bytes_total: total,
-            files_done: files.0,
-            files_total: files.1,
+            bytes_present: known.present,
+            bytes_total: known.total,
+            files_done: known.files,
+            files_total: known.files_total,
             rate,
             eta,
             verdict: None,
-            transport: self.transport.lock().clone(),
+            transport: self.transport.lock().name.clone(),
         });
     }
 }
@@ -150,20 +283,18 @@ impl Observer for Watch<'_> {
 
     fn source(&self, totals: &SourceTotals) {
         // Where the sink is here too, its word counts: it knows what is safe.
-        let (done, total) = source_bytes(totals);
-        let entries = totals.walk_done.then_some(totals.entries);
-        self.show(done, total, (totals.files, entries));
+        self.show(&totals.into());
     }
 
     fn sink(&self, totals: &SinkTotals) {
-        let whole = totals.known.saturating_sub(totals.present);
-        let total = (totals.manifest_done && !totals.stream_open).then_some(whole);
-        let entries = totals.manifest_done.then_some(totals.entries);
-        self.show(totals.verified, total, (totals.files, entries));
+        self.show(&totals.into());
     }
 
     fn transport(&self, name: &str) {
-        name.clone_into(&mut self.transport.lock());
+        let said = self.transport.lock().set(name);
+        if let Some(text) = said {
+            self.say(Notice::new(NoticeLevel::Info, text));
+        }
     }
 
     fn notice(&self, notice: &Notice) {
@@ -271,6 +402,10 @@ impl Drop for Spool {
 mod tests {
     use super::*;
 
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
     #[test]
     fn a_pipe_shows_what_it_gave_and_no_end() {
         let pipe = SourceTotals {
@@ -279,8 +414,78 @@ mod tests {
             placed: ByteCount(7),
             ..SourceTotals::default()
         };
-        assert_eq!(source_bytes(&pipe), (ByteCount(7), None));
+        let known = Known::from(&pipe);
+        assert_eq!((known.moved, known.total), (ByteCount(7), None));
         let ended = SourceTotals { stream_open: false, known: ByteCount(5), ..pipe };
-        assert_eq!(source_bytes(&ended), (ByteCount(5), Some(ByteCount(5))));
+        let known = Known::from(&ended);
+        assert_eq!((known.moved, known.total), (ByteCount(5), Some(ByteCount(5))));
+    }
+
+    #[test]
+    fn what_was_there_counts_as_done_and_not_as_moved() {
+        let sink = SinkTotals {
+            manifest_done: true,
+            known: ByteCount(100),
+            present: ByteCount(60),
+            verified: ByteCount(10),
+            files: 1,
+            files_present: 2,
+            files_known: 5,
+            ..SinkTotals::default()
+        };
+        let known = Known::from(&sink);
+        assert_eq!((known.moved, known.present), (ByteCount(10), ByteCount(60)));
+        assert_eq!(known.total, Some(ByteCount(100)));
+        assert_eq!((known.files, known.files_total), (3, Some(5)));
+        // A source does not learn which files the sink found.
+        let source = SourceTotals {
+            walk_done: true,
+            known: ByteCount(100),
+            present: ByteCount(60),
+            placed: ByteCount(55),
+            files: 1,
+            files_known: 5,
+            ..SourceTotals::default()
+        };
+        let known = Known::from(&source);
+        assert_eq!((known.moved, known.files, known.files_total), (ByteCount(40), 1, None));
+    }
+
+    #[test]
+    fn the_rest_is_estimated_once_there_is_a_rate() {
+        let mut rate = Rate::default();
+        let left = ByteCount(1_000_000);
+        assert_eq!(rate.update(at(0), 0), DataRate::ZERO);
+        assert_eq!(rate.update(at(9), 0), DataRate::ZERO);
+        assert_eq!(rate.update(at(10), 125_000), DataRate::from_bps(1_000_000));
+        assert_eq!(rate.remaining(at(10), left), None, "one moment is no rate");
+        assert_eq!(rate.update(at(11), 250_000), DataRate::from_bps(1_000_000));
+        assert_eq!(rate.remaining(at(11), left), Some(Duration::from_secs(8)));
+    }
+
+    #[test]
+    fn each_outage_and_its_end_are_told_once() {
+        let mut pauses = Pauses::default();
+        assert_eq!(pauses.update(at(0), 0, false), None);
+        assert_eq!(pauses.update(at(50), 0, false), None, "nothing was asked for yet");
+        assert_eq!(pauses.update(at(51), 1, false), None);
+        assert_eq!(pauses.update(at(60), 1, false), None);
+        let told = pauses.update(at(61), 1, false);
+        assert_eq!(told.as_deref(), Some("no data has arrived for 10 s"));
+        assert_eq!(pauses.update(at(75), 1, false), None);
+        let told = pauses.update(at(76), 2, false);
+        assert_eq!(told.as_deref(), Some("data arrives again, after 25 s"));
+        assert_eq!(pauses.update(at(80), 3, true), None);
+        assert_eq!(pauses.update(at(180), 3, true), None, "all is there: the disk syncs");
+    }
+
+    #[test]
+    fn a_transport_that_comes_back_is_told() {
+        let mut current = Current::default();
+        assert_eq!(current.set("native"), None);
+        assert_eq!(current.set("native"), None);
+        assert_eq!(current.set("tcp"), None, "the reason was told");
+        let told = current.set("native");
+        assert_eq!(told.as_deref(), Some("the data goes over native again"));
     }
 }

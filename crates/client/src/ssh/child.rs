@@ -11,6 +11,7 @@ use packtrain_os::process::{TerminalSignal, ignore_in_child};
 use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 
+use super::refusal::Messages;
 use packtrain_runtime::session::Stop;
 use packtrain_service::executor::spawn;
 use packtrain_service::{SshSettings, StopHandle};
@@ -74,6 +75,9 @@ pub struct Running {
     /// Set when a request to stop must no longer end the program.
     released: Arc<AtomicBool>,
     stop: Stop,
+    messages: Messages,
+    /// The destination, for messages.
+    target: String,
 }
 
 impl Running {
@@ -86,7 +90,11 @@ impl Running {
     ) -> Result<(Self, ChildStdin, ChildStdout), Failure> {
         let mut command = command(settings, &[], target)?;
         command.arg(words);
-        Self::spawn(command, stop).map_err(|e| no_ssh(settings, &e))
+        let started = Self::spawn(command, stop).map_err(|e| no_ssh(settings, &e));
+        started.map(|(mut running, input, output)| {
+            running.target = target.to_string();
+            (running, input, output)
+        })
     }
 
     /// The same for any program.
@@ -94,10 +102,15 @@ impl Running {
         mut command: Command,
         stop: &StopHandle,
     ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("it was started without its pipes"));
         };
+        let messages = Messages::default();
+        if let Some(errors) = child.stderr.take() {
+            messages.follow(errors);
+        }
         let child = Arc::new(Mutex::new(child));
         let released = Arc::<AtomicBool>::default();
         {
@@ -111,16 +124,21 @@ impl Running {
                 }
             });
         }
-        Ok((Self { child, released, stop: Stop::new(stop.clone()) }, input, output))
+        let (stop, target) = (Stop::new(stop.clone()), String::new());
+        Ok((Self { child, released, stop, messages, target }, input, output))
     }
 
-    /// Waits for its end; fails if the user requested to stop meanwhile.
+    /// Waits for its end; fails if the user requested to stop meanwhile, and if ssh said what
+    /// another try cannot mend.
     pub fn wait(self) -> Result<ExitStatus, Failure> {
         loop {
             let ended = self.child.lock().try_wait();
             match (ended, self.stop.asked()) {
                 (Ok(Some(_)), Some(wish)) => return Err(wish),
-                (Ok(Some(status)), None) => return Ok(status),
+                (Ok(Some(status)), None) => {
+                    let refusal = self.messages.refusal(status, &self.target);
+                    return refusal.map_or(Ok(status), Err);
+                }
                 (Ok(None), _) => std::thread::sleep(POLL_INTERVAL),
                 (Err(e), _) => {
                     return Err(Failure::new(FailureKind::Fatal, format!("ssh is lost: {e}")));

@@ -1,5 +1,6 @@
 //! The receiver: a copy whose source is a kept session.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use packtrain_session::Place;
@@ -58,8 +59,12 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
         let (at, wait) = (request.at.as_ref(), request.wait);
         Arc::new(Fetch::new(ticket, at, wait, request.buffers, copy.stop.clone()))
     };
-    let outcome = cp::again(&copy, reporter, &Routes::default(), || {
+    let last = RefCell::new(None::<Arc<Fetch>>);
+    // Another try would wait as long again.
+    let is_over = || last.borrow().as_ref().is_some_and(|fetch| fetch.has_waited());
+    let outcome = cp::again(&copy, reporter, &Routes::default(), &is_over, || {
         let fetch = fetch();
+        last.replace(Some(Arc::clone(&fetch)));
         let opened = Unpacked::open(Arc::clone(&fetch) as Arc<_>);
         for text in packed_said(&fetch) {
             reporter.notice(&Notice::new(NoticeLevel::Warning, text));

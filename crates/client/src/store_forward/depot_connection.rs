@@ -56,7 +56,7 @@ impl From<&DepotError> for Failure {
         };
         let mut text = error.to_string();
         if let Some(wait) = error.wait() {
-            text = format!("{text}; come again in {wait}");
+            text = format!("{text}; come again in {}", wait.to_readable());
         }
         Failure::new(kind, text)
     }
@@ -114,7 +114,9 @@ impl DepotConnection {
     fn away(&self, error: &std::io::Error) -> DepotError {
         use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
         let text = match error.kind() {
-            TimedOut | WouldBlock => format!("nothing comes from it for {SILENCE_TIMEOUT}"),
+            TimedOut | WouldBlock => {
+                format!("nothing comes from it for {}", SILENCE_TIMEOUT.to_readable())
+            }
             UnexpectedEof => "the connection broke".to_owned(),
             _ => error.to_string(),
         };

@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use packtrain_os::{clock, entropy};
 use packtrain_session::spool::{Frame, Opener, RECORD_TEXT, last_record, records_for};
@@ -37,6 +38,8 @@ pub(super) struct Fetch {
     stop: StopHandle,
     state: Mutex<State>,
     said: Mutex<Vec<String>>,
+    /// The wait for missing records was over.
+    waited: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -81,10 +84,9 @@ impl Fetch {
         buffers: Option<ByteCount>,
         stop: StopHandle,
     ) -> Self {
-        let body = &ticket.body;
-        let last = body.size.and_then(|size| last_record(ByteCount(size)));
+        let last = ticket.body.size.and_then(|size| last_record(ByteCount(size)));
         let state = State {
-            opener: Opener::new(ticket.id(), body.content, body.sender),
+            opener: ticket.opener(),
             at: 0,
             line: None,
             texts: BTreeMap::new(),
@@ -99,7 +101,20 @@ impl Fetch {
             stop,
             state: Mutex::new(state),
             said: Mutex::default(),
+            waited: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it ended because it had waited as long as it was asked to.
+    pub(super) fn has_waited(&self) -> bool {
+        self.waited.load(Ordering::Relaxed)
+    }
+
+    /// Whether the wait is over; if so, remembers it.
+    fn is_late(&self, schedule: &RetrySchedule) -> bool {
+        let late = schedule.is_over();
+        self.waited.fetch_or(late, Ordering::Relaxed);
+        late
     }
 
     fn push_notice(&self, text: String) {
@@ -126,7 +141,7 @@ impl Fetch {
             let failure = self.round(&mut state, number);
             let Err((failure, waits)) = failure else { continue };
             rounds += u32::from(!waits);
-            let late = patience.is_over() && waits;
+            let late = waits && self.is_late(&patience);
             if failure.kind != FailureKind::Temporary || late || rounds >= ROUNDS {
                 return Err(failure);
             }
@@ -352,8 +367,9 @@ impl Stream for Fetch {
                 let fits = records_for(ByteCount(len)) == last + 1;
                 return if fits { Ok(len) } else { Err(wrong()) };
             }
-            if patience.is_over() {
-                let text = "the session is not complete yet";
+            if self.is_late(&patience) {
+                let wait = self.wait.to_readable();
+                let text = format!("the session is not complete after {wait} (--wait)");
                 return Err(Failure::new(FailureKind::Temporary, text));
             }
             self.pause(patience.next())?;

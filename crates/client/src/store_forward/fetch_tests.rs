@@ -107,8 +107,10 @@ fn an_end_that_nobody_signed_is_none() {
 
 #[test]
 fn where_all_name_a_wrong_end_it_is_waited_for_and_not_for_ever() {
-    let failure = fetch(&liars(), Duration::ZERO).size().expect_err("no end");
+    let fetch = fetch(&liars(), Duration::ZERO);
+    let failure = fetch.size().expect_err("no end");
     assert_eq!(failure.kind, FailureKind::Temporary);
+    assert!(fetch.has_waited(), "another try must not wait as long again");
 }
 
 #[test]

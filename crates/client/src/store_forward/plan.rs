@@ -65,6 +65,12 @@ impl DepotPlan {
         Self { tree: false, depots }.checked()
     }
 
+    /// One depot.
+    pub fn one(place: Place) -> Self {
+        let only = PlannedDepot { parent: None, policy: Policy::Spool, place };
+        Self { tree: false, depots: vec![only] }
+    }
+
     fn checked(self) -> Result<Self, PlanError> {
         let depots = &self.depots;
         let most = if self.tree { MAX_TREE } else { MAX_CHAIN };

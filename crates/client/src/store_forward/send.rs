@@ -2,6 +2,7 @@
 
 mod account;
 mod produce;
+mod tickets;
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -12,17 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use packtrain_net::tcp::Identity;
 use packtrain_object::EntryKind;
 use packtrain_os::{clock, entropy};
-use packtrain_session::spool::{Frame, RECORD, Sealer, records_for, sealed_len};
+use packtrain_session::spool::{Frame, RECORD, Sealer, records_for};
 use packtrain_transfer::message::{Options, Summary};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
+use super::code::ClaimCode;
 use super::depot_connection::{DepotConnection, DepotError};
 use super::fetch::Fetch;
 use super::plan::DepotPlan;
-use super::ticket::{Body, ClaimTicket};
+use super::ticket::ClaimTicket;
 use crate::cp::RETRY;
-use packtrain_identity::{keys, statefile};
+use packtrain_identity::keys;
 use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
 use packtrain_service::{
@@ -59,6 +61,8 @@ pub struct SendRequest {
     pub buffers: Option<ByteCount>,
     /// How many times to try again after a temporary failure in which no byte moved.
     pub retries: u32,
+    /// The code that the session can be claimed with, in place of a ticket.
+    pub code: Option<ClaimCode>,
     /// Where its row is stored.
     pub history: HistoryConfig,
     /// Requests an orderly end.
@@ -105,7 +109,7 @@ fn deposit(request: &SendRequest, reporter: &dyn Reporter) -> Result<Sent, Reque
     let sources = u32::try_from(request.sources.len().max(1)).unwrap_or(u32::MAX);
     let packed = Packed::new(&collected.entries, sources)
         .ok_or_else(|| RequestError::new(FailureKind::Usage, "more than a session can hold"))?;
-    let ticket = ticket(request, &packed, &identity)?;
+    let ticket = tickets::ticket(request, &packed, &identity)?;
     let mut outcome = Outcome { transport: "depots".to_owned(), ..Outcome::default() };
     let produced = Arc::new(Mutex::new(Produced::default()));
     let (collected, packed) = (Arc::new(collected), Arc::new(packed));
@@ -177,53 +181,6 @@ fn release_pipe(ticket: &ClaimTicket, request: &SendRequest, reporter: &dyn Repo
     }
 }
 
-/// The existing ticket if it is for the same files, or a new one, written before data is sent.
-fn ticket(
-    request: &SendRequest,
-    packed: &Packed,
-    identity: &Identity,
-) -> Result<ClaimTicket, RequestError> {
-    let usage = |text: String| RequestError::new(FailureKind::Usage, text);
-    let path = request.ticket.as_deref();
-    let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
-    let failed = |e: std::io::Error| usage(format!("{shown}: {e}; choose another"));
-    if let Some(text) = path.map(statefile::read).transpose().map_err(failed)?.flatten() {
-        let ticket: ClaimTicket = text.parse().map_err(|e| usage(format!("{shown}: {e}")))?;
-        let body = &ticket.body;
-        if packed.stream.is_some() {
-            let text = "standard input cannot be sent from where an earlier run ended";
-            return Err(usage(format!("{shown} is there already: {text}; choose another")));
-        }
-        if body.manifest != packed.digest() || body.sender != identity.public().0 {
-            let text = "it is of other files, or they have changed since: choose another";
-            return Err(usage(format!("{shown} is there already: {text}")));
-        }
-        if ticket.plan != request.plan {
-            let text = format!("is of a session over {}: name the same depots", ticket.plan);
-            return Err(usage(format!("{shown} {text}")));
-        }
-        return Ok(ticket);
-    }
-    let size = packed.len.map(|len| {
-        sealed_len(ByteCount(len)).ok_or_else(|| usage("more than a session can hold".into()))
-    });
-    let body = Body {
-        session: entropy::bytes(),
-        capability: entropy::bytes(),
-        content: entropy::bytes(),
-        sender: identity.public().0,
-        made: clock::wall().as_millis(),
-        keep: u32::try_from(request.keep.as_millis() / 1000).unwrap_or(u32::MAX),
-        size: size.transpose()?.map(ByteCount::get),
-        manifest: packed.digest(),
-    };
-    let ticket = ClaimTicket::new(body, request.plan.clone());
-    if let Some(path) = path {
-        ticket.write(path).map_err(failed)?;
-    }
-    Ok(ticket)
-}
-
 /// Records in flight, and the source of further ones.
 struct Flow {
     /// The number of the first kept record.
@@ -292,13 +249,13 @@ impl Sender<'_> {
             }
             let pause = RETRY.after(backoff.failures());
             let pause = error.wait().unwrap_or_default().max(pause).min(MAX_PAUSE);
+            let wait = pause.to_readable();
             if self.has_nothing_to_send() {
-                self.say(format!("{}; connecting again in {pause}", failure.text));
+                self.say(format!("{}; connecting again in {wait}", failure.text));
             } else {
                 backoff.next_wait();
-                let (text, retries) = (failure.text, self.request.retries);
-                let tries = backoff.failures();
-                self.say(format!("{text}; trying again in {pause} ({tries} of {retries})"));
+                let tries = format!("({} of {})", backoff.failures(), self.request.retries);
+                self.say(format!("{}; trying again in {wait} {tries}", failure.text));
             }
             let end = clock::now() + pause;
             while clock::now() < end {

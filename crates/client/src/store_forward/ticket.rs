@@ -8,12 +8,14 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use packtrain_net::tcp::Identity;
+use packtrain_session::spool::Opener;
 use packtrain_session::{
     Branch, Claim, ClaimPurpose, Deposit, Header, Hop, Kind, Place, Session, SessionId, Spool,
 };
 use packtrain_units::{ByteCount, Duration};
 use serde::{Deserialize, Serialize};
 
+use super::code::{ClaimCode, Keys};
 use super::plan::{DepotPlan, PlannedDepot};
 use packtrain_identity::statefile;
 
@@ -29,6 +31,8 @@ const HOP_LIMIT: u8 = 8;
 pub struct ClaimTicket {
     pub(super) body: Body,
     pub(super) plan: DepotPlan,
+    /// It comes from a code, which does not name the sender, the size and the expiry.
+    by_code: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +75,28 @@ pub enum ClaimTicketError {
 
 impl ClaimTicket {
     pub(super) fn new(body: Body, plan: DepotPlan) -> Self {
-        Self { body, plan }
+        Self { body, plan, by_code: false }
+    }
+
+    /// What a receiver knows who has a code, for a session at one depot.
+    ///
+    /// Whoever knows the code can seal other data with it: only a depot that changes the session
+    /// together with somebody who has the code can make use of that.
+    pub fn of_code(code: &ClaimCode, depot: Place) -> Self {
+        let Keys { session, capability, content } = code.keys();
+        let (sender, manifest) = ([0; 32], [0; 32]);
+        let (made, keep, size) = (0, u32::MAX, None);
+        let body = Body { session, capability, content, sender, made, keep, size, manifest };
+        Self { body, plan: DepotPlan::one(depot), by_code: true }
+    }
+
+    /// Opens the records of the session.
+    pub(super) fn opener(&self) -> Opener {
+        if self.by_code {
+            Opener::of_any_sender(self.id(), self.body.content)
+        } else {
+            Opener::new(self.id(), self.body.content, self.body.sender)
+        }
     }
 
     /// The id of the session.
@@ -188,7 +213,7 @@ impl FromStr for ClaimTicket {
         }
         let written: Written = postcard::from_bytes(body).map_err(|_| Check)?;
         let plan = DepotPlan::from_parts(written.tree, written.depots).ok_or(Check)?;
-        Ok(Self { body: written.body, plan })
+        Ok(Self { body: written.body, plan, by_code: false })
     }
 }
 

@@ -193,7 +193,12 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
                 Ok(Err(fault)) => return Err(fault),
                 // Without records in flight no message is expected.
                 Err(_) if *branch.have.borrow() >= kept.records.progress().safe => {}
-                Err(_) => return Err(passing(format!("nothing heard for {SILENCE_TIMEOUT}"))),
+                Err(_) => {
+                    return Err(passing(format!(
+                        "nothing heard for {}",
+                        SILENCE_TIMEOUT.to_readable()
+                    )));
+                }
             }
         }
     };

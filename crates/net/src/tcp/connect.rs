@@ -48,7 +48,7 @@ impl Default for ConnectOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name has no address.
-    #[error("cannot find the address of {host}: {error}")]
+    #[error("{}", unresolved(host, error))]
     Resolve {
         /// The name.
         host: String,
@@ -65,8 +65,33 @@ pub enum ConnectError {
         error: io::Error,
     },
     /// Nothing answered within the timeout.
-    #[error("no answer within {0}; is the port open in the firewall?")]
+    #[error("no answer within {}; is the port open in the firewall?", .0.to_readable())]
     TimedOut(Duration),
+}
+
+impl ConnectError {
+    /// Whether another try fails in the same way: the name does not exist.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Resolve { error, .. } => !is_busy(error),
+            Self::Refused { .. } | Self::TimedOut(_) => false,
+        }
+    }
+}
+
+/// Whether the resolver itself could not be asked (EAI_AGAIN), which says nothing about the name.
+/// The standard library passes only the text on.
+fn is_busy(error: &io::Error) -> bool {
+    let text = error.to_string();
+    text.contains("Temporary failure") || text.contains("try again")
+}
+
+fn unresolved(host: &str, error: &io::Error) -> String {
+    if is_busy(error) {
+        format!("the name {host} cannot be looked up now: the name server does not answer")
+    } else {
+        format!("no address is known for {host}: check the name")
+    }
 }
 
 /// Connects to `host`, a name or an address, at `port`.

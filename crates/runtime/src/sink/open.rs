@@ -218,7 +218,7 @@ fn free(path: &[u8], is_file: bool, (dry, make_path): (bool, bool)) -> Result<Pl
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let refused = |e: std::io::Error| unusable::free(parent.as_os_str().as_bytes(), &e);
+        let refused = |e: std::io::Error| unusable::free(&path, &e);
         if make_path && dry && !parent.exists() {
             let (root, prefix, _) = missing(parent.as_os_str().as_bytes())?;
             let whole = [prefix.as_bytes(), b"/", name.as_bytes()].concat();

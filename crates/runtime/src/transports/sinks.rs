@@ -35,6 +35,8 @@ pub struct SinkTransports {
     bound: bool,
     /// The source has told what each transport did, and nobody has asked since.
     accounted: bool,
+    /// What had come over each transport at the last look.
+    seen: Vec<(String, ByteCount)>,
 }
 
 impl SinkTransports {
@@ -72,6 +74,7 @@ impl SinkTransports {
             offered: false,
             bound: false,
             accounted: false,
+            seen: Vec::new(),
         }
     }
 
@@ -174,6 +177,20 @@ impl SinkTransports {
     /// What there is to say of the route.
     pub(crate) fn said(&self) -> Vec<Notice> {
         self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said())
+    }
+
+    /// The transport over which most came since the last call.
+    pub(crate) fn current(&mut self) -> Option<String> {
+        let all: Vec<_> =
+            self.transports.iter().filter_map(|transport| transport.received()).collect();
+        let before = |name: &str| self.seen.iter().find(|seen| seen.0 == name).map(|seen| seen.1);
+        let since = |(name, bytes): &(String, ByteCount)| {
+            bytes.saturating_sub(before(name).unwrap_or(ByteCount::ZERO))
+        };
+        let most = all.iter().max_by_key(|share| since(share));
+        let most = most.filter(|share| since(share) > ByteCount::ZERO).map(|most| most.0.clone());
+        self.seen = all;
+        most
     }
 
     /// What came over each transport, most first. Bytes that came twice count twice.

@@ -262,6 +262,7 @@ impl SourceTransports {
     fn poll_events(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
         let mut news = Vec::new();
         let others = self.slots.len() > 1;
+        let mut lost = Vec::new();
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let id = TransportId(id as u32);
             while let Some(event) = slot.next_event(now, self.is_end_near) {
@@ -270,8 +271,7 @@ impl SourceTransports {
                 }
                 if let TransportEvent::Closed(failure) = &event {
                     if slot.is_up() && others {
-                        let text = format!("{}; going on without it", failure.text);
-                        observer.notice(&Notice::new(NoticeLevel::Info, text));
+                        lost.push(failure.text.clone());
                     }
                     self.closed = Some(failure.clone());
                 }
@@ -281,6 +281,13 @@ impl SourceTransports {
             while let Some(notice) = slot.transport.poll_notice() {
                 observer.notice(&notice);
             }
+        }
+        for why in lost {
+            let text = match self.current() {
+                Some(name) => format!("{why}; going on over {name}"),
+                None => format!("{why}; going on without it"),
+            };
+            observer.notice(&Notice::new(NoticeLevel::Info, text));
         }
         news
     }

@@ -73,6 +73,32 @@ fn nothing_but_the_record_itself_is_taken_for_it() {
 }
 
 #[test]
+fn without_a_sender_the_seal_binds_a_record_to_its_place() {
+    let seal = sealer(1);
+    let (first, last) = (seal.seal(0, false, &[7; RECORD_TEXT]), seal.seal(1, true, b"the end"));
+    let open = |session, content, number, end, record: &[u8]| {
+        Opener::of_any_sender(session, content).open(number, end, record.to_vec())
+    };
+    assert_eq!(open(SESSION, CONTENT, 1, true, &last), Ok(b"the end".to_vec()));
+    for (number, end, record) in [(1, false, &first), (0, true, &last), (2, true, &last)] {
+        assert!(open(SESSION, CONTENT, number, end, record).is_err(), "{number} {end}");
+    }
+    assert_eq!(open(SESSION, [0; 32], 1, true, &last), Err(OpenError::Sealed(1)));
+    assert_eq!(open(SessionId([6; 16]), CONTENT, 1, true, &last), Err(OpenError::Sealed(1)));
+    let mut changed = last.clone();
+    changed[SALT] ^= 1;
+    assert_eq!(open(SESSION, CONTENT, 1, true, &changed), Err(OpenError::Sealed(1)));
+    // What a hostile depot sends may be as short as it likes.
+    for len in 0..RECORD_MIN {
+        assert_eq!(
+            open(SESSION, CONTENT, 1, true, &last[..len]),
+            Err(OpenError::Forged(1)),
+            "{len}"
+        );
+    }
+}
+
+#[test]
 fn another_try_has_another_key() {
     let (one, two) = (sealer(1).seal(0, true, b"before"), sealer(2).seal(0, true, b"behind"));
     let body = |record: &[u8]| record[SALT..SALT + 6].to_vec();

@@ -218,6 +218,9 @@ impl Sink {
         if item.entry.kind != EntryKind::Directory {
             self.tally.summary.unchanged += 1;
         }
+        if item.entry.is_file() {
+            self.tally.found_file();
+        }
         self.tally.found(item.size());
         self.tally.summary.bytes += item.size();
         if let Some(range) = &item.range {

@@ -125,6 +125,9 @@ impl Sink {
                 .map_err(|error| protocol(&error.to_string()))?;
             self.directories.announce(&self.options, entry);
             self.tally.add_known(ByteCount(entry.size().unwrap_or_default()));
+            if entry.is_file() {
+                self.tally.add_file();
+            }
             let item = Item::new(entry.clone(), range.clone());
             if let Some(range) = range
                 && let Some(ready) = self.intake.laid_out(&range, item.is_small())

@@ -99,6 +99,10 @@ pub struct SinkTotals {
     pub durable: ByteCount,
     /// Files complete under their final names.
     pub files: u64,
+    /// Files announced.
+    pub files_known: u64,
+    /// Of those, files that were found here unchanged.
+    pub files_present: u64,
 }
 
 impl Sink {

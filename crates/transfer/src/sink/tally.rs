@@ -17,6 +17,8 @@ pub(super) struct Tally {
     progress: Progress,
     sent_progress: Progress,
     known: ByteCount,
+    files_known: u64,
+    files_present: u64,
     present: u64,
     present_sent: u64,
     needed: u64,
@@ -37,6 +39,16 @@ impl Tally {
 
     pub(super) fn add_known(&mut self, bytes: ByteCount) {
         self.known += bytes;
+    }
+
+    /// A file was announced.
+    pub(super) fn add_file(&mut self) {
+        self.files_known += 1;
+    }
+
+    /// A file was found here that needs no work.
+    pub(super) fn found_file(&mut self) {
+        self.files_present += 1;
     }
 
     /// Bytes were found here that need no work.
@@ -127,6 +139,8 @@ impl Tally {
             verified: ByteCount(self.progress.verified),
             durable: ByteCount(self.progress.durable),
             files: self.progress.files,
+            files_known: self.files_known,
+            files_present: self.files_present,
         }
     }
 }

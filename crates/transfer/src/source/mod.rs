@@ -67,8 +67,10 @@ pub struct SourceTotals {
     pub verified: ByteCount,
     /// Bytes durable at the sink, including those that it already had.
     pub durable: ByteCount,
-    /// Files complete at the sink.
+    /// Files complete at the sink. Unchanged files do not count.
     pub files: u64,
+    /// Files that the walk has found.
+    pub files_known: u64,
 }
 
 impl Source {
@@ -139,6 +141,7 @@ impl Source {
             _ => self.totals.known += ByteCount(entry.size().unwrap_or_default()),
         }
         self.totals.entries += 1;
+        self.totals.files_known += u64::from(entry.is_file());
         self.segments.add(entry.clone());
         self.held.add(id, entry, range);
         Ok(())

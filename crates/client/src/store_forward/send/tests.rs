@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
+use packtrain_session::spool::sealed_len;
 use packtrain_session::{Answer, HEADER_HEAD, Header, Place, Reason, Refusal};
 
 use super::super::ticket::Body;
@@ -77,6 +78,7 @@ fn sent(
         rate: None,
         buffers: None,
         retries: 0,
+        code: None,
         history: HistoryConfig::default(),
         stop,
     };

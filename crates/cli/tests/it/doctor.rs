@@ -1,0 +1,84 @@
+//! `doctor`, with a program in place of ssh that runs the command on this machine.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::common::{Home, code, done, stderr, stdout};
+
+/// A home with `./ssh`, which runs its last argument in a shell.
+fn home() -> Home {
+    let home = Home::new();
+    let script = b"#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\nexec sh -c \"$1\"\n";
+    let path = home.file("ssh", script);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    home
+}
+
+fn states(machine: &Value) -> Vec<(&str, &str)> {
+    let checks = machine["checks"].as_array().expect("a list");
+    let text = |value: &'_ Value| value.as_str().map(str::to_owned).unwrap_or_default();
+    checks
+        .iter()
+        .map(|check| {
+            assert!(!text(&check["says"]).is_empty(), "{check}");
+            let remedy = check["remedy"].is_string();
+            assert_eq!(check["state"] == "ok", !remedy, "{check}");
+            (check["what"].as_str().expect("text"), check["state"].as_str().expect("text"))
+        })
+        .collect()
+}
+
+#[test]
+fn both_ends_and_the_path_are_checked() {
+    let home = home();
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let line = ["doctor", "localhost", "-e", "./ssh", "--remote-path", program, "--json"];
+    let output = home.run(&line);
+    let last = done(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let machines = last["machines"].as_array().expect("a list");
+    assert_eq!(machines.len(), 2);
+    for what in ["program", "UDP", "UDP buffers", "clock", "disk", "key files"] {
+        for machine in machines {
+            assert!(states(machine).iter().any(|(name, _)| *name == what), "{what}: {machine}");
+        }
+    }
+    let there = states(&machines[1]);
+    for what in ["versions", "clocks", "UDP path"] {
+        assert!(there.contains(&(what, "ok")), "{what}: {there:?}");
+    }
+}
+
+#[test]
+fn a_key_that_others_read_is_a_fault_and_named_with_its_remedy() {
+    let home = home();
+    let key = home.config("").with_file_name("key");
+    std::fs::write(&key, "secret").expect("ours");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let output = home.run(&["doctor"]);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains(&format!("-> chmod go= {}", key.display())), "{text}");
+    assert!(text.ends_with("to be changed first (FAULT)\n"), "{text}");
+}
+
+#[test]
+fn a_machine_without_the_program_is_no_fault_and_one_that_refuses_is() {
+    let home = home();
+    let output = home.run(&["doctor", "h", "-e", "./ssh", "--remote-path", "not-installed"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("packtrain is not installed there"), "{}", stdout(&output));
+    let path =
+        home.file("denied", b"#!/bin/sh\necho 'h: Permission denied (publickey).' >&2\nexit 255\n");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let output = home.run(&["doctor", "h", "-e", "./denied", "--json"]);
+    assert_eq!(code(&output), 12, "{}", stderr(&output));
+    let last = done(&output);
+    assert_eq!(
+        (last["ok"].as_bool(), last["machines"].as_array().map(Vec::len)),
+        (Some(false), Some(1))
+    );
+    assert!(last["error"].as_str().is_some_and(|text| text.contains("does not accept")), "{last}");
+    assert_eq!(code(&home.run(&["doctor", "pt://h"])), 2);
+}

@@ -1,0 +1,155 @@
+//! Tries after temporary failures, and a word when a transfer that was interrupted goes on.
+
+use packtrain_hops::route::Routes;
+use packtrain_os::clock;
+use packtrain_service::{
+    CpRequest, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
+};
+use packtrain_transfer::{FailureKind, FileReport};
+use packtrain_units::{Backoff, Duration, Time};
+use parking_lot::Mutex;
+
+/// The waits before another try.
+pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
+
+/// Does it again after temporary failures, as often as the request allows and until `is_over`.
+pub(crate) fn again(
+    request: &CpRequest,
+    reporter: &dyn Reporter,
+    routes: &Routes,
+    is_over: &dyn Fn() -> bool,
+    mut once: impl FnMut() -> Result<Outcome, RequestError>,
+) -> Result<Outcome, RequestError> {
+    let (mut backoff, mut begun) = (RETRY, false);
+    loop {
+        let mut result = once();
+        routes.said().iter().for_each(|notice| reporter.notice(notice));
+        if let Some(depot) = routes.corrupter() {
+            reporter.corrupted(&depot);
+        }
+        match &mut result {
+            Ok(outcome) => begun |= outcome.resumable,
+            // An earlier try left something to go on from.
+            Err(error) => error.resumable |= begun,
+        }
+        let failure = match &result {
+            Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),
+            Err(error) => Some((error.kind, error.text.clone())),
+        };
+        let Some((FailureKind::Temporary, text)) = failure else { return result };
+        let stopped = request.stop.requested().is_some();
+        if backoff.failures() >= request.retries || stopped || is_over() {
+            return result;
+        }
+        let pause = backoff.next_wait();
+        let tries = backoff.failures();
+        let wait = pause.to_readable();
+        let text = format!("{text}; trying again in {wait} ({tries} of {})", request.retries);
+        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        reporter.interrupted();
+        sleep(pause, request);
+    }
+}
+
+fn sleep(pause: Duration, request: &CpRequest) {
+    let end = clock::now() + pause;
+    while clock::now() < end && request.stop.requested().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Passes everything to a reporter, and one line more for each interruption that ends.
+pub(super) struct Returns<'a> {
+    reporter: &'a dyn Reporter,
+    /// Since when the transfer is interrupted.
+    since: Mutex<Option<Time>>,
+}
+
+impl<'a> Returns<'a> {
+    pub(super) fn new(reporter: &'a dyn Reporter) -> Self {
+        Self { reporter, since: Mutex::new(None) }
+    }
+
+    /// What to say once there is progress again.
+    fn over(&self) -> Option<Notice> {
+        let since = self.since.lock().take()?;
+        let after = clock::now().since(since).to_readable();
+        Some(Notice::new(NoticeLevel::Info, format!("the transfer goes on, after {after}")))
+    }
+}
+
+impl Reporter for Returns<'_> {
+    fn progress(&self, snapshot: &ProgressSnapshot) {
+        // What an earlier try moved is present: that is found again before anything moves.
+        if snapshot.bytes_done > snapshot.bytes_present
+            && let Some(notice) = self.over()
+        {
+            self.reporter.notice(&notice);
+        }
+        self.reporter.progress(snapshot);
+    }
+
+    fn file(&self, path: &[u8], report: &FileReport) {
+        self.reporter.file(path, report);
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.reporter.notice(notice);
+    }
+
+    fn corrupted(&self, depot: &str) {
+        self.reporter.corrupted(depot);
+    }
+
+    fn interrupted(&self) {
+        self.since.lock().get_or_insert_with(clock::now);
+        self.reporter.interrupted();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_units::ByteCount;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Said(Mutex<Vec<String>>);
+
+    impl Reporter for Said {
+        fn progress(&self, _: &ProgressSnapshot) {}
+        fn file(&self, _: &[u8], _: &FileReport) {}
+        fn notice(&self, notice: &Notice) {
+            self.0.lock().push(notice.text.clone());
+        }
+    }
+
+    #[test]
+    fn waits_between_tries_double_up_to_32_s() {
+        let waits = (0..7).map(|n| RETRY.after(n).as_secs_f64());
+        assert!(waits.eq([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]));
+    }
+
+    #[test]
+    fn each_return_is_told_once_and_only_when_data_moves() {
+        let said = Said::default();
+        let reporter = Returns::new(&said);
+        let at = |done, present| ProgressSnapshot {
+            bytes_done: ByteCount(done),
+            bytes_present: ByteCount(present),
+            ..ProgressSnapshot::default()
+        };
+        reporter.progress(&at(5, 0));
+        assert!(said.0.lock().is_empty(), "nothing was interrupted");
+        for interruption in 1..3 {
+            reporter.interrupted();
+            reporter.interrupted();
+            reporter.progress(&at(5, 5));
+            assert_eq!(said.0.lock().len(), interruption - 1, "only what was there is found");
+            reporter.progress(&at(6, 5));
+            reporter.progress(&at(7, 5));
+            assert_eq!(said.0.lock().len(), interruption);
+        }
+        assert!(said.0.lock()[0].starts_with("the transfer goes on, after "));
+    }
+}

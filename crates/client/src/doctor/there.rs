@@ -1,0 +1,321 @@
+//! The checks of another machine, and of the path to it: this program is started there over ssh,
+//! checks that machine, and returns datagrams.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use packtrain_os::{clock, entropy};
+use packtrain_runtime::marker;
+use packtrain_service::executor::spawn;
+use packtrain_service::{SshSettings, StopHandle};
+use packtrain_transfer::{Failure, FailureKind};
+use packtrain_units::{Duration, Time};
+use serde::{Deserialize, Serialize};
+
+use super::{Check, VERSION, here};
+use crate::ssh::child::{Running, Target};
+use crate::ssh::resolve;
+
+/// The line with which the other end answers begins so.
+const PREFIX: &[u8] = b"PACKTRAIN-DOCTOR-1 ";
+/// More checks are not those of an honest other end.
+const MAX_CHECKS: usize = 64;
+/// The longest text of a check that is shown, in bytes.
+const MAX_TEXT: usize = 1000;
+/// How long the other end returns datagrams, unless it is ended before.
+const ECHO_TIME: Duration = Duration::from_secs(30);
+/// How long datagrams are waited for, after each attempt.
+const ECHO_WAIT: StdDuration = StdDuration::from_millis(500);
+const ATTEMPTS: usize = 6;
+/// Clocks that are further apart confuse `--update` and logs.
+const CLOCKS_APART: Duration = Duration::from_secs(2);
+/// Depots refuse clocks that are further apart.
+const CLOCKS_REFUSED: Duration = Duration::from_secs(120);
+
+/// What the other end says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    version: String,
+    checks: Vec<Check>,
+    /// Nanoseconds since 1970 when it was sent.
+    wall: u64,
+    /// Where it returns datagrams that begin with `token`.
+    port: Option<u16>,
+    token: [u8; 16],
+}
+
+/// Answers a `doctor` at the other end of standard input and output, until `input` ends.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn answer(mut input: impl Read + Send + 'static, mut output: impl Write) -> io::Result<()> {
+    let any = |ip: IpAddr| UdpSocket::bind((ip, 0)).ok();
+    let socket = any(Ipv6Addr::UNSPECIFIED.into()).or_else(|| any(Ipv4Addr::UNSPECIFIED.into()));
+    let answer = Answer {
+        version: VERSION.to_owned(),
+        checks: here::check(&std::env::current_dir().unwrap_or_default()),
+        port: socket.as_ref().and_then(|socket| Some(socket.local_addr().ok()?.port())),
+        token: entropy::bytes::<16>(),
+        wall: clock::wall().as_nanos(),
+    };
+    let text = serde_json::to_vec(&answer)?;
+    // The first newline ends an incomplete line of a login shell.
+    output.write_all(&[b"\n", PREFIX, &text, b"\n"].concat())?;
+    output.flush()?;
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    spawn("doctor-input", move || {
+        let _ = io::copy(&mut input, &mut io::sink());
+        ended.store(true, Ordering::Relaxed);
+    });
+    let until = clock::now() + ECHO_TIME;
+    match socket {
+        Some(socket) => echo(&socket, &answer.token, &over, until),
+        None => Ok(()),
+    }
+}
+
+/// Returns each datagram that begins with the token to its sender, as long as it is: nobody is sent
+/// more than he sent.
+fn echo(socket: &UdpSocket, token: &[u8], over: &AtomicBool, until: Time) -> io::Result<()> {
+    socket.set_read_timeout(Some(StdDuration::from_millis(100)))?;
+    let mut buffer = [0; 2048];
+    while !over.load(Ordering::Relaxed) && clock::now() < until {
+        if let Ok((n, from)) = socket.recv_from(&mut buffer)
+            && let Some(datagram) = buffer.get(..n)
+            && datagram.starts_with(token)
+        {
+            let _ = socket.send_to(datagram, from);
+        }
+    }
+    Ok(())
+}
+
+/// The checks of `host`, and of the path to it.
+///
+/// # Errors
+/// ssh does not reach it, or its login shell does not run commands.
+pub fn check(
+    settings: &SshSettings,
+    user: Option<&str>,
+    host: &str,
+    stop: &StopHandle,
+) -> Result<Vec<Check>, Failure> {
+    let target = Target::new(user, host)?;
+    if settings.remote_path.starts_with('-') {
+        let text = "the command for --remote-path begins with `-`: ssh would take it for an option";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let words = format!("{} doctor --stdio", settings.remote_path);
+    let (running, input, mut output) = Running::start(settings, &target, &words, stop)?;
+    let answer = marker::find(&mut output, |line| {
+        line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
+    });
+    let received = clock::wall();
+    let Ok(Some(answer)) = answer else {
+        drop((input, output));
+        return match running.wait()?.code() {
+            Some(255) => {
+                let text = format!("ssh could not reach {target}; its own message is above");
+                Err(Failure::new(FailureKind::Temporary, text))
+            }
+            code => Ok(vec![silent(code)]),
+        };
+    };
+    let answer = answer.map_err(|error| {
+        let text = format!("{target} answers what this version does not read: {error}");
+        Failure::new(FailureKind::Protocol, text)
+    })?;
+    let mut checks = vec![versions(&answer.version), clocks(received, answer.wall)];
+    checks.extend(answer.checks.into_iter().take(MAX_CHECKS).map(bounded));
+    let addresses = resolve(settings, &target, host);
+    checks.push(match answer.port {
+        Some(port) => datagrams(&addresses, port, &answer.token),
+        None => Check::fault("UDP path", "the other machine opens no UDP port", BLOCKED),
+    });
+    drop((input, output));
+    let _ = running.wait();
+    Ok(checks)
+}
+
+const BLOCKED: &str = "until UDP ports are open between the two machines (a range can be set by \
+                       --ports A-B), transfers use TCP";
+
+/// What it means that no answer came.
+fn silent(code: Option<i32>) -> Check {
+    match code {
+        Some(126 | 127) => Check::advice(
+            "program",
+            "packtrain is not installed there",
+            "nothing must be done, because cp sends its own program; to check that machine, install \
+             it there, or name it with --remote-path",
+        ),
+        code => Check::advice(
+            "program",
+            format!("the program there has no doctor (exit {})", code.unwrap_or(-1)),
+            "install this version there",
+        ),
+    }
+}
+
+fn versions(there: &str) -> Check {
+    let shown = packtrain_units::escape::text(&short(there));
+    if there == VERSION {
+        Check::ok("versions", format!("both are {shown}"))
+    } else {
+        let says = format!("this one is {VERSION}, the other one is {shown}");
+        Check::advice("versions", says, "install the newer one at both ends")
+    }
+}
+
+/// Compares the clocks. The answer was under way for a moment, by which the difference is wrong.
+fn clocks(here: Duration, there: u64) -> Check {
+    let there = Duration::from_nanos(there);
+    let apart = here.saturating_sub(there).max(there.saturating_sub(here));
+    let remedy = "set them, and run chronyd or systemd-timesyncd at both";
+    let says = format!("they differ by {}", apart.to_readable());
+    if apart <= CLOCKS_APART {
+        Check::ok("clocks", format!("they agree within {}", CLOCKS_APART.to_readable()))
+    } else if apart <= CLOCKS_REFUSED {
+        Check::advice("clocks", says, remedy)
+    } else {
+        Check::fault("clocks", format!("{says}: depots refuse that"), remedy)
+    }
+}
+
+/// Sends datagrams to the other end, which returns them.
+fn datagrams(addresses: &[IpAddr], port: u16, token: &[u8; 16]) -> Check {
+    if addresses.is_empty() {
+        let says = "the host's name has no address here, so UDP cannot be tried";
+        return Check::advice("UDP path", says, "name the address by --data-addr in copies");
+    }
+    let mut last = None;
+    for &address in addresses {
+        match returned(SocketAddr::new(address, port), token) {
+            Ok(true) => {
+                return Check::ok("UDP path", format!("datagrams to {address} come back"));
+            }
+            Ok(false) => {}
+            Err(error) => last = Some(error),
+        }
+    }
+    let why = last.map_or_else(String::new, |error| format!(" ({error})"));
+    let says = format!("no datagram to UDP port {port} there comes back{why}");
+    Check::advice("UDP path", says, BLOCKED)
+}
+
+fn returned(to: SocketAddr, token: &[u8; 16]) -> io::Result<bool> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    socket.set_read_timeout(Some(ECHO_WAIT))?;
+    // As long as a datagram of a transfer: some paths drop those alone.
+    let mut datagram = [0; 1400];
+    datagram[..16].copy_from_slice(token);
+    let mut buffer = [0; 2048];
+    let mut failed = None;
+    for _ in 0..ATTEMPTS {
+        if let Err(error) = socket.send(&datagram) {
+            failed = Some(error);
+            continue;
+        }
+        match socket.recv(&mut buffer) {
+            Ok(n) if buffer.get(..n) == Some(&datagram[..]) => return Ok(true),
+            // The time is over, or somebody else's datagram.
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => failed = None,
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(false), Err)
+}
+
+/// A check of the other end, which may say anything, on one short line.
+fn bounded(check: Check) -> Check {
+    let one = |text: &str| packtrain_units::escape::text(&short(text));
+    Check {
+        what: one(&check.what),
+        says: one(&check.says),
+        remedy: check.remedy.as_deref().map(one),
+        ..check
+    }
+}
+
+fn short(text: &str) -> String {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn the_other_end_answers_and_returns_datagrams_with_the_token_alone() {
+        let (reading, writing) = io::pipe().unwrap();
+        let (mut answers, output) = io::pipe().unwrap();
+        let thread = std::thread::spawn(move || super::answer(reading, output));
+        let found = marker::find(&mut answers, |line| {
+            line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
+        });
+        let answer = found.unwrap().unwrap().unwrap();
+        assert_eq!(answer.version, VERSION);
+        assert!(!answer.checks.is_empty());
+        let local = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let port = answer.port.expect("this machine has UDP");
+        assert_eq!(datagrams(&local, port, &answer.token).state, State::Ok);
+        assert_eq!(clocks(clock::wall(), answer.wall).state, State::Ok);
+        drop(writing);
+        thread.join().unwrap().unwrap();
+        // Now nothing is there.
+        assert_eq!(datagrams(&local, port, &answer.token).state, State::Advice);
+    }
+
+    #[test]
+    fn a_wrong_token_is_not_answered() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = socket.local_addr().unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let until = clock::now() + ECHO_TIME;
+        let thread = std::thread::spawn(move || echo(&socket, &[1; 16], &ended, until));
+        assert!(!returned(to, &[2; 16]).unwrap_or(false));
+        assert!(returned(to, &[1; 16]).unwrap());
+        over.store(true, Ordering::Relaxed);
+        thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn clocks_and_versions_are_compared() {
+        let at = |seconds: u64| clocks(Duration::from_secs(1000), seconds * 1_000_000_000).state;
+        assert_eq!(
+            [1000, 1001, 990, 1119, 1121, 0].map(at),
+            [State::Ok, State::Ok, State::Advice, State::Advice, State::Fault, State::Fault]
+        );
+        assert_eq!(clocks(Duration::ZERO, u64::MAX).state, State::Fault);
+        assert_eq!(versions(VERSION).state, State::Ok);
+        let other = versions("9\u{1b}[2J");
+        assert!(other.state == State::Advice && !other.says.contains('\u{1b}'), "{}", other.says);
+    }
+
+    #[test]
+    fn what_a_hostile_end_says_is_short_and_on_one_line() {
+        let says = format!("\u{1b}]0;x\u{7}\n{}", "é".repeat(5000));
+        let check = bounded(Check::fault("a\nb", says, "run\r\nthis"));
+        let remedy = check.remedy.clone().unwrap();
+        for text in [&check.what, &check.says, &remedy] {
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+            assert!(text.len() < 6 * MAX_TEXT);
+        }
+    }
+}

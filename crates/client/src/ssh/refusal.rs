@@ -1,0 +1,143 @@
+//! Why ssh ended: what another try cannot mend is told from a lost connection by ssh's own
+//! messages, because its exit code is 255 for all of them.
+
+use std::io::{self, Read, Write};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use packtrain_service::executor::spawn;
+use packtrain_transfer::{Failure, FailureKind};
+use parking_lot::Mutex;
+
+/// How much of ssh's messages is kept: the last ones say why it ended.
+const KEPT: usize = 4096;
+/// How long the last messages may take after the end of ssh.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Passes on what ssh says on its standard error, and keeps the end of it.
+#[derive(Clone, Default)]
+pub(super) struct Messages(Arc<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    bytes: Mutex<Vec<u8>>,
+    ended: AtomicBool,
+}
+
+impl Messages {
+    /// Passes everything from `from` to the standard error of this process, in a thread that ends
+    /// with `from`.
+    pub(super) fn follow(&self, from: impl Read + Send + 'static) {
+        let kept = self.clone();
+        spawn("ssh-messages", move || {
+            kept.pass(from, io::stderr());
+            kept.0.ended.store(true, Ordering::Release);
+        });
+    }
+
+    fn pass(&self, mut from: impl Read, mut to: impl Write) {
+        let mut buffer = [0; 1024];
+        loop {
+            let n = match from.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
+            let bytes = buffer.get(..n).unwrap_or_default();
+            // ssh must not wait for a terminal that is gone.
+            let _ = to.write_all(bytes);
+            let mut kept = self.0.bytes.lock();
+            kept.extend_from_slice(bytes);
+            let surplus = kept.len().saturating_sub(KEPT);
+            kept.drain(..surplus);
+        }
+    }
+
+    /// The failure that another try meets again, if ssh's end with `status` is one. `target` is
+    /// ssh's destination.
+    pub(super) fn refusal(&self, status: ExitStatus, target: &str) -> Option<Failure> {
+        if status.code() != Some(255) {
+            return None;
+        }
+        // A connection that ssh shares with later commands (ControlPersist) keeps the pipe open.
+        let mut waited = Duration::ZERO;
+        while !self.0.ended.load(Ordering::Acquire) && waited < LAST_MESSAGES {
+            std::thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
+        }
+        let text = String::from_utf8_lossy(&self.0.bytes.lock()).into_owned();
+        refusal(&text, target)
+    }
+}
+
+/// The failure that these messages of OpenSSH name.
+fn refusal(text: &str, target: &str) -> Option<Failure> {
+    let has = |words: &str| text.contains(words);
+    let host = target.rsplit('@').next().unwrap_or(target);
+    let (kind, text) = if has("Could not resolve hostname") && !has("Temporary failure") {
+        (FailureKind::Fatal, format!("ssh knows no host {host}: check the name"))
+    } else if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        let text = format!(
+            "ssh refuses {host}, because its host key has changed; if it was really set up anew, \
+             run ssh-keygen -R {host}"
+        );
+        (FailureKind::NotAuthorised, text)
+    } else if has("Host key verification failed") {
+        let text = format!("ssh does not know the host key of {host}: run ssh {target} once");
+        (FailureKind::NotAuthorised, text)
+    } else if has("Permission denied (") || has("Too many authentication failures") {
+        let text = format!("{target} does not accept this login: try ssh {target}");
+        (FailureKind::NotAuthorised, text)
+    } else if has("Bad configuration option") || has("Bad owner or permissions on") {
+        let text = "ssh does not accept its configuration; its own message is above".to_owned();
+        (FailureKind::Usage, text)
+    } else {
+        return None;
+    };
+    Some(Failure::new(kind, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_mend_itself_is_told_from_a_lost_connection() {
+        let kind = |text: &str| refusal(text, "me@far").map(|failure| failure.kind);
+        let unknown = "ssh: Could not resolve hostname far: Name or service not known\r\n";
+        assert_eq!(kind(unknown), Some(FailureKind::Fatal));
+        let busy = "ssh: Could not resolve hostname far: Temporary failure in name resolution\r\n";
+        assert_eq!(kind(busy), None);
+        let denied = "me@far: Permission denied (publickey).\r\n";
+        assert_eq!(kind(denied), Some(FailureKind::NotAuthorised));
+        assert_eq!(kind("Host key verification failed.\r\n"), Some(FailureKind::NotAuthorised));
+        for lost in [
+            "",
+            "ssh: connect to host far port 22: Connection refused\r\n",
+            "Connection to far closed by remote host.\r\n",
+            "client_loop: send disconnect: Broken pipe\r\n",
+            "cp: /x: Permission denied\n",
+        ] {
+            assert_eq!(kind(lost), None, "{lost}");
+        }
+        let changed = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n\
+                       Host key verification failed.\r\n";
+        let failure = refusal(changed, "me@far").unwrap();
+        assert!(failure.text.ends_with("ssh-keygen -R far"), "{}", failure.text);
+    }
+
+    #[test]
+    fn messages_are_passed_on_and_their_end_is_kept() {
+        let said = [vec![b'x'; 10_000], b"\xffPermission denied (publickey).\n".to_vec()].concat();
+        let (messages, mut out) = (Messages::default(), Vec::new());
+        messages.pass(&said[..], &mut out);
+        assert_eq!(out, said);
+        let kept = messages.0.bytes.lock().clone();
+        assert_eq!(kept.len(), KEPT);
+        assert!(refusal(&String::from_utf8_lossy(&kept), "far").is_some());
+    }
+}
