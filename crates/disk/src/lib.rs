@@ -5,6 +5,7 @@
 //! beneath a [`Root`], and neither `..` nor a symbolic link leads out of it. Names are bytes. All
 //! calls block, so they belong on reader, writer and walk threads.
 
+pub mod glob;
 pub mod journal;
 pub mod lock;
 pub mod read;

@@ -236,6 +236,34 @@ impl Filters {
     }
 }
 
+/// A pattern for one name of a path, as in a shell: `*`, `?` and `[...]`. A name that begins with a
+/// dot is matched only by a pattern that does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern {
+    pattern: Pattern,
+    dot: bool,
+}
+
+impl NamePattern {
+    /// Whether a name has a character that makes it a pattern.
+    pub fn is_pattern(name: &[u8]) -> bool {
+        name.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+    }
+
+    /// The pattern of a name.
+    ///
+    /// # Errors
+    /// The pattern is invalid.
+    pub fn new(name: &[u8]) -> Result<Self, FilterError> {
+        Ok(Self { pattern: Pattern::new(name)?, dot: name.starts_with(b".") })
+    }
+
+    /// Whether it matches this name.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        (self.dot || !name.starts_with(b".")) && self.pattern.matches(name, false)
+    }
+}
+
 /// The names in a file of names (`--files-from`), one per line or NUL-terminated. Empty lines are
 /// ignored, and so are those that begin with `#` or `;` unless `from0`.
 pub fn names(text: &[u8], from0: bool) -> Vec<Vec<u8>> {

@@ -37,7 +37,7 @@ mod wire;
 pub use chunk::{BLOCK, CHUNK, ChunkIndex, EntryId, SPACE_END};
 pub use digest::{Digest, FileHasher};
 pub use entry::{Entry, EntryKind, Mtime, NO_MODE};
-pub use filter::{FilterError, Filters};
+pub use filter::{FilterError, Filters, NamePattern};
 pub use journal::{ChunkState, FileKey, FileState, JournalError, JournalState, Record, Replay};
 pub use layout::{Layout, LayoutError, Piece};
 pub use manifest::{

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use packtrain_object::{Entry, EntryKind, Filters, SourceName};
+use packtrain_object::{Entry, EntryKind, Filters, NamePattern, SourceName};
 
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
@@ -36,6 +36,8 @@ enum Names {
     Sources {
         /// Names of sources that are copied under their own name.
         named: HashSet<Vec<u8>>,
+        /// Patterns of such names.
+        patterns: Vec<NamePattern>,
         /// Whether the contents of a source were requested, whose names are not known in advance.
         contents: bool,
     },
@@ -59,17 +61,23 @@ impl Requested {
         // A list names paths below its single source, and the name of that source is not part of
         // the paths.
         let mut contents = options.files_from.is_some();
+        let mut patterns = Vec::new();
         for source in sources {
             match source {
                 // Without -r a directory is not copied, so its contents are not requested.
                 SourceName::Contents => contents |= options.recursive,
                 SourceName::Named(name) => {
+                    if options.extra.patterns && NamePattern::is_pattern(name) {
+                        let pattern = NamePattern::new(name);
+                        let refused = |e| Failure::new(FailureKind::Usage, format!("{e}"));
+                        patterns.push(pattern.map_err(refused)?);
+                    }
                     named.insert(name.clone());
                 }
             }
         }
         Ok(Self {
-            names: Names::Sources { named, contents },
+            names: Names::Sources { named, patterns, contents },
             recursive: options.recursive,
             filters: filters(options)?,
             listed: options.files_from.as_deref().map(Listed::new),
@@ -96,7 +104,8 @@ impl Requested {
     #[must_use]
     pub fn only(self, entry: &Entry) -> Self {
         let named = HashSet::from([entry.path.as_bytes().to_vec()]);
-        Self { names: Names::Sources { named, contents: false }, recursive: false, ..self }
+        let names = Names::Sources { named, patterns: Vec::new(), contents: false };
+        Self { names, recursive: false, ..self }
     }
 
     /// Whether this entry was requested.
@@ -111,9 +120,10 @@ impl Requested {
         let path = entry.path.as_bytes();
         let is_directory = entry.kind == EntryKind::Directory;
         let top_len = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
-        if let Names::Sources { named, contents } = &self.names
+        if let Names::Sources { named, patterns, contents } = &self.names
             && !contents
             && !named.contains(&path[..top_len])
+            && !patterns.iter().any(|pattern| pattern.matches(&path[..top_len]))
         {
             return Some("no source has this name");
         }

@@ -152,3 +152,21 @@ proptest! {
         prop_assert_eq!(passes, named && (recursive || flat));
     }
 }
+
+#[test]
+fn a_pattern_asks_for_the_names_that_it_matches() {
+    use crate::message::ExtraOptions;
+    let extra = Box::new(ExtraOptions { patterns: true, ..ExtraOptions::default() });
+    let options = Options { extra, ..Options::default() };
+    let sources = [SourceName::of(b"dir/*.nc"), SourceName::of(b"plain")];
+    let requested = Requested::of_sources(&sources, &options).expect("a request");
+    for good in ["a.nc", "plain", "*.nc"] {
+        assert_eq!(requested.check(&file(good)), Ok(()), "{good}");
+    }
+    for bad in [".ssh.nc", "a.nc.exe", "other", ".bashrc"] {
+        assert!(requested.check(&file(bad)).is_err(), "{bad}");
+    }
+    // Without the option the characters stand for themselves.
+    let requested = Requested::of_sources(&sources, &Options::default()).expect("a request");
+    assert!(requested.check(&file("a.nc")).is_err());
+}

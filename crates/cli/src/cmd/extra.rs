@@ -3,7 +3,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use packtrain_service::{Backup, ExtraOptions, ModeChange, Options};
+use packtrain_service::{Backup, CpRequest, ExtraOptions, Location, ModeChange, Options};
 
 use crate::args::CpArgs;
 use crate::exit::Exit;
@@ -106,6 +106,25 @@ pub(super) fn preserve(args: &CpArgs, options: &mut Options) -> Result<(), Exit>
     options.preserve_mode |= rsync.archive || rsync.perms;
     options.preserve_times |= rsync.archive || rsync.times;
     options.preserve_owner |= rsync.archive || rsync.owner;
+    Ok(())
+}
+
+/// Lets the other end expand the patterns of remote sources. A local shell has expanded local ones.
+pub(super) fn patterns(request: &mut CpRequest) -> Result<(), Exit> {
+    let is_pattern = |place: &Location| {
+        let is_ours = matches!(place, Location::Ssh { .. } | Location::Server { .. });
+        is_ours && place.path().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+    };
+    if !request.sources.iter().any(is_pattern) {
+        return Ok(());
+    }
+    if request.options.files_from.is_some() {
+        return Err(Exit::usage("--files-from needs one directory as its source, not a pattern"));
+    }
+    if request.dest == Location::Stdio {
+        return Err(Exit::usage("standard output takes one file, not a pattern: name one source"));
+    }
+    request.options.extra.patterns = true;
     Ok(())
 }
 

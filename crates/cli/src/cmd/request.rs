@@ -45,9 +45,10 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     };
     extra::preserve(args, &mut options)?;
     options.extra = Box::new(extra::options(args, &options)?);
-    let request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
+    let mut request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
     check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
     check_meaning(&request, matches)?;
+    extra::patterns(&mut request)?;
     Ok(request)
 }
 

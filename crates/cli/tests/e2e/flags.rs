@@ -246,3 +246,28 @@ fn rules_of_one_side_and_files_of_rules_do_what_rsync_does() {
     names.sort();
     assert_eq!(names, ["f", "kept"]);
 }
+
+#[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn the_other_end_expands_patterns_without_a_shell() {
+    let Some(rig) = Rig::ssh() else { return };
+    fs::create_dir_all(rig.path("src/sub")).expect("a folder");
+    for name in ["a.nc", "b c.nc", "$(touch gone).nc", ".hidden.nc", "other", "sub/d.nc"] {
+        fs::write(rig.path("src").join(name), name).expect("a file");
+    }
+    rig.ok(rig.cp().arg(rig.far("src/*.nc")).arg(rig.path("dst")));
+    let mut names: Vec<_> = fs::read_dir(rig.path("dst"))
+        .expect("a listing")
+        .map(|item| item.expect("a name").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["$(touch gone).nc", "a.nc", "b c.nc"]);
+    // One match goes into a directory too; between two remote places the names are checked as well.
+    rig.ok(rig.cp().arg(rig.far("src/s*")).arg(rig.path("one")));
+    assert_eq!(fs::read(rig.path("one/sub/d.nc")).expect("copied"), b"sub/d.nc");
+    rig.ok(rig.cp().arg(rig.far("src/[ab]*.nc")).arg(rig.far("third")));
+    assert!(rig.path("third/a.nc").exists() && !rig.path("third/other").exists());
+    let ended = rig.run(rig.cp().arg(rig.far("src/*.none")).arg(rig.path("x")));
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("the pattern matches nothing"), "{}", ended.stderr);
+}

@@ -67,10 +67,12 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let mut requested = destination.requested(options)?;
     let entry = first_entry(first, &requested)?;
-    // With `--files-from` the target is a directory, even if the list has a single file.
+    // With `--files-from` or a pattern the target is a directory, even if there is a single file.
     let is_file = entry.as_ref().is_some_and(|e| !matches!(e.kind, EntryKind::Directory))
         && destination.sources == 1
-        && options.files_from.is_none();
+        && options.files_from.is_none()
+        // A pattern may match several files.
+        && !options.extra.patterns;
     // Without any entry nothing is created, unless a trailing slash names a directory.
     let is_nothing =
         matches!(first, Message::ManifestEnd { .. }) && !destination.path.ends_with(b"/");

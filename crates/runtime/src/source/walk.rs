@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use packtrain_disk::walk::WalkFailure;
-use packtrain_disk::{Trouble, WalkOptions, Walker};
+use packtrain_disk::{Trouble, WalkOptions, Walker, glob};
 use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_os::clock;
 use packtrain_transfer::message::Options;
@@ -92,16 +92,18 @@ pub(super) fn start(
                 Ok(())
             }
             SourceSpec::Paths(paths) => prepare(&options).and_then(|prepared| {
-                let paths: Vec<PathBuf> = paths
-                    .iter()
-                    .map(|p| PathBuf::from(OsStr::from_bytes(&crate::sink::expand_home(p))))
-                    .collect();
+                let paths = paths.iter().map(|path| crate::sink::expand_home(path)).collect();
+                let paths = expanded(paths, &options, glob::expand)?;
+                let paths: Vec<PathBuf> =
+                    paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
                 walk(Walker::new(&paths, prepared), &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = root
                     .root()
                     .map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))?;
+                let expand = |path: &[u8]| glob::expand_beneath(&root, path);
+                let paths = expanded(paths, &options, expand)?;
                 let walker = Walker::beneath(&root, paths, prepared);
                 walk(walker, &meters, &table, &credit, &news)
             }),
@@ -135,6 +137,29 @@ fn list(kept: &Unpacked, table: &Table, credit: &Credit, news: &Sender<SourceEve
         let _ = news.send(SourceEvent::Entries(batch.to_vec()));
     }
     let _ = news.send(SourceEvent::WalkEnd(Vec::new(), Vec::new()));
+}
+
+/// The sources, with patterns replaced by what they match if the request has patterns.
+fn expanded(
+    paths: Vec<Vec<u8>>,
+    options: &Options,
+    expand: impl Fn(&[u8]) -> std::io::Result<Vec<Vec<u8>>>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    if !options.extra.patterns {
+        return Ok(paths);
+    }
+    let mut all = Vec::with_capacity(paths.len());
+    for path in paths {
+        let found = expand(&path).map_err(|error| {
+            Failure::new(FailureKind::Usage, format!("{}: {error}", show(&path)))
+        })?;
+        if found.is_empty() {
+            let text = format!("{}: the pattern matches nothing", show(&path));
+            return Err(Failure::new(FailureKind::SourceMissing, text));
+        }
+        all.extend(found);
+    }
+    Ok(all)
 }
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
