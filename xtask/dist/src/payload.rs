@@ -71,7 +71,7 @@ pub(crate) fn documents(program: &Path) -> Result<Vec<Item>> {
         items.push(Item { path: path.to_owned(), mode: 0o644, bytes });
     }
     let dir = tempfile::tempdir()?;
-    capture(Command::new(program).arg("man").arg(dir.path()))?;
+    capture(Command::new(program).args(["man", "--out"]).arg(dir.path()))?;
     for page in fs::read_dir(dir.path())? {
         let page = page?;
         let name = page.file_name().to_string_lossy().into_owned();
