@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -101,6 +102,20 @@ fn over_fobs_a_copy_is_the_same_and_goes_on_after_a_kill() {
     goes_on_after_a_kill("fobs", "fobs:window,60mbit", "fobs:rate,400mbit");
 }
 
+/// The bytes moved by the last line of `--json` that tells progress.
+fn progress(stdout: &str) -> u64 {
+    let lines = stdout.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    let mut events = lines.filter(|line: &serde_json::Value| line["event"] == "progress");
+    events.find_map(|line| line["bytes"].as_u64()).unwrap_or(0)
+}
+
+/// The bytes of the journals in a directory.
+fn journals(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).expect("the destination").flatten();
+    let journals = entries.filter(|e| e.path().extension().is_some_and(|e| e == "journal"));
+    journals.map(|e| e.metadata().map_or(0, |data| data.len())).sum()
+}
+
 /// A copy over this transport, interrupted once, and a copy back with another controller.
 fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
     let rig = Rig::local();
@@ -115,9 +130,12 @@ fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
         put.arg(contents(&rig.path("src"))).arg(&place);
         put
     };
-    // At 60 Mbit/s the copy takes more than five seconds, and durable data is reported each second.
-    let mut running = rig.start(&mut put(&["--rate", "60mbit", "--cc", there]));
-    std::thread::sleep(Duration::from_millis(4000));
+    // Of these 11 s at least 5 are left when the journal grows after 16 MiB: by a chunk that is
+    // durable, since what it records of the files comes before their data.
+    let running = rig.start(&mut put(&["--rate", "30mbit", "--cc", there]));
+    let running = running.when_up(|running| progress(&running.stdout()) > 16 * MIB);
+    let before = journals(&rig.path("root/dst"));
+    let mut running = running.when_up(|_| journals(&rig.path("root/dst")) > before);
     assert!(!running.ended(), "{}", running.stderr());
     send("KILL", running.pid());
     running.wait();
