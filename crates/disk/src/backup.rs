@@ -26,8 +26,12 @@ impl Root {
     /// name, so there is no moment without a file of that name.
     ///
     /// # Errors
-    /// I/O errors; `IsADirectory` if a directory has the name `to`.
+    /// I/O errors; `IsADirectory` if a directory has the name `to`; `InvalidInput` if both names are
+    /// the same.
     pub fn keep_as(&self, from: &RelPath, to: &RelPath) -> io::Result<Kept> {
+        if from == to {
+            return Err(Errno::INVAL.into());
+        }
         match self.stat(from)? {
             None => return Ok(Kept::Nothing),
             Some(stat) if stat.kind == Kind::Directory => return Ok(Kept::Nothing),
@@ -108,6 +112,8 @@ mod tests {
         assert_eq!(root.keep_as(&rel("none"), &rel("none~")).expect("fine"), Kept::Nothing);
         assert_eq!(root.keep_as(&rel("old"), &rel("old~")).expect("fine"), Kept::Nothing);
         assert!(root.keep_as(&rel("f"), &rel("old")).is_err(), "a directory is not replaced");
+        assert!(root.keep_as(&rel("f"), &rel("f")).is_err(), "a file is no backup of itself");
+        assert_eq!(fs::read(dir.path().join("f")).expect("stays"), b"newer");
     }
 
     #[test]

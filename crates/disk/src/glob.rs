@@ -10,7 +10,9 @@ use packtrain_object::{NamePattern, RelPath};
 use super::root::{Root, join};
 
 /// Maximum number of paths that a pattern stands for.
-const MAX_MATCHES: usize = 100_000;
+pub const MAX_MATCHES: usize = 100_000;
+/// Most parts of a path with patterns: each lists the directories that those before it match.
+const MAX_PATTERNS: usize = 16;
 
 /// The paths that `pattern` matches, sorted; links are followed, as in a shell. A path that exists
 /// under the very name of the pattern stands for itself. Empty if nothing matches.
@@ -37,6 +39,11 @@ fn expand_with(
     open: impl Fn(&[u8]) -> io::Result<Root>,
 ) -> io::Result<Vec<Vec<u8>>> {
     let parts: Vec<&[u8]> = pattern.split(|b| *b == b'/').collect();
+    let patterns = parts.iter().filter(|part| NamePattern::is_pattern(part)).count();
+    if patterns > MAX_PATTERNS {
+        let why = format!("has more than {MAX_PATTERNS} names with patterns");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     // What the pattern matches so far; the first part of an absolute path is empty.
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     for (at, part) in parts.iter().enumerate() {
@@ -145,6 +152,7 @@ mod tests {
             assert_eq!(texts(found), wanted, "{pattern}");
         }
         assert!(expand_beneath(&root, b"a/[x").is_err());
+        assert!(expand_beneath(&root, "*/../".repeat(17).as_bytes()).is_err());
         let free = format!("{}/base/?/x.nc", dir.path().display());
         let found = texts(expand(free.as_bytes()).expect("fine"));
         assert_eq!(found.len(), 2);

@@ -24,7 +24,8 @@ impl Skipped {
     pub fn notice(&self) -> Notice {
         let first = show(&self.first);
         let text = match self.count {
-            1 => format!("{first}: a pipe, socket or device is not copied"),
+            // A peer may say 0.
+            0 | 1 => format!("{first}: a pipe, socket or device is not copied"),
             n => format!("{first} and {} more: pipes, sockets and devices are not copied", n - 1),
         };
         Notice::new(NoticeLevel::Warning, text)

@@ -28,6 +28,12 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
     if choose.min_size.zip(choose.max_size).is_some_and(|(least, most)| least > most) {
         return Err(Exit::usage("--min-size is above --max-size: no file has such a size"));
     }
+    if choose.one_file_system && plain.force_delete {
+        return Err(Exit::usage(
+            "--force-delete would delete what other file systems hold at the source: leave out -x or \
+             --force-delete",
+        ));
+    }
     let mode_changes = match &keep.chmod {
         None => Vec::new(),
         Some(_) if !plain.preserve_mode => {

@@ -250,9 +250,10 @@ fn find(name: &str, bootstrap: bool) -> String {
     let candidates = format!("{name}{}", if name == "packtrain" { more } else { "" });
     let script = if bootstrap { FIND.to_owned() } else { FIND.replace("read -r s", "exit 127") };
     line(&script)
-        .replace("CANDIDATES", &candidates)
         .replace("LOWEST", &Versions::OWN.lowest.to_string())
         .replace("HIGHEST", &Versions::OWN.highest.to_string())
+        // Last: these are the user's words.
+        .replace("CANDIDATES", &candidates)
 }
 
 /// A script without its comments as one line.

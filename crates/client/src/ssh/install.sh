@@ -13,19 +13,21 @@ trap : 1 2 13 15
 read -r d m || exit 72
 b=${XDG_CACHE_HOME:-$HOME/.cache}/packtrain
 usable() { [ -x "$1" ] && [ "$(wc -c <"$1")" -eq "$m" ] && "$1" --version >/dev/null 2>&1 </dev/null; }
-if usable "$b/$d/packtrain"; then touch "$b/$d" 2>/dev/null; exec "$b/$d/packtrain" serve --stdio; fi
+# What belongs to another user is not run.
+if [ -O "$b" ] && [ -O "$b/$d" ] && usable "$b/$d/packtrain"; then touch "$b/$d" 2>/dev/null; exec "$b/$d/packtrain" serve --stdio; fi
 # Names of unfinished copies hold the machine (by its boot), the namespace of process numbers, and the
 # process. Only in the same namespace does a process number say whether the process still runs: of
 # others, which share this directory from containers or other machines, copies are left for a day.
 k=$(cut -c1-8 /proc/sys/kernel/random/boot_id 2>/dev/null)-$(readlink /proc/self/ns/pid 2>/dev/null | tr -dc 0-9)
 sweep() {
   set +f
-  case $k in ?*-?*) for o in "$1/$2$k"-*; do q=${o##*-}; kill -0 "${q%%.*}" 2>/dev/null || rm -rf "$o"; done;; esac
+  case $k in ?*-?*) for o in "$1/$2$k"-*; do q=${o##*-}; kill -0 "${q%%.*}" 2>/dev/null || { [ -O "$o" ] && [ ! -L "$o" ] && rm -rf "$o"; }; done;; esac
   set -f
-  find "$1/." ! -name . -prune -name "$2*" -mtime +0 -exec rm -rf {} + 2>/dev/null
+  find "$1/." ! -name . -prune -name "$2*" -user "$(id -u)" -mtime +0 -exec rm -rf {} + 2>/dev/null
 }
 place() {
   if ! e=$(mkdir -p "$1" 2>&1); then w="$w$e; "; return 1; fi
+  if [ "$2" = .new- ] && [ ! -O "$1" ]; then w="$w$1 belongs to another user; "; return 1; fi
   sweep "$1" "$2"
   if ! t=$(mktemp -d "$1/$2$k-$$.XXXXXX" 2>&1); then w="$w$t; "; t=; return 1; fi
   if ! e=$( { echo "#!/bin/sh" >"$t/x" && chmod 700 "$t/x"; } 2>&1 ); then w="$w$e; "; c; return 1; fi

@@ -204,12 +204,14 @@ impl Target {
             return nothing;
         }
         let stat = self.root.stat(&place).ok().flatten();
-        if !stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) {
+        let is_dir_there = stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory);
+        // With --ignore-existing a link stays, and so does what it leads to.
+        let stays = self.options.extra.ignore_existing && is_dir && stat.is_some();
+        if !is_dir_there && !stays {
             // A directory replaces a link to a directory, so the link's contents do not count.
             self.note_fresh(is_dir, place.clone());
         }
-        let in_the_way =
-            stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory) && !is_dir;
+        let in_the_way = is_dir_there && !is_dir;
         if in_the_way && self.options.delete && self.options.dry_run {
             // A real run does this when it renames the entry.
             if let Err(failure) = self.make_room(entry, &place) {

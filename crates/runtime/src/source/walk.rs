@@ -157,6 +157,10 @@ fn expanded(
             let text = format!("{}: the pattern matches nothing", show(&path));
             return Err(Failure::new(FailureKind::SourceMissing, text));
         }
+        if all.len() + found.len() > glob::MAX_MATCHES {
+            let text = format!("the patterns match more than {} paths", glob::MAX_MATCHES);
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
         all.extend(found);
     }
     Ok(all)

@@ -101,11 +101,15 @@ impl ExtraOptions {
         if *self == same { 1 } else { 2 }
     }
 
-    /// The options with values that a peer may not choose replaced: the receiver's limits apply.
+    /// Checks what a peer asks for.
     ///
     /// # Errors
-    /// What is out of range.
+    /// What is out of range, or what this version does not carry out.
     pub fn check(&self) -> Result<(), &'static str> {
+        // Reserved: a later version that asks for them must not be served without them.
+        if self.remove_source_files || self.hard_links || self.xattrs || self.acls {
+            return Err("an option that this version does not carry out");
+        }
         if self.mode_changes.len() > MAX_MODE_CHANGES {
             return Err("too many changes of modes");
         }
@@ -114,7 +118,7 @@ impl ExtraOptions {
             if suffix.len() > MAX_SUFFIX || suffix.iter().any(|b| matches!(b, b'/' | 0)) {
                 return Err("a suffix that is no part of a name");
             }
-            if suffix.is_empty() && backup.dir.is_none() {
+            if suffix.is_empty() && backup.dir.as_ref().is_none_or(Vec::is_empty) {
                 return Err("a backup needs a suffix or a directory");
             }
         }
@@ -257,9 +261,18 @@ mod tests {
         };
         assert_eq!(with(b"~", None).check(), Ok(()));
         assert_eq!(with(b"", Some(b"old")).check(), Ok(()));
-        for bad in [with(b"", None), with(b"/x", None), with(b"\0", None), with(&[b'a'; 65], None)]
-        {
-            assert!(bad.check().is_err(), "{bad:?}");
+        let bad =
+            [("", None), ("", Some(&b""[..])), ("/x", None), ("\0", None), (&"a".repeat(65), None)];
+        for (suffix, dir) in bad {
+            assert!(with(suffix.as_bytes(), dir).check().is_err(), "{suffix:?} {dir:?}");
+        }
+        for reserved in [
+            ExtraOptions { remove_source_files: true, ..ExtraOptions::default() },
+            ExtraOptions { hard_links: true, ..ExtraOptions::default() },
+            ExtraOptions { xattrs: true, ..ExtraOptions::default() },
+            ExtraOptions { acls: true, ..ExtraOptions::default() },
+        ] {
+            assert!(reserved.check().is_err(), "{reserved:?}");
         }
         let many = ModeChange::parse_list(&["u+r"; 65].join(","), 0).expect("changes");
         assert!(ExtraOptions { mode_changes: many, ..ExtraOptions::default() }.check().is_err());

@@ -109,7 +109,9 @@ impl Directories {
         keep.sort_unstable();
         let spared =
             if options.force_delete { Vec::new() } else { std::mem::take(&mut self.spared) };
-        DeletePlan { keep, spared, limit: options.max_delete, dry_run: options.dry_run }
+        // `verify` lists what the source does not have, and removes nothing.
+        let dry_run = options.dry_run || options.verify;
+        DeletePlan { keep, spared, limit: options.max_delete, dry_run }
     }
 }
 

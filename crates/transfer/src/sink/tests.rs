@@ -438,6 +438,18 @@ fn directories_alone_delete_nothing() {
     assert!(plan_of(&output).is_some_and(|plan| plan.spared.is_empty()), "{output:?}");
 }
 
+/// A called end lets a caller without the right to write verify, whatever else it asks for.
+#[test]
+fn verify_lists_extra_names_and_removes_none() {
+    let root = [entry("", EntryKind::Directory)];
+    let asked = Options { verify: true, force_delete: true, dry_run: false, ..Options::default() };
+    let output = deleting(&root, &[], asked);
+    assert!(plan_of(&output).is_some_and(|plan| plan.dry_run), "{output:?}");
+    let asked = Options { force_delete: true, ..Options::default() };
+    let output = deleting(&root, &[], asked);
+    assert!(plan_of(&output).is_some_and(|plan| !plan.dry_run), "{output:?}");
+}
+
 #[test]
 fn a_source_without_a_file_is_spared_and_a_limit_passed_on() {
     let dir = |name| entry(name, EntryKind::Directory);
