@@ -96,6 +96,12 @@ pages! {
             ("packtrain diagnose 31268", "the id of another process"),
         ],
     };
+    doctor: Page {
+        path: "docs/guide/tasks/doctor.md",
+        given: "mkdir -p $HOSTS/host",
+        then: ":",
+        not_run: &[],
+    };
     first_copy: Page {
         path: "docs/guide/tutorials/first-copy.md",
         given: ":",

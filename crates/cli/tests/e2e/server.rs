@@ -102,9 +102,9 @@ fn over_fobs_a_copy_is_the_same_and_goes_on_after_a_kill() {
     goes_on_after_a_kill("fobs", "fobs:window,60mbit", "fobs:rate,400mbit");
 }
 
-/// The bytes moved by the last line of `--json` that tells progress.
-fn progress(stdout: &str) -> u64 {
-    let lines = stdout.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+/// The bytes moved by the last line of `--progress json`.
+fn progress(stderr: &str) -> u64 {
+    let lines = stderr.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let mut events = lines.filter(|line: &serde_json::Value| line["event"] == "progress");
     events.find_map(|line| line["bytes"].as_u64()).unwrap_or(0)
 }
@@ -132,8 +132,8 @@ fn goes_on_after_a_kill(transport: &str, there: &str, back: &str) {
     };
     // Of these 11 s at least 5 are left when the journal grows after 16 MiB: by a chunk that is
     // durable, since what it records of the files comes before their data.
-    let running = rig.start(&mut put(&["--rate", "30mbit", "--cc", there]));
-    let running = running.when_up(|running| progress(&running.stdout()) > 16 * MIB);
+    let running = rig.start(&mut put(&["--progress", "json", "--rate", "30mbit", "--cc", there]));
+    let running = running.when_up(|running| progress(&running.stderr()) > 16 * MIB);
     let before = journals(&rig.path("root/dst"));
     let mut running = running.when_up(|_| journals(&rig.path("root/dst")) > before);
     assert!(!running.ended(), "{}", running.stderr());
