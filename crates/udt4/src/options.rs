@@ -82,8 +82,19 @@ pub mod limits {
     pub(crate) const MAX_ENDED_CONNECTIONS: usize = 1024;
     /// Interval of repeated handshakes.
     pub(crate) const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
-    /// Maximum interval between packets to a peer.
+    /// Interval of packets to a silent peer, except for [`LONG_PAUSE`].
     pub const KEEPALIVE: Duration = Duration::from_millis(500);
+    /// Minimum length of the long pauses between packets to a silent peer. A stock sender
+    /// retransmits the end of its data, which no later packet shows to be missing, only when nothing
+    /// has arrived for its round trip and four deviations, and each keepalive restarts that timer.
+    pub const LONG_PAUSE: Duration = Duration::from_secs(2);
+    /// Maximum length of the long pauses.
+    pub(crate) const MAX_LONG_PAUSE: Duration = Duration::from_secs(5);
+    /// The pause is long after this number of datagrams without an answer, and again after each
+    /// [`LONG_PAUSE_EVERY`].
+    pub(crate) const LONG_PAUSE_AFTER: u32 = 3;
+    /// See [`LONG_PAUSE_AFTER`].
+    pub(crate) const LONG_PAUSE_EVERY: u32 = 7;
     /// A peer is gone when nothing was received from it for this time and 16
     /// datagrams were sent to it meanwhile.
     pub const SILENCE: Duration = Duration::from_secs(10);

@@ -1,5 +1,7 @@
 //! The connections of the test.
 
+use packtrain_units::Duration;
+
 /// The impairments of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Road {
@@ -100,6 +102,12 @@ impl Hunt {
     pub(crate) fn loss() -> f64 {
         let loss = std::env::var("PACKTRAIN_INTEROP_LOSS").map_or(Ok(1.0), |text| text.parse());
         loss.expect("a percentage")
+    }
+
+    /// Delay of each path, one way.
+    pub(crate) fn delay() -> Duration {
+        let delay = std::env::var("PACKTRAIN_INTEROP_DELAY").map_or(Ok(5), |text| text.parse());
+        Duration::from_millis(delay.expect("milliseconds"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The timers of a connection:
 //! - handshake: every 250 ms while calling, until the connect timeout;
-//! - keepalive: when nothing was sent for 500 ms;
+//! - keepalive: when nothing was sent for 500 ms, with two longer pauses while the peer is silent;
 //! - silence: the connection ends after 10 s without a packet from the peer and at least 16
 //!   datagrams to it;
 //! - linger: how long a closed connection continues to deliver;
@@ -129,7 +129,7 @@ impl Connection {
         }
         let link = self.link.as_mut()?;
         let mut written = link.poll(now, out);
-        if written.is_none() && now >= link.last_sent + limits::KEEPALIVE {
+        if written.is_none() && now >= link.keepalive_at() {
             let len = Control::KeepAlive.write(link.peer_id, out)?;
             written = Some(Written { len, segment: len });
         }
@@ -214,7 +214,7 @@ impl Connection {
         let link = self.link.as_ref()?;
         let silence = link.last_received + limits::SILENCE;
         let silence = (link.calls >= limits::SILENT_CALLS).then_some(silence);
-        let keepalive = Some(link.last_sent + limits::KEEPALIVE);
+        let keepalive = Some(link.keepalive_at());
         [own, answer, silence, keepalive, link.poll_timeout()].into_iter().flatten().min()
     }
 }

@@ -12,7 +12,7 @@ use super::leave::Waiting;
 use super::stall_repair::StallRepair;
 use crate::buffers::{RecvBuffer, SendBuffer};
 use crate::handshake::Terms;
-use crate::options::Options;
+use crate::options::{Options, limits};
 use crate::perf::Perf;
 use crate::wire::HEADER_BYTES;
 
@@ -211,6 +211,18 @@ impl Link {
     /// only what a full acknowledgement covers; a shutdown after a light one would lose the rest.
     pub(super) fn is_drained(&self) -> bool {
         self.acked_to >= self.outgoing.end()
+    }
+
+    /// When a keepalive is due if nothing else is sent.
+    pub(super) fn keepalive_at(&self) -> Time {
+        let long = self.calls % limits::LONG_PAUSE_EVERY == limits::LONG_PAUSE_AFTER;
+        let timeout = self.rtt().unwrap_or(FIRST_RTT) * 4;
+        let pause = if long {
+            timeout.clamp(limits::LONG_PAUSE, limits::MAX_LONG_PAUSE)
+        } else {
+            limits::KEEPALIVE
+        };
+        self.last_sent + pause
     }
 
     /// Updates the busy time.

@@ -80,6 +80,26 @@ fn a_peer_that_vanished_is_noticed() {
 }
 
 #[test]
+fn keepalives_leave_a_silent_peer_time_to_retransmit() {
+    let (mut pair, _, server) = Pair::connected(Net::clean(), 12, &Options::default());
+    pair.run(Duration::from_secs(1), |_| false);
+    pair.gone[0] = true;
+    let (mut sent, mut last, mut pauses) = (pair.sent, pair.now, Vec::new());
+    let gone = pair.run(LONG, |pair| {
+        if pair.sent > sent {
+            pauses.push(pair.now.since(last));
+            (sent, last) = (pair.sent, pair.now);
+        }
+        ended(pair, 1, server).is_some()
+    });
+    assert!(gone);
+    // The timer of a stock sender is its round trip and four deviations, at least 300 ms: at most
+    // about 2.6 round trips when its first guesses were wrong.
+    let long = pauses.iter().filter(|pause| **pause >= Duration::from_secs(2)).count();
+    assert_eq!(long, 2, "a retransmission may be lost: {pauses:?}");
+}
+
+#[test]
 fn a_lost_farewell_is_said_again() {
     let (mut pair, client, server) = Pair::connected(Net::clean(), 5, &Options::default());
     pair.deaf = [false, true];

@@ -56,7 +56,8 @@ pub(super) struct Pair {
     pub(super) gone: [bool; 2],
     free: [Time; 2],
     flights: BinaryHeap<Flight>,
-    sent: u64,
+    /// Datagrams sent and not lost, by both ends.
+    pub(super) sent: u64,
     slab: Vec<u8>,
 }
 
