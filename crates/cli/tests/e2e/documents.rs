@@ -136,10 +136,16 @@ pages! {
         path: "docs/guide/tasks/depots.md",
         given: "{ results; printf '[cp]\\naccept-new-host = true\\n' >$XDG_CONFIG_HOME/packtrain/config.toml; }",
         then: "cmp big /data/x && cmp results/one /data/results/one",
-        not_run: &[(
-            "packtrain cp --via d1.example.org:7879,d2.",
-            "there is one depot, and it may not connect to another: e2e hops has chains",
-        )],
+        not_run: &[
+            (
+                "packtrain cp --via d1.example.org:7879,d2.",
+                "there is one depot, and it may not connect to another: e2e hops has chains",
+            ),
+            (
+                "packtrain cp -r --via d1.example.org:7879 --by-destination",
+                "the depot has no table: e2e depots has them",
+            ),
+        ],
     };
     leave_data: Page {
         path: "docs/guide/tasks/leave-data.md",
@@ -207,8 +213,8 @@ pages! {
     };
     cp: Page {
         path: "docs/guide/reference/cp.md",
-        given: ":",
-        then: ":",
+        given: "results",
+        then: "test -s MANIFEST",
         not_run: &[("packtrain cp [-r]", FORM), ("packtrain verify SRC", FORM)],
     };
     depot: Page {
