@@ -6,7 +6,7 @@ use packtrain_service::{
     CpRequest, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
 };
 use packtrain_transfer::{FailureKind, FileReport};
-use packtrain_units::{Backoff, Duration, Time};
+use packtrain_units::{Backoff, ByteCount, Duration, Time};
 use parking_lot::Mutex;
 
 /// The waits before another try.
@@ -97,6 +97,10 @@ impl Reporter for Returns<'_> {
         self.reporter.notice(notice);
     }
 
+    fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+        self.reporter.sending_program(host, sent, of);
+    }
+
     fn corrupted(&self, depot: &str) {
         self.reporter.corrupted(depot);
     }
@@ -109,8 +113,6 @@ impl Reporter for Returns<'_> {
 
 #[cfg(test)]
 mod tests {
-    use packtrain_units::ByteCount;
-
     use super::*;
 
     #[derive(Default)]
@@ -122,6 +124,16 @@ mod tests {
         fn notice(&self, notice: &Notice) {
             self.0.lock().push(notice.text.clone());
         }
+        fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+            self.0.lock().push(format!("{host}: {sent} of {of}"));
+        }
+    }
+
+    #[test]
+    fn the_program_that_is_sent_is_shown() {
+        let said = Said::default();
+        Returns::new(&said).sending_program("host", ByteCount(1), ByteCount(2));
+        assert_eq!(*said.0.lock(), ["host: 1 B of 2 B"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use packtrain_history::{Kind, Point, Role, Row, Side};
 use packtrain_os::clock;
 use packtrain_transfer::FileReport;
-use packtrain_units::Time;
+use packtrain_units::{ByteCount, Time};
 
 use super::Series;
 use super::draft::{begin, finish_cp, finish_failed, finish_perf};
@@ -70,6 +70,18 @@ impl Reporter for CopyRecorder<'_> {
 
     fn notice(&self, notice: &Notice) {
         self.inner.notice(notice);
+    }
+
+    fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+        self.inner.sending_program(host, sent, of);
+    }
+
+    fn corrupted(&self, depot: &str) {
+        self.inner.corrupted(depot);
+    }
+
+    fn interrupted(&self) {
+        self.inner.interrupted();
     }
 }
 
