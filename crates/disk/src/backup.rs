@@ -37,7 +37,9 @@ impl Root {
             Some(stat) if stat.kind == Kind::Directory => return Ok(Kept::Nothing),
             Some(_) => {}
         }
-        self.make_parents(to)?;
+        let (parent, _) = split(to.as_bytes());
+        let parent = RelPath::try_from(parent.to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
+        self.make_dirs(&parent, 0o777 & !super::meta::umask())?;
         self.with_place(from.as_bytes(), |old| {
             let kept = self.with_place_ungated(to.as_bytes(), |new| {
                 let link =
@@ -64,21 +66,6 @@ impl Root {
             });
             kept.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })
-    }
-
-    /// Creates the missing directories above `rel`.
-    fn make_parents(&self, rel: &RelPath) -> io::Result<()> {
-        let (parent, _) = split(rel.as_bytes());
-        if parent.is_empty() {
-            return Ok(());
-        }
-        let ends = parent.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        for end in ends.chain([parent.len()]) {
-            let above =
-                RelPath::try_from(parent[..end].to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
-            self.make_dir(&above, 0o777 & !super::meta::umask())?;
-        }
-        Ok(())
     }
 }
 

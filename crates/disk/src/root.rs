@@ -257,6 +257,20 @@ impl Root {
         }
     }
 
+    /// Creates a directory and its missing parents, as [`Root::make_dir`] does.
+    ///
+    /// # Errors
+    /// Those of [`Root::make_dir`].
+    pub fn make_dirs(&self, rel: &RelPath, mode: u32) -> io::Result<()> {
+        let path = rel.as_bytes();
+        let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]) {
+            let above = RelPath::try_from(path[..end].to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
+            self.make_dir(&above, mode)?;
+        }
+        Ok(())
+    }
+
     /// Checks that `rel` is a usable directory.
     fn keep_dir(&self, rel: &RelPath) -> io::Result<()> {
         let stat = self.stat(rel)?.ok_or(Errno::NOENT)?;

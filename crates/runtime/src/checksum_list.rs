@@ -5,7 +5,6 @@
 //! line break, the line begins with a backslash, and these characters are written `\\`, `\n`, `\r`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -16,6 +15,7 @@ use packtrain_object::{CHUNK, EntryKind, Filters, RelPath};
 use packtrain_service::paths::show;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, FileReport, filters};
+use packtrain_units::escape;
 
 use crate::traces::is_trace;
 
@@ -188,12 +188,7 @@ fn line(path: &[u8], sum: &Sum) -> Vec<u8> {
     if !is_plain {
         out.push(b'\\');
     }
-    let hex = sum.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    out.extend_from_slice(hex.as_bytes());
+    out.extend_from_slice(escape::hex(sum).as_bytes());
     out.extend_from_slice(b"  ");
     for &byte in path {
         match byte {

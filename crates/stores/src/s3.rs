@@ -131,7 +131,7 @@ impl Bucket {
         // TLS protects the body already; over plain HTTP only the signature does.
         let payload = match url.scheme() {
             "https" => None,
-            _ => body.sha256().map(|digest| sign::hex(&digest)),
+            _ => body.sha256().map(|digest| packtrain_units::escape::hex(&digest)),
         };
         let request = sign::Request {
             method,

@@ -33,6 +33,14 @@ pub fn name(bytes: &[u8]) -> String {
     out
 }
 
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 fn push(out: &mut String, text: &str) {
     for letter in text.chars() {
         if is_hostile(letter) {
@@ -57,5 +65,6 @@ mod tests {
         // Joiners belong to words of several scripts.
         assert_eq!(text("\u{645}\u{200c}\u{6cc}"), "\u{645}\u{200c}\u{6cc}");
         assert_ne!(name(b"x\xff"), name(b"x\xfe"));
+        assert_eq!(hex(b"\x00\x0a\xff"), "000aff");
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest;
+use packtrain_units::escape;
 
 use super::image;
 
@@ -17,8 +18,7 @@ pub(super) struct Program {
 
 impl Program {
     fn new(bytes: Vec<u8>) -> Self {
-        let digest = digest::digest(&digest::SHA256, &bytes);
-        let digest = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = escape::hex(digest::digest(&digest::SHA256, &bytes).as_ref());
         Self { bytes, digest }
     }
 }

@@ -17,6 +17,7 @@ use super::unusable;
 use crate::confinement::Confinement;
 use packtrain_identity::config::Dirs;
 use packtrain_service::paths::show;
+use packtrain_units::escape;
 
 /// The destination argument.
 #[derive(Clone, Debug)]
@@ -195,7 +196,7 @@ pub struct SingleFile {
 
 /// The tag of a transfer's temporaries.
 fn tag(id: &[u8; 16]) -> String {
-    id[..4].iter().map(|b| format!("{b:02x}")).collect()
+    escape::hex(&id[..4])
 }
 
 type Place = (Root, RelPath, Option<RelPath>);
@@ -315,7 +316,8 @@ fn confined(
             return Ok((root, parent, Some(place)));
         }
         if make_path {
-            make_parents(&root, &parent).map_err(|e| unusable::confined(&root, path, &e))?;
+            root.make_dirs(&parent, 0o777 & !0o022)
+                .map_err(|e| unusable::confined(&root, path, &e))?;
         }
         if !parent.is_root() && root.stat(&parent).ok().flatten().is_none() {
             let nothing = std::io::ErrorKind::NotFound.into();
@@ -325,23 +327,12 @@ fn confined(
     }
     if !dry {
         let made = match make_path {
-            true => make_parents(&root, &place),
+            true => root.make_dirs(&place, 0o777 & !0o022),
             false => root.make_dir(&place, 0o777 & !0o022),
         };
         made.map_err(|e| unusable::confined(&root, path, &e))?;
     }
     Ok((root, place, None))
-}
-
-/// Creates a directory and its missing parents below a root.
-fn make_parents(root: &Root, place: &RelPath) -> std::io::Result<()> {
-    let path = place.as_bytes();
-    let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-    for end in ends.chain([path.len()]) {
-        let above = RelPath::try_from(path[..end].to_vec()).map_err(std::io::Error::other)?;
-        root.make_dir(&above, 0o777 & !0o022)?;
-    }
-    Ok(())
 }
 
 /// Expands `~` and `~/...` to the home directory, as a shell at this end would.

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use aws_lc_rs::{digest, hmac};
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue};
+use packtrain_units::escape::hex;
 use packtrain_units::{Duration, date};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusty_s3::Credentials;
@@ -110,14 +111,6 @@ fn canonical_query(url: &Url) -> String {
 
 fn mac(key: &[u8], text: &str) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

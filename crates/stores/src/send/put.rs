@@ -12,6 +12,7 @@ use packtrain_object::Mtime;
 use packtrain_transfer::message::Resume;
 use packtrain_transfer::{FailureKind, FileReport};
 use packtrain_units::ByteCount;
+use packtrain_units::escape::hex;
 use rusty_s3::actions::{
     CompleteMultipartUploadResponse, CreateMultipartUpload, ListParts, S3Action,
 };
@@ -415,10 +416,6 @@ fn digest(
 fn encoded(digest: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(digest)
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of an mtime in the metadata.
