@@ -1,7 +1,7 @@
 //! The other end over ssh. It uses the system's ssh program, so that its configuration, agent and
 //! jump hosts work. Output of the login shell before the marker is skipped.
 
-mod bootstrap;
+pub(crate) mod bootstrap;
 pub mod child;
 mod image;
 mod program;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 
+use bootstrap::Service;
 #[cfg(feature = "fuzzing")]
 pub(crate) use bootstrap::described_system;
 use child::{Running, Target};
@@ -51,7 +52,7 @@ pub(crate) fn start(
         let (settings, target, host) = (settings.clone(), target.clone(), host.to_owned());
         std::thread::spawn(move || resolve(&settings, &target, &host))
     };
-    let started = bootstrap::start(settings, &target, reporter, stop)?;
+    let started = bootstrap::start(settings, &target, Service::Transfer, reporter, stop)?;
     let control = over_streams("ssh", started.output, Stdin(started.input));
     // A resolver that fails leaves the data without an address: it goes over the connection.
     let addresses = resolving.join().unwrap_or_default();

@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 
 use packtrain_client::doctor::{self, Check, State};
-use packtrain_service::{FailureKind, Location, RequestError, SshSettings, StopHandle};
+use packtrain_service::{
+    FailureKind, FileReport, Location, Notice, ProgressSnapshot, Reporter, RequestError,
+    SshSettings, StopHandle,
+};
+use packtrain_units::ByteCount;
 
-use crate::args::DoctorArgs;
-use crate::exit::{Code, Exit, print_failure};
+use crate::args::{Bootstrap, DoctorArgs, ProgressMode};
+use crate::exit::{Code, Exit, print_failure, print_message};
 use crate::out::object::Object;
+use crate::out::progress::Progress;
 use crate::out::{clean, json_line, line, terminal};
 use crate::signals;
 
@@ -40,9 +45,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
         let settings = SshSettings {
             command: args.ssh.0.clone(),
             remote_path: args.remote_path.clone(),
-            bootstrap: false,
+            bootstrap: args.bootstrap == Bootstrap::Auto,
         };
-        match doctor::check_there(&settings, user.as_deref(), &host, &stop) {
+        let sending = Sending(Progress::new(ProgressMode::Auto, args.json));
+        let checked = doctor::check_there(&settings, user.as_deref(), &host, &sending, &stop);
+        sending.0.finish();
+        match checked {
             Ok(checks) => {
                 let name = user.map_or_else(|| host.clone(), |user| format!("{user}@{host}"));
                 let there = Machine { name, checks };
@@ -75,6 +83,23 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
         summary(&machines);
     }
     Ok(code)
+}
+
+/// Shows that this program is sent to the other machine.
+struct Sending(Progress);
+
+impl Reporter for Sending {
+    fn progress(&self, _: &ProgressSnapshot) {}
+
+    fn file(&self, _: &[u8], _: &FileReport) {}
+
+    fn sending_program(&self, host: &str, sent: ByteCount, of: ByteCount) {
+        self.0.sending_program(host, sent, of);
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.0.around(|| print_message(&notice.text));
+    }
 }
 
 /// `user@host` as ssh gets it.

@@ -64,11 +64,28 @@ fn a_key_that_others_read_is_a_fault_and_named_with_its_remedy() {
 }
 
 #[test]
-fn a_machine_without_the_program_is_no_fault_and_one_that_refuses_is() {
+fn the_program_is_sent_to_a_machine_without_it_and_stays_there() {
     let home = home();
-    let output = home.run(&["doctor", "h", "-e", "./ssh", "--remote-path", "not-installed"]);
+    // The search finds nothing: neither in the PATH, nor where users install programs.
+    let line = ["doctor", "localhost", "-e", "./ssh", "--remote-path", "not-installed", "--json"];
+    let output = home.run(&line);
+    let last = done(&output);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("packtrain is not installed there"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("sent it once"), "{}", stderr(&output));
+    let machines = last["machines"].as_array().expect("a list");
+    assert!(states(&machines[1]).contains(&("versions", "ok")), "{last}");
+    let output = home.run(&line);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "nothing is sent the second time");
+}
+
+#[test]
+fn a_machine_on_which_no_program_starts_is_unreachable() {
+    let home = home();
+    let line = ["doctor", "h", "-e", "./ssh", "--remote-path", "not-installed"];
+    let output = home.run(&[&line[..], &["--bootstrap", "never"]].concat());
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    assert!(stderr(&output).contains("packtrain is not installed at h"), "{}", stderr(&output));
     let path =
         home.file("denied", b"#!/bin/sh\necho 'h: Permission denied (publickey).' >&2\nexit 255\n");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");

@@ -10,13 +10,14 @@ use std::time::Duration as StdDuration;
 use packtrain_os::{clock, entropy};
 use packtrain_runtime::marker;
 use packtrain_service::executor::spawn;
-use packtrain_service::{SshSettings, StopHandle};
+use packtrain_service::{Reporter, SshSettings, StopHandle};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Check, VERSION, here};
-use crate::ssh::child::{Running, Target};
+use crate::ssh::bootstrap::{self, Service, Started};
+use crate::ssh::child::Target;
 use crate::ssh::resolve;
 
 /// The line with which the other end answers begins so.
@@ -62,8 +63,7 @@ pub fn answer(mut input: impl Read + Send + 'static, mut output: impl Write) -> 
         wall: clock::wall().as_nanos(),
     };
     let text = serde_json::to_vec(&answer)?;
-    // The first newline ends an incomplete line of a login shell.
-    output.write_all(&[b"\n", PREFIX, &text, b"\n"].concat())?;
+    output.write_all(&[marker::MARKER, PREFIX, &text, b"\n"].concat())?;
     output.flush()?;
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
@@ -94,36 +94,30 @@ fn echo(socket: &UdpSocket, token: &[u8], over: &AtomicBool, until: Time) -> io:
     Ok(())
 }
 
-/// The checks of `host`, and of the path to it.
+/// The checks of `host`, and of the path to it. If no compatible packtrain is installed there, this
+/// program is sent, as for a copy.
 ///
 /// # Errors
-/// ssh does not reach it, or its login shell does not run commands.
+/// ssh does not reach it, or no packtrain runs there.
 pub fn check(
     settings: &SshSettings,
     user: Option<&str>,
     host: &str,
+    reporter: &dyn Reporter,
     stop: &StopHandle,
 ) -> Result<Vec<Check>, Failure> {
     let target = Target::new(user, host)?;
-    if settings.remote_path.starts_with('-') {
-        let text = "the command for --remote-path begins with `-`: ssh would take it for an option";
-        return Err(Failure::new(FailureKind::Usage, text));
-    }
-    let words = format!("{} doctor --stdio", settings.remote_path);
-    let (running, input, mut output) = Running::start(settings, &target, &words, stop)?;
+    let Started { running, input, mut output, .. } =
+        bootstrap::start(settings, &target, Service::Doctor, reporter, stop)?;
     let answer = marker::find(&mut output, |line| {
         line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
     });
     let received = clock::wall();
     let Ok(Some(answer)) = answer else {
         drop((input, output));
-        return match running.wait()?.code() {
-            Some(255) => {
-                let text = format!("ssh could not reach {target}; its own message is above");
-                Err(Failure::new(FailureKind::Temporary, text))
-            }
-            code => Ok(vec![silent(code)]),
-        };
+        let status = running.wait()?;
+        let text = format!("the packtrain at {target} ended without an answer ({status})");
+        return Err(Failure::new(FailureKind::Fatal, text));
     };
     let answer = answer.map_err(|error| {
         let text = format!("{target} answers what this version does not read: {error}");
@@ -143,23 +137,6 @@ pub fn check(
 
 const BLOCKED: &str = "until UDP ports are open between the two machines (a range can be set by \
                        --ports A-B), transfers use TCP";
-
-/// What it means that no answer came.
-fn silent(code: Option<i32>) -> Check {
-    match code {
-        Some(126 | 127) => Check::advice(
-            "program",
-            "packtrain is not installed there",
-            "nothing must be done, because cp sends its own program; to check that machine, install \
-             it there, or name it with --remote-path",
-        ),
-        code => Check::advice(
-            "program",
-            format!("the program there has no doctor (exit {})", code.unwrap_or(-1)),
-            "install this version there",
-        ),
-    }
-}
 
 fn versions(there: &str) -> Check {
     let shown = packtrain_units::escape::text(&short(there));

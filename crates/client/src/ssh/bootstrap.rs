@@ -19,6 +19,24 @@ use packtrain_units::ByteCount;
 use super::child::{Running, Target, posix};
 use super::program::{self, Program};
 
+/// What the program there does with its standard input and output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Service {
+    /// It is the other end of a transfer.
+    Transfer,
+    /// It checks its machine.
+    Doctor,
+}
+
+impl Service {
+    fn arguments(self) -> &'static str {
+        match self {
+            Self::Transfer => "serve --stdio",
+            Self::Doctor => "doctor --stdio",
+        }
+    }
+}
+
 /// Passed to the login shell.
 const FIND: &str = include_str!("find.sh");
 /// Sent as one line to a shell that found no packtrain.
@@ -64,12 +82,12 @@ pub(crate) fn described_system(line: &[u8]) -> Option<String> {
 }
 
 /// A packtrain that runs at the other end and has printed its marker.
-pub(super) struct Started {
-    pub(super) running: Running,
-    pub(super) input: ChildStdin,
-    pub(super) output: ChildStdout,
+pub(crate) struct Started {
+    pub(crate) running: Running,
+    pub(crate) input: ChildStdin,
+    pub(crate) output: ChildStdout,
     /// It was sent for this session, and is removed at its end.
-    pub(super) removed_at_end: bool,
+    pub(crate) removed_at_end: bool,
 }
 
 /// A line of the other end that this end waits for.
@@ -103,18 +121,22 @@ impl Said {
 }
 
 /// Starts packtrain at the target.
-pub(super) fn start(
+///
+/// # Errors
+/// ssh does not reach it, or no packtrain runs there: why, and what to do.
+pub(crate) fn start(
     settings: &SshSettings,
     target: &Target,
+    service: Service,
     reporter: &dyn Reporter,
     stop: &StopHandle,
 ) -> Result<Started, Failure> {
-    let words = words(settings)?;
+    let words = words(settings, service)?;
     let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
     match marker::find(&mut output, Said::parse) {
         Ok(Some(Said::Marker)) => Ok(Started { running, input, output, removed_at_end: false }),
         Ok(Some(Said::Ready(ready))) if settings.bootstrap => {
-            Install { target, reporter, running, input, output }.run(&ready)
+            Install { target, service, reporter, running, input, output }.run(&ready)
         }
         _ => {
             // The pipes are closed, so that a writing remote end is not blocked.
@@ -127,6 +149,7 @@ pub(super) fn start(
 /// The installation over a connection whose other end is ready.
 struct Install<'a> {
     target: &'a Target,
+    service: Service,
     reporter: &'a dyn Reporter,
     running: Running,
     input: ChildStdin,
@@ -147,7 +170,8 @@ impl Install<'_> {
             Err(why) => return Err(not_installed(target, &shown(&why))),
         };
         // If the other end closes early, its output shows that.
-        let begin = format!("{}\n{} {}\n", line(INSTALL), program.digest, program.bytes.len());
+        let script = install(self.service);
+        let begin = format!("{script}\n{} {}\n", program.digest, program.bytes.len());
         let _ = self.input.write_all(begin.as_bytes()).and_then(|()| self.input.flush());
         let (stays, why) = match marker::find(&mut self.output, Said::parse) {
             // It is in the cache from an earlier run.
@@ -216,7 +240,7 @@ impl Install<'_> {
 }
 
 /// The command for the login shell.
-fn words(settings: &SshSettings) -> Result<String, Failure> {
+fn words(settings: &SshSettings, service: Service) -> Result<String, Failure> {
     let command = settings.remote_path.as_str();
     let usage = |text: &str| Err(Failure::new(FailureKind::Usage, text));
     if command.starts_with('-') {
@@ -228,14 +252,14 @@ fn words(settings: &SshSettings) -> Result<String, Failure> {
         return usage("the command for --remote-path must be one line that is not empty");
     }
     if is_word(command) {
-        return Ok(posix(&find(command, settings.bootstrap)));
+        return Ok(posix(&find(command, service, settings.bootstrap)));
     }
     // A command line is for the login shell, which may know more than `sh`, such as `module`.
-    let own = format!("{command} serve --stdio");
+    let own = format!("{command} {}", service.arguments());
     if !settings.bootstrap {
         return Ok(own);
     }
-    Ok(format!("{own} || {}", posix(&find("packtrain", true))))
+    Ok(format!("{own} || {}", posix(&find("packtrain", service, true))))
 }
 
 /// Whether this is the name or path of a program, which needs no quotes in any shell.
@@ -244,7 +268,7 @@ fn is_word(name: &str) -> bool {
 }
 
 /// `find.sh` for the program `name`.
-fn find(name: &str, bootstrap: bool) -> String {
+fn find(name: &str, service: Service, bootstrap: bool) -> String {
     // Where users and cargo install programs, whether or not it is in the PATH.
     let more = " \"$HOME/.local/bin/packtrain\" \"$HOME/.cargo/bin/packtrain\"";
     let candidates = format!("{name}{}", if name == "packtrain" { more } else { "" });
@@ -252,8 +276,14 @@ fn find(name: &str, bootstrap: bool) -> String {
     line(&script)
         .replace("LOWEST", &Versions::OWN.lowest.to_string())
         .replace("HIGHEST", &Versions::OWN.highest.to_string())
+        .replace("ARGUMENTS", service.arguments())
         // Last: these are the user's words.
         .replace("CANDIDATES", &candidates)
+}
+
+/// `install.sh` as one line.
+fn install(service: Service) -> String {
+    line(INSTALL).replace("ARGUMENTS", service.arguments())
 }
 
 /// A script without its comments as one line.

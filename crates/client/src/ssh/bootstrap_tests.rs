@@ -41,25 +41,29 @@ fn home() -> tempfile::TempDir {
 
 #[test]
 fn the_scripts_are_lines_that_every_shell_passes_on() {
-    for script in [find("packtrain", true), find("~/x", false), line(INSTALL)] {
+    for script in [
+        find("packtrain", Service::Transfer, true),
+        find("~/x", Service::Doctor, false),
+        super::install(Service::Transfer),
+    ] {
         assert!(!script.contains('\n'));
         let checked = Command::new("sh").args(["-n", "-c", &script]).status().unwrap();
         assert!(checked.success(), "{script}");
     }
     // `posix` checks the rest in debug builds.
-    assert!(posix(&find("packtrain", true)).starts_with("exec sh -c 'set -f; "));
+    assert!(posix(&find("packtrain", Service::Transfer, true)).starts_with("exec sh -c 'set -f; "));
 }
 
 #[test]
 fn command_lines_are_for_the_login_shell() {
-    let words = |text: &str| words(&settings(text, true)).unwrap();
+    let words = |text: &str| super::words(&settings(text, true), Service::Transfer).unwrap();
     assert!(words("~/bin/packtrain").starts_with("exec sh -c"));
     let line = words("module load x && packtrain");
     assert!(line.starts_with("module load x && packtrain serve --stdio || exec sh -c '"), "{line}");
-    let never = super::words(&settings("sudo packtrain", false)).unwrap();
+    let never = super::words(&settings("sudo packtrain", false), Service::Transfer).unwrap();
     assert_eq!(never, "sudo packtrain serve --stdio");
     for refused in ["-v", "", " ", "a\nb"] {
-        let failure = super::words(&settings(refused, true)).unwrap_err();
+        let failure = super::words(&settings(refused, true), Service::Doctor).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Usage, "{refused:?}");
     }
 }
@@ -76,7 +80,8 @@ fn only_a_compatible_program_is_started() {
     ] {
         let home = home();
         executable(&home.path().join(".local/bin/packtrain"), &stand_in(protocol));
-        let script = find("packtrain", true).replace("for p in packtrain ", "for p in ");
+        let script =
+            find("packtrain", Service::Transfer, true).replace("for p in packtrain ", "for p in ");
         let mut child = shell(&posix(&script), home.path());
         drop(child.stdin.take());
         let mut said = String::new();
@@ -96,7 +101,7 @@ fn install_of(home: &Path, bytes: &[u8], arrives: &[u8]) -> String {
     let mut child = shell("read -r s && eval \"$s\"", home);
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    write!(input, "{}\n{digest} {}\n", line(INSTALL), bytes.len()).unwrap();
+    write!(input, "{}\n{digest} {}\n", super::install(Service::Transfer), bytes.len()).unwrap();
     let mut said = String::new();
     while !said.contains("PACKTRAIN-BOOTSTRAP") && output.read_line(&mut said).unwrap() > 0 {}
     if said.contains(SEND) {

@@ -5,7 +5,7 @@
 set -f
 ok() { set -- $("$1" --version 2>/dev/null </dev/null) && [ "$1" = packtrain ] && [ "${4:-1}" -le HIGHEST ] && [ "${6:-1}" -ge LOWEST ]; }
 a=absent
-for p in CANDIDATES; do if command -v "$p" >/dev/null 2>&1; then if ok "$p" 2>/dev/null; then exec "$p" serve --stdio; fi; a=unusable; fi; done
+for p in CANDIDATES; do if command -v "$p" >/dev/null 2>&1; then if ok "$p" 2>/dev/null; then exec "$p" ARGUMENTS; fi; a=unusable; fi; done
 z=plain
 if command -v gzip >/dev/null 2>&1; then z=gzip; fi
 echo
