@@ -21,6 +21,7 @@ mod rivals;
 mod small;
 mod starved;
 mod streams;
+mod tasks;
 mod wan;
 
 use std::path::PathBuf;
@@ -60,6 +61,9 @@ const GRID_NEEDS: &[Need] = &[
     },
     Need { program: "rclone", package: "rclone", for_what: "rclone in the grid" },
 ];
+
+/// What only the tasks need.
+const TASKS_NEEDS: &[Need] = &[Need { program: "rclone", package: "rclone", for_what: "tasks" }];
 
 /// The selected measurements.
 pub(crate) struct Plan {
@@ -128,8 +132,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         return growth::run(rest);
     }
     let plan = parse(args)?;
-    let more = if plan.suites.iter().any(|suite| suite == "grid") { GRID_NEEDS } else { &[] };
-    for need in needs::provide(NEEDS).into_iter().chain(needs::provide(more)) {
+    let named = |name: &str| plan.suites.iter().any(|suite| suite == name);
+    let grid = if named("grid") { GRID_NEEDS } else { &[] };
+    let tasks = if named("tasks") { TASKS_NEEDS } else { &[] };
+    for need in [NEEDS, grid, tasks].into_iter().flat_map(needs::provide) {
         eprintln!("*** MISSING: {}: {} ***", need.program, need.for_what);
     }
     let binary = match &plan.binary {
@@ -158,7 +164,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "congested" => starved::congested(&lab, &plan, &mut report)?,
             "grid" => grid::run(&lab, &plan, &mut report)?,
             "company" => company::run(&lab, &plan, &mut report)?,
-            other => bail!("no suite {other}: {}, grid, company", SUITES.join(", ")),
+            "tasks" => tasks::run(&lab, &plan, &mut report)?,
+            other => bail!("no suite {other}: {}, grid, company, tasks", SUITES.join(", ")),
         }
     }
     drop(limit);

@@ -183,10 +183,11 @@ fn turn(lab: &Lab, group: &[Case], pair: Pair, round: usize, attempt: usize) -> 
 
 fn measure(lab: &Lab, at: usize, case: Case, pair: Pair, round: usize, attempt: usize) -> Run {
     let (far, near) = commands(lab, case.kind, pair);
+    let started: Vec<_> = far.into_iter().map(|command| ("far", command)).collect();
     let commands = emulation::Commands {
         topology: &case.topology(),
         seed: round,
-        far: &far,
+        started: &started,
         near: &near,
         variables: &[],
         timeout: TIMEOUT,

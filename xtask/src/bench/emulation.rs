@@ -15,12 +15,13 @@ use crate::sh;
 /// The commands of a run. Both ends have the variable `$OUT`, the path of a file in an empty
 /// folder.
 pub(super) struct Commands<'a> {
-    /// A scenario file with the hosts `near` and `far`.
+    /// A scenario file with the host `near` and others.
     pub(super) topology: &'a str,
     /// The number of the round. Everything random on the path comes from it.
     pub(super) seed: usize,
-    /// Shell commands to start on `far`, and the one whose end is the end of the run, on `near`.
-    pub(super) far: &'a [String],
+    /// Shell commands to start on other hosts.
+    pub(super) started: &'a [(&'a str, String)],
+    /// The command on `near`, whose end is the end of the run.
     pub(super) near: &'a str,
     /// Further variables of both ends.
     pub(super) variables: &'a [(&'a str, String)],
@@ -92,8 +93,8 @@ fn emulate(lab: &Lab, dir: &Path, topology: &Path, commands: &Commands<'_>) -> R
     let text = dir.join("emulate.out");
     let mut emulate = sh::command(&lab.packtrain.to_string_lossy(), ["emulate", "--topology"]);
     emulate.arg(topology).args(["--best-effort", "--json", "--on", "near"]);
-    for command in commands.far {
-        emulate.args(["--start", &format!("far={command}")]);
+    for (host, command) in commands.started {
+        emulate.args(["--start", &format!("{host}={command}")]);
     }
     emulate.args(["--", "sh", "-c", commands.near]);
     emulate.env("OUT", dir.join("out")).envs(lab.environment());

@@ -223,10 +223,11 @@ impl Grid<'_> {
         }
         let limits = program.raised.then(|| SocketLimits::set_quietly(RAISED)).transpose()?;
         let topology = cell.topology();
+        let started: Vec<_> = far.into_iter().map(|command| ("far", command)).collect();
         let commands = emulation::Commands {
             topology: &topology,
             seed: run.round,
-            far: &far,
+            started: &started,
             near: &near,
             variables: &[(programs::WINDOW, programs::quinn_window(cell).to_string())],
             timeout,
