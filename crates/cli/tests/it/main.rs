@@ -1,6 +1,7 @@
 //! Tests of the built command, in one program so that it links once.
 
 mod clean;
+mod colours;
 mod common;
 mod copies;
 mod doctor;
