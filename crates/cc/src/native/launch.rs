@@ -51,6 +51,8 @@ pub(super) struct Launch {
     delivered: f64,
     /// Whether a measured capacity has set the rate.
     leapt: bool,
+    /// Whether anything was lost.
+    lossy: bool,
     flat: u32,
     queued: u32,
     limited: u32,
@@ -104,6 +106,7 @@ impl Launch {
             rate: first_rate(mtu, rtt),
             delivered: 0.0,
             leapt: false,
+            lossy: false,
             flat: 0,
             queued: 0,
             limited: 0,
@@ -116,6 +119,11 @@ impl Launch {
     /// Bytes per second.
     pub(super) fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// Whether the path took a step without losses, so that it takes trains.
+    pub(super) fn may_send_trains(&self) -> bool {
+        self.leapt && self.delivered > 0.0 && !self.lossy
     }
 
     pub(super) fn on_sent(&mut self, sent: &Sent) {
@@ -141,6 +149,7 @@ impl Launch {
         let capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
         let now = feedback.now;
         self.watch_queue(feedback, base);
+        self.lossy |= !feedback.lost.is_empty();
         self.step.on_feedback(feedback);
         // A burst fills a short queue and may overflow it: most of the first step is one.
         let lossy = self.step.measured.as_ref().is_some_and(|m| m.loss() >= RETREAT_LOSS_ALONE);

@@ -29,6 +29,8 @@ use crate::native::signals::{Round, Rounds};
 use crate::native::verdict::{Cause, Judge};
 use crate::pacing::quantum;
 
+/// Packets of a train in the launch.
+const TRAIN: f64 = 16.0;
 /// Room in the launch for bursts, in packets: a path of 5 Gbit/s needs 512 for a burst that lasts
 /// long enough to measure.
 const BURST_PACKETS: f64 = 512.0;
@@ -266,7 +268,12 @@ impl CongestionController for Native {
         let rate = DataRate::from_bps((self.rate * 8.0) as u64);
         let full = quantum(rate, ByteCount(self.mtu as u64));
         let halved = if self.small_batch_rounds > 0 { ByteCount(full.get() / 2) } else { full };
-        halved.max(ByteCount((2.0 * self.mtu) as u64))
+        let min_packets = match &self.state {
+            // Long enough for their spread to show the path's speed.
+            State::Launch(launch) if launch.may_send_trains() => TRAIN,
+            State::Launch(_) | State::Cruise => 2.0,
+        };
+        halved.max(ByteCount((min_packets * self.mtu) as u64))
     }
 
     fn state(&self) -> String {
