@@ -2,7 +2,7 @@
 
 use packtrain_net::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
-use packtrain_transfer::{Failure, FailureKind, Outcome};
+use packtrain_transfer::{Failure, FailureKind, Outcome, Versions};
 
 use packtrain_perf as perf;
 use packtrain_runtime::control::Control;
@@ -24,7 +24,7 @@ pub(crate) fn serve(
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
-    let handshake::Asked { mut open, .. } = handshake::answer(&control, &stop)?;
+    let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
@@ -71,7 +71,16 @@ pub(crate) fn serve(
                 owners: allowed.owners,
             };
             let options = open.options;
-            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
+            let changed_pieces = version >= Versions::CHANGED_PIECES;
+            sink::run(SinkSetup {
+                control,
+                options,
+                destination,
+                observer,
+                transports,
+                stop,
+                changed_pieces,
+            })
         }
         Role::Source => {
             let transports = SourceTransports::new(plan);

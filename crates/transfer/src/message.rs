@@ -128,6 +128,17 @@ pub enum Message {
     Cancel(Failure),
     /// The last message.
     Bye,
+    /// Sink: requests the piece that starts here, of which it has an older version with this digest.
+    /// The source answers with `Same`, or moves the piece as for `Need`. Sent only if both ends have
+    /// [`CHANGED_PIECES`](crate::Versions::CHANGED_PIECES).
+    NeedChanged {
+        /// Where the piece starts. It is a piece of a file of several chunks.
+        start: Offset,
+        /// `packtrain_object::digest::piece` of the bytes at its place in the old file.
+        digest: Digest,
+    },
+    /// Source: the bytes of this piece have the digest that the sink stated. They do not travel.
+    Same(Offset),
 }
 
 impl Message {
@@ -158,6 +169,8 @@ impl Message {
             Self::Pong(_) => "Pong",
             Self::Cancel(_) => "Cancel",
             Self::Bye => "Bye",
+            Self::NeedChanged { .. } => "NeedChanged",
+            Self::Same(_) => "Same",
         }
     }
 }
@@ -339,6 +352,9 @@ pub struct Summary {
     pub unchanged: u64,
     /// Verified bytes of earlier runs that were used again.
     pub bytes_resumed: u64,
+    /// Bytes of changed files that were taken from their old versions. Each end counts them itself.
+    #[serde(skip)]
+    pub bytes_same: u64,
     /// Chunks journalled by an earlier run whose digest did not match and that were moved again,
     /// and chunks that failed verification in this run.
     pub chunks_again: u64,

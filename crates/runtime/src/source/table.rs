@@ -109,6 +109,18 @@ impl Table {
         Some(digest)
     }
 
+    /// The digest of a piece of a large file; none if it cannot be read or changes meanwhile.
+    pub(super) fn digest_of(&self, piece: &Piece, meters: &Meters) -> Option<Digest> {
+        let file = self.open(piece.entry).ok()?;
+        let size = piece.size().get();
+        let mut bytes = vec![0; size as usize];
+        let read = || file.read_exact_at(piece.file_offset, &mut bytes);
+        meters.data.run(size, read).ok()?;
+        file.check_unchanged().ok()?;
+        let digest = || digest::piece(piece.file_offset, piece.whole, &bytes);
+        Some(meters.hash.run(size, digest))
+    }
+
     pub(super) fn hasher(&self) -> &Hasher {
         &self.hasher
     }

@@ -55,6 +55,8 @@ fn every_kind() -> Vec<Message> {
         Message::Pong(1),
         Message::Cancel(failure),
         Message::Bye,
+        Message::NeedChanged { start: Offset(1 << 41), digest: Digest([3; 32]) },
+        Message::Same(Offset(1 << 41)),
     ]
 }
 

@@ -215,7 +215,7 @@ impl Sink {
 
     pub(super) fn take_sync_failed(&mut self, token: u64, failure: Failure) {
         let ours = self.durability.cycle.as_ref().is_some_and(|cycle| cycle.token == token);
-        if ours || self.phase.is_closing(token) {
+        if ours || self.phase.is_last_sync(token) {
             self.durability.abandon();
             self.end(failure, true);
         }

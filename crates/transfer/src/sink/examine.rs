@@ -186,6 +186,7 @@ impl Sink {
         let Some(item) = self.entries.get_mut(id) else { return };
         item.temporary = state.temporary;
         let found = state.target.as_ref();
+        item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
         match decide(&self.options, &item.entry, item.stream, found) {
             Decision::Compare => {
                 let needs = if self.options.dry_run { metadata_differs } else { needs_settling };

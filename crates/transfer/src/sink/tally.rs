@@ -63,6 +63,13 @@ impl Tally {
         self.summary.bytes_resumed += bytes;
     }
 
+    /// Bytes that were requested were taken from an old version.
+    pub(super) fn same(&mut self, bytes: u64) {
+        self.needed = self.needed.saturating_sub(bytes);
+        self.present += bytes;
+        self.summary.bytes_same += bytes;
+    }
+
     pub(super) fn needed(&mut self, bytes: u64) {
         self.needed += bytes;
     }

@@ -34,6 +34,7 @@ impl Source {
         let answers = matches!(
             message,
             Message::Need { .. }
+                | Message::NeedChanged { .. }
                 | Message::AskRoot(_)
                 | Message::Verified(_)
                 | Message::Progress(_)
@@ -47,6 +48,7 @@ impl Source {
             Message::Need { segment, ranges, present, again } => {
                 self.take_need(now, segment, &ranges, present, again)
             }
+            Message::NeedChanged { start, digest } => self.take_need_changed(start, digest),
             Message::AskRoot(entries) => self.take_ask_root(entries),
             Message::Verified(ranges) => self.take_verified(&ranges),
             Message::Progress(progress) => {
@@ -181,6 +183,7 @@ impl Source {
             return Err(protocol("the sink finished before the walk"));
         }
         summary.failed = summary.failed.max(self.failures.count());
+        summary.bytes_same = self.compared.same();
         self.send(Message::Bye);
         let failed = self.failures.take();
         self.finish_as(Outcome { summary, failure: None, failed });

@@ -2,8 +2,9 @@
 //!
 //! [`manifest`] packs entries into segments and tracks which ones the sink has examined. [`held`]
 //! keeps entries while they may still be read. [`ranges`] tracks which requested ranges are not
-//! placed. [`crate::assign`] assigns them to transports. This file routes events between them.
+//! placed, and [`changed`] which pieces are compared with old versions at the sink. [`crate::assign`] assigns them to transports. This file routes events between them.
 
+mod changed;
 mod held;
 mod manifest;
 mod messages;
@@ -21,6 +22,7 @@ use crate::failure::{Failure, FailureKind, Failures};
 use crate::limits::{MAX_DIGESTS, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS};
 use crate::message::{Message, Options, PieceDigest, Progress};
 use crate::transport::{TransportEvent, TransportId};
+use changed::Compared;
 use held::Held;
 use manifest::Segments;
 use messages::AskedRoots;
@@ -36,6 +38,8 @@ pub struct Source {
     needs: Needs,
     /// Entries whose root digests were requested.
     asked: AskedRoots,
+    /// Pieces that are compared with old versions at the sink.
+    compared: Compared,
     assigner: Assigner,
     failures: Failures,
     progress: Progress,
@@ -71,6 +75,9 @@ pub struct SourceTotals {
     pub files: u64,
     /// Files that the walk has found.
     pub files_known: u64,
+    /// Bytes of requested pieces that are being compared with old versions at the sink. They count
+    /// neither as present nor as needed yet.
+    pub comparing: ByteCount,
 }
 
 impl Source {
@@ -83,6 +90,7 @@ impl Source {
             segments: Segments::default(),
             needs: Needs::default(),
             asked: AskedRoots::default(),
+            compared: Compared::default(),
             assigner: Assigner::default(),
             failures: Failures::default(),
             progress: Progress::default(),
@@ -294,7 +302,8 @@ impl Source {
     /// Number of entries, ranges and actions held. Tests check that completed ones are released.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
-        self.held.len() + self.needs.held() + self.assigner.held() + self.out.len()
+        let wanted = self.needs.held() + self.compared.len() + self.assigner.held();
+        self.held.len() + wanted + self.out.len()
     }
 
     /// The next action.
@@ -322,7 +331,8 @@ impl Source {
 
     /// The progress.
     pub fn totals(&self) -> SourceTotals {
-        SourceTotals { stream_open: self.layout.stream_open(), ..self.totals }
+        let comparing = self.compared.bytes();
+        SourceTotals { stream_open: self.layout.stream_open(), comparing, ..self.totals }
     }
 
     /// Ends the transfer early. Data that is durable at the sink stays durable.
@@ -359,6 +369,7 @@ impl Source {
             Outcome { summary: Default::default(), failure, failed: self.failures.take() };
         outcome.summary.bytes_moved = self.progress.verified;
         outcome.summary.chunks_again = self.progress.again;
+        outcome.summary.bytes_same = self.compared.same();
         outcome.summary.failed = self.failures.count();
         outcome.summary.vanished = self.failures.vanished();
         self.finish_as(outcome);

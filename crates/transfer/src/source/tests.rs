@@ -9,6 +9,7 @@ use crate::limits::MAX_ENTRY_PATHS;
 use crate::message::Summary;
 
 mod bounds;
+mod changed;
 mod states;
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {
