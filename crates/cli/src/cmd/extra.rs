@@ -55,6 +55,7 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
         max_size: choose.max_size,
         mode_changes,
         backup: backup(args)?,
+        whole_file: keep.whole_file,
         report_metadata: plain.dry_run,
         ..ExtraOptions::default()
     };
@@ -146,8 +147,8 @@ pub(super) fn notes(args: &CpArgs) -> Vec<String> {
         ),
         (
             rsync.append,
-            "--append has no effect: an interrupted copy resumes anyway, and a file that is shorter \
-             for another reason is copied as a whole",
+            "--append has no effect: an interrupted copy resumes anyway, and between machines a file \
+             that grew is sent without the pieces that the target has",
         ),
         (rsync.devices, "-D has no effect: devices, sockets and named pipes are skipped"),
     ];

@@ -35,6 +35,7 @@ pub(crate) fn cp(outcome: &Outcome, code: Code, resume_command: Option<&str>) ->
         .with("files_moved", summary.files_moved)
         .with("unchanged", summary.unchanged)
         .with("bytes_resumed", summary.bytes_resumed)
+        .with("bytes_same", summary.bytes_same)
         .with("chunks_again", summary.chunks_again)
         .with("deleted", summary.deleted)
         .with("failed", summary.failed)

@@ -11,6 +11,7 @@ mod auto;
 mod bootstrap;
 mod broken;
 mod ceilings;
+mod changed;
 mod claims;
 mod copy;
 mod demo;

@@ -186,3 +186,40 @@ fn a_flood_of_long_paths_is_refused() {
     }
     panic!("{paths} bytes of paths are held");
 }
+
+/// A run before this one renamed the file, and crashed before it synced the name.
+#[test]
+fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
+    let large = entry("f0", EntryKind::File { size: 2 * CHUNK.get() });
+    let manifest = || Message::Manifest(encode_segment(EntryId(0), std::slice::from_ref(&large)));
+    let mut first = sink();
+    first.on_message(now(), manifest()).unwrap();
+    first.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }]);
+    let mut journal = Vec::new();
+    for action in actions(&mut first) {
+        match action {
+            SinkAction::RewriteJournal(bytes) => journal = bytes,
+            SinkAction::Journal(bytes) => journal.extend(bytes),
+            _ => {}
+        }
+    }
+    assert!(!journal.is_empty());
+    let mut next = Sink::new(Options::default(), anything(), &journal, [1; 16], now()).unwrap();
+    next.on_message(now(), manifest()).unwrap();
+    let (size, mtime, mode) = (2 * CHUNK.get(), large.mtime, large.mode);
+    let kind = crate::action::FoundKind::File;
+    let found =
+        crate::action::Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    let there = TargetState { target: Some(found), temporary: None };
+    next.on_examined(now(), EntryId(0), vec![there]);
+    let (failures, empty) = (vec![], vec![]);
+    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
+    next.on_message(now(), end).unwrap();
+    let before = actions(&mut next);
+    let Some(SinkAction::JournalSync(token)) = before.last() else { panic!("{before:?}") };
+    assert!(!before.contains(&SinkAction::RemoveJournal), "{before:?}");
+    next.on_journal_synced(*token);
+    let output = answer_syncs(&mut next);
+    assert!(output.contains(&SinkAction::RemoveJournal), "{output:?}");
+    assert_eq!(finished(&output).unchanged, 1);
+}
