@@ -4,9 +4,10 @@
 mod script;
 
 use packtrain_object::{Digest, Entry, EntryId, EntryKind, Mtime, RelPath, SourceName};
+use packtrain_transfer::message::ExtraOptions;
 use packtrain_transfer::{
-    FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source, SourceAction,
-    TargetState, TransportEvent, TransportId,
+    Failure, FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source,
+    SourceAction, TargetState, TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Time};
 
@@ -16,8 +17,10 @@ use script::{ASKED, Choices};
 const MAX_ACTIONS: usize = 2048;
 
 fn options(choices: &mut Choices<'_>) -> Options {
-    let bits = choices.below(64);
+    let bits = choices.below(128);
+    let extra = ExtraOptions { remove_source_files: bits & 64 != 0, ..ExtraOptions::default() };
     Options {
+        extra: Box::new(extra),
         recursive: bits & 1 != 0,
         checksum: bits & 2 != 0,
         verify: bits & 12 == 12,
@@ -171,6 +174,12 @@ pub fn source_machine(data: &[u8]) {
                 SourceAction::HashFile(id) => {
                     assert!(id < EntryId(3));
                     source.on_root(now, id, None);
+                }
+                SourceAction::Remove(id) => {
+                    assert!(id < EntryId(3));
+                    let kept = || Failure::new(FailureKind::Changed, "it changed");
+                    let result = if choices.below(2) == 0 { Ok(()) } else { Err(kept()) };
+                    source.on_removed(now, id, result);
                 }
                 SourceAction::Compare(piece) => {
                     assert!(piece.range.end <= end && !piece.whole, "{piece:?} of {end:?}");

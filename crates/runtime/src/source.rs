@@ -58,6 +58,8 @@ pub(crate) enum SourceEvent {
     Root(EntryId, Option<Digest>),
     /// The digest of a piece of which the sink has an old version, by the start of the piece.
     Compared(Offset, Option<Digest>),
+    /// A file that the sink has was removed, or why it was not.
+    Removed(EntryId, Result<(), Failure>),
     /// Standard input ended.
     StreamEnd(EntryId, u64),
     /// The pipes, sockets and devices that were skipped.
@@ -434,6 +436,7 @@ impl<'a> Runner<'a> {
                 self.setup.transports.assign(transport, range)
             }
             SourceEvent::Root(entry, digest) => self.source.on_root(now, entry, digest),
+            SourceEvent::Removed(entry, result) => self.source.on_removed(now, entry, result),
             SourceEvent::Compared(start, digest) => self.source.on_compared(now, start, digest),
             SourceEvent::StreamEnd(entry, size) => {
                 self.source.on_stream_end(now, entry, size);
@@ -473,6 +476,13 @@ impl<'a> Runner<'a> {
                 }
                 SourceAction::Reread(range) => self.content.reread(&range),
                 SourceAction::HashFile(id) => self.content.hash(id),
+                SourceAction::Remove(id) => {
+                    if !self.content.remove(id) {
+                        let text = "nothing of this source is removed";
+                        let kept = Failure::new(FailureKind::Unreadable, text);
+                        self.source.on_removed(clock::now(), id, Err(kept));
+                    }
+                }
                 SourceAction::Compare(piece) => {
                     if !self.content.compare(&piece) {
                         self.source.on_compared(clock::now(), piece.range.start, None);

@@ -142,7 +142,11 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     if allowed.read_only && writes {
         return denied("this key or server is read-only: nothing may be written there");
     }
-    let removes = open.role == Role::Source && open.options.extra.remove_source_files;
+    if open.options.extra.remove_source_files && open.options.inplace {
+        let text = "files are not removed after a copy that writes into the target itself";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let removes = open.role == Role::Source && open.options.removes_source();
     if allowed.read_only && removes {
         return denied("this key or server is read-only: nothing may be removed there");
     }

@@ -27,6 +27,9 @@ pub enum SourceAction {
     Reread(Range<Offset>),
     /// Compute the root digest of this file and report it with `on_root`.
     HashFile(EntryId),
+    /// The sink has this file or link durable. Remove it, if it is still what was read, and report the
+    /// result with `on_removed`.
+    Remove(EntryId),
     /// Read this piece and report its digest with `on_compared`, exactly once.
     Compare(Piece),
     /// The sink verified these bytes. Read-ahead and caches may drop them.

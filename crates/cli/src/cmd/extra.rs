@@ -20,6 +20,7 @@ pub(super) const IDS: &[&str] = &[
     "mkpath",
     "chmod",
     "backup",
+    "remove_source_files",
 ];
 
 /// The options of protocol version 2.
@@ -56,6 +57,7 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
         mode_changes,
         backup: backup(args)?,
         whole_file: keep.whole_file,
+        remove_source_files: keep.remove_source_files,
         report_metadata: plain.dry_run,
         ..ExtraOptions::default()
     };
@@ -113,6 +115,15 @@ pub(super) fn preserve(args: &CpArgs, options: &mut Options) -> Result<(), Exit>
     options.preserve_mode |= rsync.archive || rsync.perms;
     options.preserve_times |= rsync.archive || rsync.times;
     options.preserve_owner |= rsync.archive || rsync.owner;
+    Ok(())
+}
+
+/// Refuses to remove sources of a copy whose target is not stored where the copy ends.
+pub(super) fn removal(request: &CpRequest) -> Result<(), Exit> {
+    let piped = request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
+    if request.options.extra.remove_source_files && piped {
+        return Err(Exit::usage("--remove-source-files does not apply to a pipe: leave it out"));
+    }
     Ok(())
 }
 

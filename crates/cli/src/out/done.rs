@@ -38,6 +38,7 @@ pub(crate) fn cp(outcome: &Outcome, code: Code, resume_command: Option<&str>) ->
         .with("bytes_same", summary.bytes_same)
         .with("chunks_again", summary.chunks_again)
         .with("deleted", summary.deleted)
+        .with("removed", summary.removed)
         .with("failed", summary.failed)
         .with("vanished", summary.vanished)
         .with("not_owned", summary.not_owned)

@@ -70,6 +70,7 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     );
     let deleted = if work == Work::DryRun { "to delete" } else { "deleted" };
     worth(summary.deleted, format!("{deleted}: {}", summary.deleted));
+    worth(summary.removed, format!("removed at the source: {}", summary.removed));
     worth(outcome.metadata, format!("mode or time to set: {}", outcome.metadata));
     worth(outcome.extra, format!("extra at the target: {}", outcome.extra));
     if work != Work::Verify {

@@ -30,6 +30,7 @@ mod local;
 mod mirror;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
+mod removal;
 mod rig;
 mod rsync_parity;
 mod s3;

@@ -45,6 +45,7 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
             | SourceEvent::Warn(_)
             | SourceEvent::Skipped(_)
             | SourceEvent::Compared(..)
+            | SourceEvent::Removed(..)
             | SourceEvent::Wake => {}
         }
     }

@@ -46,6 +46,12 @@ pub trait Content {
         false
     }
 
+    /// Removes the file or link of this entry, which the sink has, and reports the result once. False
+    /// if nothing of this content is removed.
+    fn remove(&mut self, _entry: EntryId) -> bool {
+        false
+    }
+
     /// The sink verified this range.
     fn forget(&mut self, source: &Source, range: &Range<Offset>);
 

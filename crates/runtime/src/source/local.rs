@@ -135,6 +135,15 @@ impl Content for LocalContent {
         true
     }
 
+    fn remove(&mut self, id: EntryId) -> bool {
+        if self.spec.is_stream() || matches!(self.spec, SourceSpec::Kept(_)) {
+            return false;
+        }
+        let (table, reports) = (Arc::clone(&self.table), self.reports.clone());
+        self.table.hasher().run(move || reports.send(SourceEvent::Removed(id, table.remove(id))));
+        true
+    }
+
     fn forget(&mut self, source: &Source, range: &Range<Offset>) {
         for chunk in ChunkIndex::covering(range) {
             if range.start <= chunk.range().start && chunk.range().end <= range.end

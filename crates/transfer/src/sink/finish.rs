@@ -7,8 +7,8 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
-use crate::failure::{Failure, FailureKind};
-use crate::limits::SETTLE_BATCH;
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::limits::{MAX_FAILED, SETTLE_BATCH};
 use crate::message::{Message, Options, unexpected};
 
 /// State of the whole transfer.
@@ -245,7 +245,9 @@ impl Sink {
 
     /// Ends the transfer without the source's `Bye`, which has nothing to say any more.
     pub(super) fn end_if_accounted(&mut self) {
-        if self.accounted && matches!(self.phase, Phase::AwaitBye) {
+        // A source that removes files tells what became of them before its `Bye`.
+        let is_told = self.accounted && !self.options.removes_source();
+        if is_told && matches!(self.phase, Phase::AwaitBye) {
             self.phase = Phase::Over;
             self.finished(None);
         }
@@ -275,6 +277,19 @@ impl Sink {
                 self.finished(None);
                 Ok(())
             }
+            Message::Removed { failures, .. } if failures.len() > MAX_FAILED => {
+                Err(protocol("more failures than are told"))
+            }
+            Message::Removed { files, failed, failures } if self.awaits_removed() => {
+                self.tally.summary.removed = files;
+                for (path, failure) in &failures {
+                    let report = FileReport::Failed(failure.clone().bounded());
+                    self.report_path(path.clone(), report);
+                }
+                self.tally.failures.add_reported(failures, failed, 0);
+                self.told_removed = true;
+                Ok(())
+            }
             // Digests and the like that were sent before the source received `Finished`.
             Message::Digests { .. }
             | Message::Hole(_)
@@ -283,6 +298,12 @@ impl Sink {
             | Message::SourceFailed { .. } => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Whether the source may tell now, for the first time, what it removed.
+    fn awaits_removed(&self) -> bool {
+        let waits = matches!(self.phase, Phase::AwaitBye) && !self.told_removed;
+        waits && self.options.removes_source()
     }
 
     /// Ends the transfer early; `notify` the source why.

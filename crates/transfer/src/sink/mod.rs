@@ -74,6 +74,8 @@ pub struct Sink {
     phase: Phase,
     /// Whether the source has accounted for all that it was asked for.
     accounted: bool,
+    /// Whether the source told what it removed.
+    told_removed: bool,
     /// Records of the journal that follow the requests of the same event.
     after_requests: VecDeque<SinkAction>,
     /// The time of the last event that had one: some answers of the driver have no time.
@@ -141,6 +143,7 @@ impl Sink {
             tally: Tally::default(),
             phase: Phase::Running,
             accounted: false,
+            told_removed: false,
             after_requests: VecDeque::new(),
             now,
             out,
@@ -401,7 +404,11 @@ impl Sink {
         match item.entry.kind {
             EntryKind::File { .. } | EntryKind::Stream => self.complete(id),
             EntryKind::Directory | EntryKind::Symlink { .. } => {
+                let is_link = item.entry.kind != EntryKind::Directory;
                 self.durability.touch(self.now);
+                if is_link && self.options.removes_source() {
+                    self.durability.store(id);
+                }
                 self.report_moved(id);
                 self.done(id);
             }

@@ -178,7 +178,7 @@ impl Sink {
         self.send_progress();
     }
 
-    fn send_verified(&mut self) {
+    pub(super) fn send_verified(&mut self) {
         self.tally.verified_at = None;
         let ranges: Vec<_> = std::mem::take(&mut self.tally.verified).iter().collect();
         for ranges in ranges.chunks(MAX_RANGES) {

@@ -2,13 +2,14 @@
 //!
 //! [`manifest`] packs entries into segments and tracks which ones the sink has examined. [`held`]
 //! keeps entries while they may still be read. [`ranges`] tracks which requested ranges are not
-//! placed, and [`changed`] which pieces are compared with old versions at the sink. [`crate::assign`] assigns them to transports. This file routes events between them.
+//! placed, [`removal`] which files are being removed, and [`changed`] which pieces are compared with old versions at the sink. [`crate::assign`] assigns them to transports. This file routes events between them.
 
 mod changed;
 mod held;
 mod manifest;
 mod messages;
 mod ranges;
+mod removal;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,6 +28,7 @@ use held::Held;
 use manifest::Segments;
 use messages::AskedRoots;
 use ranges::Needs;
+use removal::Removal;
 
 /// The source's state machine.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ pub struct Source {
     asked: AskedRoots,
     /// Pieces that are compared with old versions at the sink.
     compared: Compared,
+    removal: Removal,
     assigner: Assigner,
     failures: Failures,
     progress: Progress,
@@ -84,13 +87,14 @@ impl Source {
     /// A source for one transfer.
     pub fn new(options: Options, _now: Time) -> Self {
         Self {
+            held: Held::new(options.removes_source()),
             options,
             layout: Layout::new(),
-            held: Held::default(),
             segments: Segments::default(),
             needs: Needs::default(),
             asked: AskedRoots::default(),
             compared: Compared::default(),
+            removal: Removal::default(),
             assigner: Assigner::default(),
             failures: Failures::default(),
             progress: Progress::default(),
@@ -370,6 +374,7 @@ impl Source {
         outcome.summary.bytes_moved = self.progress.verified;
         outcome.summary.chunks_again = self.progress.again;
         outcome.summary.bytes_same = self.compared.same();
+        outcome.summary.removed = self.removal.removed();
         outcome.summary.failed = self.failures.count();
         outcome.summary.vanished = self.failures.vanished();
         self.finish_as(outcome);

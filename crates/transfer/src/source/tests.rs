@@ -10,6 +10,7 @@ use crate::message::Summary;
 
 mod bounds;
 mod changed;
+mod removal;
 mod states;
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {

@@ -7,7 +7,8 @@ use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece};
 use packtrain_transfer::{Found, FoundKind, TargetState};
 use packtrain_units::{Offset, RangeSet, Rng};
 
-use super::{digest, root};
+use super::tree::SourceEntry;
+use super::{chunk_contents, digest, root};
 
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,6 +137,18 @@ impl Disk {
             })
             .collect();
         place.target = Some(Node::File { contents, size, entry: entry.clone() });
+    }
+
+    /// Whether this file or link survives a power failure under its name.
+    pub fn is_stable(&self, source: &SourceEntry) -> bool {
+        let place = self.stable.get(source.entry.path.as_bytes());
+        match (&source.entry.kind, place.and_then(|place| place.target.as_ref())) {
+            (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => target == found,
+            (EntryKind::File { size }, Some(Node::File { contents, size: found, .. })) => {
+                size == found && *contents == chunk_contents(source.content, *size)
+            }
+            _ => false,
+        }
     }
 
     pub fn begin_sync(&mut self, token: u64) {

@@ -77,6 +77,11 @@ pub struct Run<'a> {
     reported: BTreeSet<ChunkIndex>,
     roots_wanted: Vec<EntryId>,
     to_compare: Vec<Piece>,
+    to_remove: Vec<EntryId>,
+    /// Paths that the source removed.
+    pub removed: BTreeSet<RelPath>,
+    /// Files that it kept because they changed.
+    pub kept: u64,
     jobs: VecDeque<SinkAction>,
     answers: Vec<Answer>,
     expected: BTreeMap<ChunkIndex, Vec<Expected>>,
@@ -142,6 +147,9 @@ impl<'a> Run<'a> {
             reported: BTreeSet::new(),
             roots_wanted: Vec::new(),
             to_compare: Vec::new(),
+            to_remove: Vec::new(),
+            removed: BTreeSet::new(),
+            kept: 0,
             jobs: VecDeque::new(),
             answers: Vec::new(),
             expected: BTreeMap::new(),
@@ -203,6 +211,7 @@ impl<'a> Run<'a> {
         self.transports.clear();
         self.to_read.clear();
         self.to_compare.clear();
+        self.to_remove.clear();
         self.placed.clear();
         self.walk.clear();
         for _ in 0..steps {
@@ -254,6 +263,7 @@ impl<'a> Run<'a> {
         offer(!self.roots_wanted.is_empty(), 1, 8);
         offer(!alone && self.rng.chance(self.faults.transport), 1, 9);
         offer(!self.to_compare.is_empty(), 2, 10);
+        offer(!self.to_remove.is_empty(), 2, 11);
         let at = self.rng.below(choices.len() as u64) as usize;
         match choices.get(at) {
             Some(0) => self.deliver_to_sink(),
@@ -266,6 +276,7 @@ impl<'a> Run<'a> {
             Some(7) => self.walk_on(),
             Some(8) => self.hash_file(),
             Some(10) => self.compare(),
+            Some(11) => self.remove(),
             Some(_) => self.disturb(),
             None => self.wait(),
         }

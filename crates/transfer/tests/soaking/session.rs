@@ -328,6 +328,7 @@ impl<'m> Session<'m> {
                 }
             }
             SourceAction::HashFile(_) => panic!("nobody asked for checksums"),
+            SourceAction::Remove(_) => panic!("nobody asked for removals"),
             SourceAction::Compare(_) => panic!("nobody has an old version"),
             SourceAction::Finished(outcome) => {
                 self.source_over = true;

@@ -217,7 +217,7 @@ fn held(sink: &Sink) -> usize {
 fn any_kind() -> impl Strategy<Value = Message> {
     prop_oneof![
         2 => any_message(),
-        1 => (0u32..9, 0usize..26).prop_map(|(id, kind)| every_kind(id, segment()).swap_remove(kind)),
+        1 => (0u32..9, 0usize..28).prop_map(|(id, kind)| every_kind(id, segment()).swap_remove(kind)),
     ]
 }
 

@@ -39,6 +39,7 @@ impl Run<'_> {
                 }
             }
             SourceAction::HashFile(id) => self.roots_wanted.push(id),
+            SourceAction::Remove(id) => self.to_remove.push(id),
             SourceAction::Compare(piece) => self.to_compare.push(piece),
             SourceAction::Forget(_) => {}
             SourceAction::Finished(outcome) => self.source_outcome = Some(outcome),
@@ -114,6 +115,23 @@ impl Run<'_> {
         let contents = self.content(id).map(|entry| chunk_contents(entry.content, size));
         let digest = contents.map(|contents| root(&contents, size));
         self.source.on_root(self.now, id, digest);
+    }
+
+    /// Removes a file that the sink has. Nothing that happens to the sink may lose it then.
+    pub(super) fn remove(&mut self) {
+        let at = self.rng.below(self.to_remove.len() as u64) as usize;
+        let id = self.to_remove.swap_remove(at);
+        let path = self.source.entry(id).expect("held until it is removed").path.clone();
+        let source = &self.tree[&path];
+        assert!(self.disk.is_stable(source), "{path:?} is removed and may be lost");
+        if self.rng.chance(0.05) {
+            let failure = Failure::new(FailureKind::Changed, "it changed");
+            self.kept += 1;
+            self.source.on_removed(self.now, id, Err(failure));
+            return;
+        }
+        self.removed.insert(path);
+        self.source.on_removed(self.now, id, Ok(()));
     }
 
     pub(super) fn compare(&mut self) {
