@@ -4,9 +4,10 @@
 mod script;
 
 use packtrain_object::{Digest, Entry, EntryId, EntryKind, Mtime, RelPath, SourceName};
+use packtrain_transfer::message::ExtraOptions;
 use packtrain_transfer::{
-    FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source, SourceAction,
-    TargetState, TransportEvent, TransportId,
+    Failure, FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source,
+    SourceAction, TargetState, TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Time};
 
@@ -16,8 +17,10 @@ use script::{ASKED, Choices};
 const MAX_ACTIONS: usize = 2048;
 
 fn options(choices: &mut Choices<'_>) -> Options {
-    let bits = choices.below(64);
+    let bits = choices.below(128);
+    let extra = ExtraOptions { remove_source_files: bits & 64 != 0, ..ExtraOptions::default() };
     Options {
+        extra: Box::new(extra),
         recursive: bits & 1 != 0,
         checksum: bits & 2 != 0,
         verify: bits & 12 == 12,
@@ -45,6 +48,9 @@ pub fn sink_machine(data: &[u8]) {
     let Ok(requested) = Requested::of_sources(&sources, &options) else { return };
     let mut now = Time::from_nanos(1);
     let Ok(mut sink) = Sink::new(options, requested, &[], [1; 16], now) else { return };
+    if choices.below(2) == 0 {
+        sink = sink.with_changed_pieces();
+    }
     let mut announced = 0;
     while !choices.is_empty() {
         now += Duration::from_millis(choices.below(4) as u64 * 300);
@@ -101,6 +107,14 @@ fn perform_sink_action(
         }
         SinkAction::Rehash(chunk, piece, _) => {
             sink.on_rehashed(chunk, piece.entry, Some(digest(choices)));
+        }
+        SinkAction::HashOld(chunk, piece, _) => {
+            let found = (choices.below(4) > 0).then(|| digest(choices));
+            sink.on_old_hashed(chunk, piece.entry, found);
+        }
+        SinkAction::CopyOld(chunk, piece, _) => {
+            let found = (choices.below(4) > 0).then(|| digest(choices));
+            sink.on_copied(chunk, piece.entry, found);
         }
         SinkAction::HashTarget(id, _) => sink.on_target_root(id, Some(digest(choices))),
         SinkAction::Sync(token) => sink.on_synced(token),
@@ -160,6 +174,18 @@ pub fn source_machine(data: &[u8]) {
                 SourceAction::HashFile(id) => {
                     assert!(id < EntryId(3));
                     source.on_root(now, id, None);
+                }
+                SourceAction::Remove(id) => {
+                    assert!(id < EntryId(3));
+                    let kept = || Failure::new(FailureKind::Changed, "it changed");
+                    let result = if choices.below(2) == 0 { Ok(()) } else { Err(kept()) };
+                    source.on_removed(now, id, result);
+                }
+                SourceAction::Compare(piece) => {
+                    assert!(piece.range.end <= end && !piece.whole, "{piece:?} of {end:?}");
+                    let digest = Digest([choices.below(2) as u8; 32]);
+                    let digest = (choices.below(4) > 0).then_some(digest);
+                    source.on_compared(now, piece.range.start, digest);
                 }
                 _ => {}
             }

@@ -352,6 +352,7 @@ fn local(
             let control = far;
             let options = sink_options;
             let setup = SinkSetup {
+                changed_pieces: false,
                 control,
                 options,
                 destination,
@@ -496,6 +497,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
     let (control, plan, rest) = far.ready(request, &ask, &limits, route)?;
     let setup = SinkSetup {
+        changed_pieces: false,
         transports: SinkTransports::new(plan.clone(), control.tx.clone()),
         control,
         options: request.options.clone(),

@@ -55,6 +55,8 @@ pub struct WalkItem {
     pub argument: usize,
     /// Whether it is a directory of another file system, which was not entered.
     pub is_mount_point: bool,
+    /// Device and inode of what its path leads to.
+    pub identity: (u64, u64),
 }
 
 /// A path that cannot be transferred.
@@ -310,7 +312,8 @@ impl Walker {
         let entry = Entry { path, kind, mode, mtime, uid, gid };
         let (root, argument) = (self.sources.root_index(place), place.source);
         let is_mount_point = stat.kind == Kind::Directory && self.is_mount_point(stat);
-        Ok(WalkItem { entry, root, source, argument, is_mount_point })
+        let identity = (stat.dev, stat.ino);
+        Ok(WalkItem { entry, root, source, argument, is_mount_point, identity })
     }
 
     fn enter(&mut self, place: Place, stat: &Stat) {

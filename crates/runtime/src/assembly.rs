@@ -9,6 +9,8 @@
 
 mod block;
 mod handed;
+mod old;
+mod piece_target;
 mod writers;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -17,7 +19,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use packtrain_disk::SourceFile;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
@@ -27,6 +28,7 @@ use crate::control::PayloadSink;
 use crate::meters::Meters;
 use block::Block;
 use handed::Bytes;
+pub(crate) use piece_target::PieceTarget;
 use writers::Job;
 pub(crate) use writers::THREADS;
 
@@ -46,23 +48,6 @@ const _: () = assert!(SMALL_FILE_MEMORY_BYTES < BLOCK_MEMORY_BYTES);
 /// The largest file that is gathered in memory and written whole; larger ones may have holes.
 pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
 
-/// The destination of pieces.
-pub(crate) trait PieceTarget: Send + Sync + 'static {
-    /// Writes part of a file of more than one chunk.
-    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure>;
-    /// Makes part of a file read as zeros, without allocating space where possible.
-    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure>;
-    /// Reads written data; false if the file is too short.
-    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool;
-    /// Writes a whole small file.
-    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure>;
-    /// Makes part of a file share the blocks of another from `from_at` on; false if that cannot be
-    /// done, and then nothing changed.
-    fn share(&self, _: EntryId, _: &Entry, _at: u64, _from: (&SourceFile, u64), _len: u64) -> bool {
-        false
-    }
-}
-
 /// Events of the assembly.
 #[derive(Debug)]
 pub(crate) enum WriteEvent {
@@ -72,6 +57,10 @@ pub(crate) enum WriteEvent {
     Failed(EntryId, Failure),
     /// A piece was read back.
     Rehashed(ChunkIndex, EntryId, Option<Digest>),
+    /// A piece of an old version was read.
+    OldHashed(ChunkIndex, EntryId, Option<Digest>),
+    /// A piece of an old version was copied; none if it could not be read.
+    Copied(ChunkIndex, EntryId, Option<Digest>),
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The receiving end of an initiator. Its counterpart is [`source::run_calling`](crate::source::run_calling).
 
 use packtrain_transfer::message::Open;
-use packtrain_transfer::{Failure, Outcome};
+use packtrain_transfer::{Failure, Outcome, Versions};
 
 use crate::handshake::Call;
 use crate::sink::{self, SinkSetup};
@@ -21,6 +21,7 @@ pub fn run_sink(
     let call = Call::begin(&setup.control, open);
     setup.transports.bind();
     let agreed = call.wait(&setup.control, &setup.stop)?;
+    setup.changed_pieces = agreed.version >= Versions::CHANGED_PIECES;
     setup.transports.agree(agree(agreed));
     Ok(sink::run(setup))
 }

@@ -83,6 +83,9 @@ pub struct SinkSetup<'a> {
     pub transports: SinkTransports,
     /// Requests to stop.
     pub stop: Stop,
+    /// Whether the source compares pieces with their old versions here, so that only changed ones
+    /// are moved.
+    pub changed_pieces: bool,
 }
 
 /// Runs a sink to its end.
@@ -220,7 +223,10 @@ impl<'a> Runner<'a> {
         let relayed = setup.transports.is_relayed();
         let requested = opened.requested.clone();
         let sink = Sink::new(setup.options.clone(), requested, &held, opened.transfer, now);
-        let sink = sink.map_err(refuse)?;
+        let mut sink = sink.map_err(refuse)?;
+        if setup.changed_pieces && !setup.options.extra.whole_file {
+            sink = sink.with_changed_pieces();
+        }
         let target = Arc::new(opened.target(&setup.options, setup.destination.owners));
         let (answer, answers) = unbounded();
         let meters = Arc::<Meters>::default();
@@ -363,6 +369,12 @@ impl<'a> Runner<'a> {
             Answer::Written(WriteEvent::Rehashed(chunk, entry, digest)) => {
                 sink.on_rehashed(chunk, entry, digest);
             }
+            Answer::Written(WriteEvent::OldHashed(chunk, entry, digest)) => {
+                sink.on_old_hashed(chunk, entry, digest);
+            }
+            Answer::Written(WriteEvent::Copied(chunk, entry, digest)) => {
+                sink.on_copied(chunk, entry, digest);
+            }
             Answer::Examined(first, states) => sink.on_examined(clock::now(), first, states),
             Answer::Made(entry, result) => sink.on_made(entry, result),
             Answer::Committed(results) => {
@@ -420,6 +432,8 @@ impl<'a> Runner<'a> {
             SinkAction::Zero(range) => self.assembly.zero(range),
             SinkAction::Unexpect(range) => self.assembly.unexpect(&range),
             SinkAction::Rehash(chunk, piece, entry) => self.assembly.rehash(chunk, piece, entry),
+            SinkAction::HashOld(chunk, piece, entry) => self.assembly.hash_old(chunk, piece, entry),
+            SinkAction::CopyOld(chunk, piece, entry) => self.assembly.copy_old(chunk, piece, entry),
             SinkAction::HashTarget(id, entry) => self.meta(MetaJob::Hash(id, entry)),
             SinkAction::Journal(bytes) => self.journal_append(&bytes),
             SinkAction::RewriteJournal(bytes) => self.journal_rewrite(&bytes),

@@ -56,6 +56,10 @@ pub(crate) enum SourceEvent {
     Hole(TransportId, Range<Offset>, bool),
     /// The root digest of a file.
     Root(EntryId, Option<Digest>),
+    /// The digest of a piece of which the sink has an old version, by the start of the piece.
+    Compared(Offset, Option<Digest>),
+    /// A file that the sink has was removed, or why it was not.
+    Removed(EntryId, Result<(), Failure>),
     /// Standard input ended.
     StreamEnd(EntryId, u64),
     /// The pipes, sockets and devices that were skipped.
@@ -370,7 +374,8 @@ impl<'a> Runner<'a> {
     fn is_tail(&self) -> bool {
         let totals = self.source.totals();
         let asked = totals.present + totals.needed;
-        totals.walk_done && !totals.stream_open && asked >= totals.known
+        let is_comparing = totals.comparing > ByteCount::ZERO;
+        totals.walk_done && !totals.stream_open && !is_comparing && asked >= totals.known
     }
 
     /// Tells the sink at the end what each transport did, as soon as all has been sent and again
@@ -431,6 +436,8 @@ impl<'a> Runner<'a> {
                 self.setup.transports.assign(transport, range)
             }
             SourceEvent::Root(entry, digest) => self.source.on_root(now, entry, digest),
+            SourceEvent::Removed(entry, result) => self.source.on_removed(now, entry, result),
+            SourceEvent::Compared(start, digest) => self.source.on_compared(now, start, digest),
             SourceEvent::StreamEnd(entry, size) => {
                 self.source.on_stream_end(now, entry, size);
             }
@@ -469,6 +476,18 @@ impl<'a> Runner<'a> {
                 }
                 SourceAction::Reread(range) => self.content.reread(&range),
                 SourceAction::HashFile(id) => self.content.hash(id),
+                SourceAction::Remove(id) => {
+                    if !self.content.remove(id) {
+                        let text = "nothing of this source is removed";
+                        let kept = Failure::new(FailureKind::Unreadable, text);
+                        self.source.on_removed(clock::now(), id, Err(kept));
+                    }
+                }
+                SourceAction::Compare(piece) => {
+                    if !self.content.compare(&piece) {
+                        self.source.on_compared(clock::now(), piece.range.start, None);
+                    }
+                }
                 SourceAction::Forget(range) => self.content.forget(&self.source, &range),
                 SourceAction::Finished(outcome) => self.outcome = Some(outcome),
             }

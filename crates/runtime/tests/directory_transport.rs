@@ -51,6 +51,7 @@ fn copy(from: &Path, to: &Path, dir: &Path) -> (Outcome, Moved) {
             let stop = Stop::new(StopHandle::new());
             let (tx, options) = (far.tx.clone(), sink_options);
             let setup = SinkSetup {
+                changed_pieces: false,
                 control: far,
                 options,
                 destination,

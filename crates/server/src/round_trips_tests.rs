@@ -252,6 +252,7 @@ fn fetch(dir: &Path) -> Vec<String> {
         let path = to.into_os_string().into_encoded_bytes();
         let plan = request().plan(here(), &Permissions::default(), &Ceilings::default(), None);
         let setup = SinkSetup {
+            changed_pieces: false,
             transports: SinkTransports::new(plan, control.tx.clone()),
             control,
             options: Options::default(),

@@ -2,7 +2,7 @@
 
 use packtrain_net::tcp::tune::check_congestion;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
-use packtrain_transfer::{Failure, FailureKind, Outcome};
+use packtrain_transfer::{Failure, FailureKind, Outcome, Versions};
 
 use packtrain_perf as perf;
 use packtrain_runtime::control::Control;
@@ -24,7 +24,7 @@ pub(crate) fn serve(
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
-    let handshake::Asked { mut open, .. } = handshake::answer(&control, &stop)?;
+    let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
@@ -71,7 +71,16 @@ pub(crate) fn serve(
                 owners: allowed.owners,
             };
             let options = open.options;
-            sink::run(SinkSetup { control, options, destination, observer, transports, stop })
+            let changed_pieces = version >= Versions::CHANGED_PIECES;
+            sink::run(SinkSetup {
+                control,
+                options,
+                destination,
+                observer,
+                transports,
+                stop,
+                changed_pieces,
+            })
         }
         Role::Source => {
             let transports = SourceTransports::new(plan);
@@ -133,7 +142,11 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     if allowed.read_only && writes {
         return denied("this key or server is read-only: nothing may be written there");
     }
-    let removes = open.role == Role::Source && open.options.extra.remove_source_files;
+    if open.options.extra.remove_source_files && open.options.inplace {
+        let text = "files are not removed after a copy that writes into the target itself";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let removes = open.role == Role::Source && open.options.removes_source();
     if allowed.read_only && removes {
         return denied("this key or server is read-only: nothing may be removed there");
     }

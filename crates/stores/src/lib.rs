@@ -75,6 +75,7 @@ pub fn fetch(
         let sink = scope.spawn(move || {
             let tx = far.tx.clone();
             let setup = SinkSetup {
+                changed_pieces: false,
                 control: far,
                 options: sink_options,
                 destination,

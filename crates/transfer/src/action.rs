@@ -27,6 +27,11 @@ pub enum SourceAction {
     Reread(Range<Offset>),
     /// Compute the root digest of this file and report it with `on_root`.
     HashFile(EntryId),
+    /// The sink has this file or link durable. Remove it, if it is still what was read, and report the
+    /// result with `on_removed`.
+    Remove(EntryId),
+    /// Read this piece and report its digest with `on_compared`, exactly once.
+    Compare(Piece),
     /// The sink verified these bytes. Read-ahead and caches may drop them.
     Forget(Range<Offset>),
     /// The transfer is over.
@@ -61,6 +66,12 @@ pub enum SinkAction {
     /// Read this piece from the temporary of the entry (`Piece::file_offset`, its length) and
     /// answer with `on_rehashed`.
     Rehash(ChunkIndex, Piece, Entry),
+    /// Read this piece from the old version of the entry, which is still under its final name
+    /// (`Piece::file_offset`, its length), and answer with `on_old_hashed`.
+    HashOld(ChunkIndex, Piece, Entry),
+    /// Copy this expected piece from the old version of the entry to its temporary and answer with
+    /// `on_copied`. No transport places bytes of it before the answer.
+    CopyOld(ChunkIndex, Piece, Entry),
     /// Hash the file at the entry's target and answer with `on_target_root`.
     HashTarget(EntryId, Entry),
     /// Replace or create the journal with these bytes, atomically: write a temporary, sync it,

@@ -40,6 +40,13 @@ pub(crate) const MAX_RANGES: usize = 8192;
 pub(crate) const MAX_DIGESTS: usize = 8192;
 /// Maximum journalled chunks that are read back at once.
 pub(crate) const REHASH_WINDOW: usize = 16;
+/// Maximum entries in one `Stored`.
+pub(crate) const MAX_STORED: usize = 8192;
+/// Maximum pieces of old versions that are hashed at once.
+pub(crate) const OLD_WINDOW: usize = 16;
+/// Maximum pieces that a sink may ask a source to compare before the source has answered. A sink
+/// requests at most [`NEED_CHUNKS`] at once.
+pub(crate) const MAX_COMPARED: usize = 2 * NEED_CHUNKS;
 /// Maximum files whose root digests are compared at once.
 pub(crate) const ROOTS_WINDOW: usize = 4096;
 /// Number of failed verifications of a piece after which its entry fails.

@@ -128,6 +128,35 @@ pub enum Message {
     Cancel(Failure),
     /// The last message.
     Bye,
+    /// Sink: requests the piece that starts here, of which it has an older version with this digest.
+    /// The source answers with `Same`, or moves the piece as for `Need`. Sent only if both ends have
+    /// [`CHANGED_PIECES`](crate::Versions::CHANGED_PIECES).
+    NeedChanged {
+        /// Where the piece starts. It is a piece of a file of several chunks.
+        start: Offset,
+        /// `packtrain_object::digest::piece` of the bytes at its place in the old file.
+        digest: Digest,
+    },
+    /// Source: the bytes of this piece have the digest that the sink stated. They do not travel.
+    Same(Offset),
+    /// Sink, with `remove_source_files`: `entries` are verified and durable under their final names,
+    /// and the source removes its files. It keeps those in `left`, which the sink leaves alone. Each
+    /// file and link occurs once, unless it failed.
+    Stored {
+        /// The entries that are durable.
+        entries: Vec<EntryId>,
+        /// The entries that need not match the source.
+        left: Vec<EntryId>,
+    },
+    /// Source, with `remove_source_files`, between `Finished` and `Bye`: what it removed.
+    Removed {
+        /// Number of files and links that it removed.
+        files: u64,
+        /// Number of those that it kept, although the sink has them.
+        failed: u64,
+        /// The first hundred of these, by their paths at the target.
+        failures: Vec<(Vec<u8>, Failure)>,
+    },
 }
 
 impl Message {
@@ -158,6 +187,10 @@ impl Message {
             Self::Pong(_) => "Pong",
             Self::Cancel(_) => "Cancel",
             Self::Bye => "Bye",
+            Self::NeedChanged { .. } => "NeedChanged",
+            Self::Same(_) => "Same",
+            Self::Stored { .. } => "Stored",
+            Self::Removed { .. } => "Removed",
         }
     }
 }
@@ -252,6 +285,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether the source removes what is durable at the sink.
+    pub fn removes_source(&self) -> bool {
+        self.extra.remove_source_files && !self.dry_run && !self.verify
+    }
+
     /// The permission bits (mask 07777) that the target gets, `--chmod` included; none if the source
     /// has none. Without
     /// `preserve_owner` the set-user-id and set-group-id bits are dropped, because they would apply
@@ -339,6 +377,12 @@ pub struct Summary {
     pub unchanged: u64,
     /// Verified bytes of earlier runs that were used again.
     pub bytes_resumed: u64,
+    /// Bytes of changed files that were taken from their old versions. Each end counts them itself.
+    #[serde(skip)]
+    pub bytes_same: u64,
+    /// Files and links that the source removed. The source counts them.
+    #[serde(skip)]
+    pub removed: u64,
     /// Chunks journalled by an earlier run whose digest did not match and that were moved again,
     /// and chunks that failed verification in this run.
     pub chunks_again: u64,

@@ -21,6 +21,8 @@ impl Versions {
     /// agreed version has it. What an initiator sends before the responder's `Hello` has the form
     /// of `lowest`.
     pub const OWN: Self = Self { lowest: 1, highest: 2 };
+    /// The first version with `NeedChanged` and `Same`.
+    pub const CHANGED_PIECES: u16 = 2;
 
     /// The versions that are in both ranges; none if the ends cannot understand each other.
     pub fn common(self, other: Self) -> Option<Self> {

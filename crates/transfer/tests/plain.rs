@@ -2,7 +2,7 @@
 
 mod sim;
 
-use packtrain_object::EntryKind;
+use packtrain_object::{CHUNK, EntryKind};
 use packtrain_transfer::{FileReport, Options};
 use packtrain_units::Rng;
 use sim::disk::Disk;
@@ -152,7 +152,7 @@ fn a_dry_run_and_a_verification_change_nothing() {
         let mut differ = 0;
         for entry in &mut other {
             if entry.entry.size().is_some_and(|size| size > 0) && rng.chance(0.3) {
-                entry.content ^= 4;
+                entry.content ^= 1 << 10;
                 differ += 1;
             }
         }
@@ -203,4 +203,51 @@ fn deletion_spares_what_the_source_has() {
         assert_eq!(run.sink_outcome.clone().expect("finished").failure, None);
         assert_eq!(disk.places.values().filter(|p| p.target.is_some()).count(), 1);
     }
+}
+
+#[test]
+fn only_changed_pieces_of_old_versions_move() {
+    let mut copied = 0;
+    for seed in 0..120 {
+        eprintln!("seed {seed}");
+        let mut rng = Rng::new(seed);
+        let mut tree = tree::random(&mut rng, 12);
+        let mut disk = Disk::default();
+        Run::new(seed, &tree, &options(), &Faults::default(), &mut disk).finish();
+        // Of each file one chunk in eight changes, and some grow or shrink.
+        let mut may_move = 0;
+        for entry in &mut tree {
+            let Some(old) = entry.entry.size().filter(|size| *size > 0) else { continue };
+            let bit = rng.below(8);
+            entry.content ^= 1 << bit;
+            entry.entry.mtime.secs += 1;
+            // Bytes of holes count neither as moved nor as the same.
+            entry.sparse = false;
+            let size = if rng.chance(0.3) { 1 + rng.below(6 * CHUNK.get()) } else { old };
+            entry.entry.kind = EntryKind::File { size };
+            for (index, start) in (0..size).step_by(CHUNK.get() as usize).enumerate() {
+                let end = size.min(start + CHUNK.get());
+                if size <= CHUNK.get() || index as u64 % 8 == bit || end > old {
+                    may_move += end - start;
+                }
+            }
+        }
+        let run = Run::new(seed, &tree, &options(), &Faults::default(), &mut disk);
+        let mut run = run.with_changed_pieces();
+        run.finish();
+        run.assert_identical();
+        let summary = run.sink_outcome.clone().expect("finished").summary;
+        assert_eq!(summary.failed, 0);
+        // The driver's faults with old versions: what cannot be read or changes is moved.
+        assert_eq!(summary.bytes_moved + summary.bytes_same, summary.bytes, "{summary:?}");
+        let seen = run.source_outcome.clone().expect("finished").summary;
+        assert_eq!(seen.bytes_moved, summary.bytes_moved);
+        if run.old_faults == 0 {
+            assert_eq!(seen.bytes_same, summary.bytes_same);
+            assert!(summary.bytes_moved <= may_move, "{summary:?}: {may_move} changed");
+            assert!(run.crossed <= 2 * may_move, "some is moved twice");
+        }
+        copied += run.copied;
+    }
+    assert!(copied > 0);
 }

@@ -35,37 +35,46 @@ enum Crash {
 #[test]
 fn every_crash_is_survived() {
     let mut crashes = 0;
-    let mut moved = 0;
+    let (mut moved, mut same) = (0, 0);
     let mut seed = 0;
     while crashes < CRASHES {
         seed += 1;
         // The seed of a failure is the last one printed.
         eprintln!("seed {seed}");
-        let (more, crossed) = survive(seed);
+        let (more, [crossed, copied]) = survive(seed);
         crashes += more;
         moved += crossed;
+        same += copied;
     }
-    eprintln!("{crashes} crashes over {seed} trees, {} MiB of symbols crossed", moved >> 20);
+    let [moved, same] = [moved, same].map(|bytes| bytes >> 20);
+    eprintln!(
+        "{crashes} crashes over {seed} trees, {moved} MiB of symbols crossed, {same} did not"
+    );
+    assert!(same > 0, "no piece of an old version was used");
 }
 
-/// Crashes and resumes one tree until it is complete. Returns the number of crashes and the bytes
-/// moved.
-fn survive(seed: u64) -> (u64, u64) {
+/// Crashes and resumes one tree until it is complete. Returns the number of crashes, the bytes
+/// moved and the bytes copied from old versions.
+fn survive(seed: u64) -> (u64, [u64; 2]) {
     let mut rng = Rng::new(seed);
     let count = 1 + rng.below(18);
     let mut tree = tree::random(&mut rng, count);
     let resume = if rng.chance(0.25) { Resume::Trust } else { Resume::On };
     let options = Options { recursive: true, resume, ..Options::default() };
     let transport = if rng.chance(0.3) { 0.05 } else { 0.0 };
+    let changed_pieces = rng.chance(0.7);
     let faults = Faults { transport, ..Faults::default() };
     let mut disk = Disk::default();
     // Chunks that must not be requested again: `durable` were reported durable, for all later runs;
     // `left` were intact and journalled after a crash, until the next one.
     let mut durable: BTreeSet<Key> = BTreeSet::new();
     let mut left: BTreeSet<Key> = BTreeSet::new();
-    let (mut crashes, mut crossed) = (0, 0);
+    let (mut crashes, mut crossed, mut copied) = (0, 0, 0);
     for _ in 0..rng.below(14) {
         let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
+        if changed_pieces {
+            run = run.with_changed_pieces();
+        }
         let steps = 1 + rng.below(20 + 12 * count);
         while run.steps < steps && !run.is_over() {
             run.step();
@@ -83,6 +92,7 @@ fn survive(seed: u64) -> (u64, u64) {
         }
         check(&durable, &left, &run.expected_keys);
         crossed += run.crossed;
+        copied += run.copied;
         durable.extend(std::mem::take(&mut run.durable));
         if ended_well {
             // After a clean shutdown all verified data is durable.
@@ -105,6 +115,9 @@ fn survive(seed: u64) -> (u64, u64) {
         }
     }
     let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);
+    if changed_pieces {
+        run = run.with_changed_pieces();
+    }
     run.finish();
     check(&durable, &left, &run.expected_keys);
     run.assert_identical();
@@ -112,8 +125,9 @@ fn survive(seed: u64) -> (u64, u64) {
     assert_eq!((outcome.failure, outcome.summary.failed), (None, 0));
     assert_eq!(outcome.summary.entries, tree.len() as u64);
     crossed += run.crossed;
+    copied += run.copied;
     assert!(disk.journal.is_empty());
-    (crashes, crossed)
+    (crashes, [crossed, copied])
 }
 
 fn check(durable: &BTreeSet<Key>, left: &BTreeSet<Key>, asked: &[Key]) {
@@ -159,7 +173,9 @@ fn change_some(tree: &mut [SourceEntry], rng: &mut Rng, safe: [&mut BTreeSet<Key
         if entry.entry.size().is_none() || !rng.chance(0.3) {
             continue;
         }
-        entry.content = rng.next_u64();
+        // Every eighth chunk, or all of them.
+        entry.content =
+            if rng.chance(0.5) { entry.content ^ 1 << rng.below(8) } else { rng.next_u64() };
         entry.entry.mtime.secs += 1;
         if rng.chance(0.5) {
             let size = rng.below(3 * CHUNK.get());

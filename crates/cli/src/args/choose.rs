@@ -44,6 +44,13 @@ pub(crate) struct KeepOldArgs {
     /// to directories, F to files.
     #[arg(long, value_name = "CHANGES", allow_hyphen_values = true)]
     pub(crate) chmod: Option<String>,
+    /// Move changed files as a whole. Between machines, `cp` otherwise leaves out the aligned 4 MiB
+    /// pieces of a file that its old version at the target has at the same place.
+    #[arg(short = 'W', long)]
+    pub(crate) whole_file: bool,
+    /// Remove each source file and link once it is verified and durable at the target. Directories stay.
+    #[arg(long, conflicts_with_all = ["inplace", "copy_links"])]
+    pub(crate) remove_source_files: bool,
     /// Keep the old version of each file that is replaced or deleted, as NAME~.
     #[arg(short, long, conflicts_with = "inplace")]
     pub(crate) backup: bool,
@@ -90,7 +97,8 @@ pub(crate) struct RsyncArgs {
     /// Accepted: a terminal shows progress, and an interrupted copy resumes.
     #[arg(short = 'P', long = "partial-progress")]
     pub(crate) partial_progress: bool,
-    /// Accepted: an interrupted copy resumes, and any other file is copied as a whole.
+    /// Accepted: an interrupted copy resumes, and between machines a file that grew is sent without the
+    /// pieces that the target has.
     #[arg(long)]
     pub(crate) append: bool,
 }

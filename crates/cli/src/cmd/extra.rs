@@ -20,6 +20,7 @@ pub(super) const IDS: &[&str] = &[
     "mkpath",
     "chmod",
     "backup",
+    "remove_source_files",
 ];
 
 /// The options of protocol version 2.
@@ -55,6 +56,8 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
         max_size: choose.max_size,
         mode_changes,
         backup: backup(args)?,
+        whole_file: keep.whole_file,
+        remove_source_files: keep.remove_source_files,
         report_metadata: plain.dry_run,
         ..ExtraOptions::default()
     };
@@ -115,6 +118,15 @@ pub(super) fn preserve(args: &CpArgs, options: &mut Options) -> Result<(), Exit>
     Ok(())
 }
 
+/// Refuses to remove sources of a copy whose target is not stored where the copy ends.
+pub(super) fn removal(request: &CpRequest) -> Result<(), Exit> {
+    let piped = request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
+    if request.options.extra.remove_source_files && piped {
+        return Err(Exit::usage("--remove-source-files does not apply to a pipe: leave it out"));
+    }
+    Ok(())
+}
+
 /// Lets the other end expand the patterns of remote sources. A local shell has expanded local ones.
 pub(super) fn patterns(request: &mut CpRequest) -> Result<(), Exit> {
     let is_pattern = |place: &Location| {
@@ -146,8 +158,8 @@ pub(super) fn notes(args: &CpArgs) -> Vec<String> {
         ),
         (
             rsync.append,
-            "--append has no effect: an interrupted copy resumes anyway, and a file that is shorter \
-             for another reason is copied as a whole",
+            "--append has no effect: an interrupted copy resumes anyway, and between machines a file \
+             that grew is sent without the pieces that the target has",
         ),
         (rsync.devices, "-D has no effect: devices, sockets and named pipes are skipped"),
     ];

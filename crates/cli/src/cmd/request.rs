@@ -48,6 +48,7 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     let mut request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
     check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
     check_meaning(&request, matches)?;
+    extra::removal(&request)?;
     extra::patterns(&mut request)?;
     Ok(request)
 }

@@ -61,11 +61,16 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     worth(summary.unchanged, format!("unchanged: {}", summary.unchanged));
     worth(summary.bytes_resumed, format!("resumed: {}", ByteCount(summary.bytes_resumed)));
     worth(
+        summary.bytes_same,
+        format!("unchanged pieces not sent: {}", ByteCount(summary.bytes_same)),
+    );
+    worth(
         summary.chunks_again,
         format!("moved again: {}", count(summary.chunks_again, "chunk", "chunks")),
     );
     let deleted = if work == Work::DryRun { "to delete" } else { "deleted" };
     worth(summary.deleted, format!("{deleted}: {}", summary.deleted));
+    worth(summary.removed, format!("removed at the source: {}", summary.removed));
     worth(outcome.metadata, format!("mode or time to set: {}", outcome.metadata));
     worth(outcome.extra, format!("extra at the target: {}", outcome.extra));
     if work != Work::Verify {
@@ -152,6 +157,7 @@ mod tests {
                 files_moved: 2,
                 chunks_again: 1,
                 bytes_resumed: 1 << 20,
+                bytes_same: 8 << 20,
                 ..Summary::default()
             },
             elapsed: Duration::from_secs(2),
@@ -162,8 +168,8 @@ mod tests {
         };
         let said = sentence(&outcome, Work::Copy);
         assert!(said.starts_with("2 files, 1.0 GiB in 2.00 s"), "{said}");
-        let end = "(4.29 Gbit/s) over native and tcp; resumed: 1.0 MiB; moved again: 1 chunk; \
-                   bounded by the disk";
+        let end = "(4.29 Gbit/s) over native and tcp; resumed: 1.0 MiB; unchanged pieces not \
+                   sent: 8.0 MiB; moved again: 1 chunk; bounded by the disk";
         assert!(said.ends_with(end), "{said}");
         let differs = Outcome { differing: 2, ..nothing };
         let said = sentence(&differs, Work::Verify);

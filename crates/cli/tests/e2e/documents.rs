@@ -213,8 +213,9 @@ pages! {
     };
     cp: Page {
         path: "docs/guide/reference/cp.md",
-        given: "results",
-        then: "test -s MANIFEST",
+        given: "results; mkdir outbox && echo one >outbox/one && head -c 9M /dev/urandom >disk.img",
+        then: "test -s MANIFEST && cmp disk.img $HOSTS/host/vm/disk.img && test ! -e outbox/one && \
+               test -s $HOSTS/host/archive/one",
         not_run: &[("packtrain cp [-r]", FORM), ("packtrain verify SRC", FORM)],
     };
     depot: Page {

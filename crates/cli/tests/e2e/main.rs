@@ -11,6 +11,7 @@ mod auto;
 mod bootstrap;
 mod broken;
 mod ceilings;
+mod changed;
 mod claims;
 mod copy;
 mod demo;
@@ -29,6 +30,7 @@ mod local;
 mod mirror;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
+mod removal;
 mod rig;
 mod rsync_parity;
 mod s3;

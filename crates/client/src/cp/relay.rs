@@ -142,6 +142,10 @@ pub(super) fn run(
                         | None => {}
                     },
                     Message::Finished(told) => (summary, finished) = (*told, true),
+                    Message::Removed { files, failed: kept, .. } => {
+                        summary.removed = *files;
+                        summary.failed = summary.failed.saturating_add(*kept);
+                    }
                     Message::Cancel(why) | Message::Refused(why) => {
                         failure.get_or_insert(why.clone());
                     }

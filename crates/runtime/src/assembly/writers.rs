@@ -24,6 +24,8 @@ pub(super) enum Job {
     Small { chunk: ChunkIndex, pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, bytes: Bytes },
     Whole(Whole),
     Rehash { chunk: ChunkIndex, piece: Piece, entry: Entry },
+    HashOld { chunk: ChunkIndex, piece: Piece, entry: Entry },
+    CopyOld { chunk: ChunkIndex, piece: Piece, entry: Entry },
     Stop,
 }
 
@@ -55,6 +57,12 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
                     Job::Whole(whole) => assembly.write_whole(&whole, &mut scratch),
                     Job::Rehash { chunk, piece, entry } => {
                         assembly.rehash_now(chunk, &piece, &entry, &mut scratch);
+                    }
+                    Job::HashOld { chunk, piece, entry } => {
+                        assembly.hash_old_now(chunk, &piece, &entry, &mut scratch);
+                    }
+                    Job::CopyOld { chunk, piece, entry } => {
+                        assembly.copy_old_now(chunk, &piece, &entry, &mut scratch);
                     }
                     Job::Stop => return,
                 }

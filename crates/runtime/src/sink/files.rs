@@ -137,7 +137,8 @@ pub(super) fn start_sync(
                     let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
                     let journal = journal.map_err(|e| failure(&target, "the journal", &e));
                     // Renames since the last sync must become durable too.
-                    let renamed = target.renamed.swap(false, Ordering::AcqRel);
+                    let renamed = target.renamed.swap(false, Ordering::AcqRel)
+                        || target.options().removes_source();
                     let names = || if renamed { sync_names(&target) } else { Ok(()) };
                     Some(Answer::JournalSynced(token, journal.and_then(|()| names())))
                 }

@@ -44,6 +44,8 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
             | SourceEvent::StreamEnd(..)
             | SourceEvent::Warn(_)
             | SourceEvent::Skipped(_)
+            | SourceEvent::Compared(..)
+            | SourceEvent::Removed(..)
             | SourceEvent::Wake => {}
         }
     }

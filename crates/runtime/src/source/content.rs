@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use packtrain_object::{ChunkIndex, Digest, Entry, EntryId};
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, Piece};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, Source, TransportId};
 use packtrain_units::Offset;
@@ -39,6 +39,18 @@ pub trait Content {
 
     /// Requests the root digest of this file ([`ContentReports::root`]).
     fn hash(&mut self, entry: EntryId);
+
+    /// Requests the digest of this piece, once. False if this content is not read for that: the piece
+    /// is then moved.
+    fn compare(&mut self, _piece: &Piece) -> bool {
+        false
+    }
+
+    /// Removes the file or link of this entry, which the sink has, and reports the result once. False
+    /// if nothing of this content is removed.
+    fn remove(&mut self, _entry: EntryId) -> bool {
+        false
+    }
 
     /// The sink verified this range.
     fn forget(&mut self, source: &Source, range: &Range<Offset>);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use packtrain_object::{ChunkIndex, EntryId};
+use packtrain_object::{ChunkIndex, EntryId, Piece};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Source, TransportId};
 use packtrain_units::Offset;
@@ -120,6 +120,28 @@ impl Content for LocalContent {
     fn hash(&mut self, id: EntryId) {
         let (table, reports) = (Arc::clone(&self.table), self.reports.clone());
         self.table.hasher().run(move || reports.root(id, table.root_of(id)));
+    }
+
+    fn compare(&mut self, piece: &Piece) -> bool {
+        if self.spec.is_stream() || matches!(self.spec, SourceSpec::Kept(_)) {
+            return false;
+        }
+        let (table, meters) = (Arc::clone(&self.table), Arc::clone(&self.meters));
+        let (reports, piece) = (self.reports.clone(), piece.clone());
+        self.table.hasher().run(move || {
+            let digest = table.digest_of(&piece, &meters);
+            reports.send(SourceEvent::Compared(piece.range.start, digest));
+        });
+        true
+    }
+
+    fn remove(&mut self, id: EntryId) -> bool {
+        if self.spec.is_stream() || matches!(self.spec, SourceSpec::Kept(_)) {
+            return false;
+        }
+        let (table, reports) = (Arc::clone(&self.table), self.reports.clone());
+        self.table.hasher().run(move || reports.send(SourceEvent::Removed(id, table.remove(id))));
+        true
     }
 
     fn forget(&mut self, source: &Source, range: &Range<Offset>) {

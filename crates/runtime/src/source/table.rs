@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_disk::{ReadError, Root, SmallSource, SourceFile, Trouble};
+use packtrain_disk::{Kind, ReadError, Root, SmallSource, SourceFile, Trouble};
 use packtrain_object::{CHUNK, ChunkIndex, Digest, Entry, EntryId, Mtime, Piece, RelPath, digest};
 use packtrain_transfer::message::PieceDigest;
 use packtrain_transfer::{Failure, FailureKind};
@@ -45,6 +45,8 @@ struct Place {
     path: RelPath,
     size: u64,
     mtime: Mtime,
+    /// Device and inode at the walk.
+    identity: (u64, u64),
 }
 
 impl Table {
@@ -52,9 +54,9 @@ impl Table {
         self.state.lock().roots = roots;
     }
 
-    pub(super) fn push(&self, root: usize, path: RelPath, entry: &Entry) {
-        let place =
-            Place { root: root as u32, path, size: entry.size().unwrap_or(0), mtime: entry.mtime };
+    pub(super) fn push(&self, root: usize, path: RelPath, entry: &Entry, identity: (u64, u64)) {
+        let (size, mtime) = (entry.size().unwrap_or(0), entry.mtime);
+        let place = Place { root: root as u32, path, size, mtime, identity };
         self.state.lock().places.push_back(Some(place));
     }
 
@@ -107,6 +109,48 @@ impl Table {
         let digest = hash_file(file.file())?;
         file.check_unchanged().ok()?;
         Some(digest)
+    }
+
+    /// The digest of a piece of a large file; none if it cannot be read or changes meanwhile.
+    pub(super) fn digest_of(&self, piece: &Piece, meters: &Meters) -> Option<Digest> {
+        let file = self.open(piece.entry).ok()?;
+        let size = piece.size().get();
+        let mut bytes = vec![0; size as usize];
+        let read = || file.read_exact_at(piece.file_offset, &mut bytes);
+        meters.data.run(size, read).ok()?;
+        file.check_unchanged().ok()?;
+        let digest = || digest::piece(piece.file_offset, piece.whole, &bytes);
+        Some(meters.hash.run(size, digest))
+    }
+
+    /// Removes the file or link of an entry, if it is still the one that the walk found.
+    pub(super) fn remove(&self, id: EntryId) -> Result<(), Failure> {
+        let gone = || Failure::new(FailureKind::Fatal, "an entry that is no longer known");
+        let (root, place) = self.find(id).ok_or_else(gone)?;
+        let path = show(place.path.as_bytes());
+        let kept = |why: &str| format!("{path}: was copied, and not removed: {why}");
+        let unread = |e: &std::io::Error| {
+            Failure::new(FailureKind::Unreadable, kept(packtrain_disk::classify(e).sentence()))
+        };
+        let stat = match root.stat(&place.path) {
+            Ok(Some(stat)) => stat,
+            // Somebody else removed it.
+            Ok(None) => return Ok(()),
+            Err(e) => return Err(unread(&e)),
+        };
+        let is_same = match stat.kind {
+            Kind::File => stat.size == place.size,
+            Kind::Symlink => true,
+            Kind::Directory | Kind::Special => false,
+        };
+        if !is_same || (stat.dev, stat.ino) != place.identity || stat.mtime != place.mtime {
+            let text = kept("it changed since it was read, or is the target itself");
+            return Err(Failure::new(FailureKind::Changed, text));
+        }
+        match root.remove(&place.path) {
+            Err(e) if packtrain_disk::classify(&e) != Trouble::NotFound => Err(unread(&e)),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn hasher(&self) -> &Hasher {

@@ -215,7 +215,7 @@ fn walk(
                 if item.is_mount_point {
                     mounts.push(item.entry.path.as_bytes().to_vec());
                 }
-                table.push(item.root, item.source, &item.entry);
+                table.push(item.root, item.source, &item.entry, item.identity);
                 batch.push(item.entry);
             }
             Err(failure) if failure.is_special => special.add(failure.path),

@@ -55,6 +55,14 @@ fn every_kind() -> Vec<Message> {
         Message::Pong(1),
         Message::Cancel(failure),
         Message::Bye,
+        Message::NeedChanged { start: Offset(1 << 41), digest: Digest([3; 32]) },
+        Message::Same(Offset(1 << 41)),
+        Message::Stored { entries: vec![EntryId(4)], left: vec![EntryId(5)] },
+        Message::Removed {
+            files: 7,
+            failed: 1,
+            failures: vec![(b"a".to_vec(), Failure::new(FailureKind::Changed, "it changed"))],
+        },
     ]
 }
 

@@ -34,7 +34,7 @@ pub struct ExtraOptions {
     pub mode_changes: Vec<ModeChange>,
     /// Sink: keep what is replaced or deleted.
     pub backup: Option<Backup>,
-    /// Both: the source removes each file that is durable at the sink.
+    /// Both: the source removes each file and link that is durable at the sink.
     pub remove_source_files: bool,
     /// Both: names of one file at the source are names of one file at the target.
     pub hard_links: bool,
@@ -107,8 +107,11 @@ impl ExtraOptions {
     /// What is out of range, or what this version does not carry out.
     pub fn check(&self) -> Result<(), &'static str> {
         // Reserved: a later version that asks for them must not be served without them.
-        if self.remove_source_files || self.hard_links || self.xattrs || self.acls {
+        if self.hard_links || self.xattrs || self.acls {
             return Err("an option that this version does not carry out");
+        }
+        if self.remove_source_files && self.copy_links {
+            return Err("files that links lead to are not removed");
         }
         if self.mode_changes.len() > MAX_MODE_CHANGES {
             return Err("too many changes of modes");
@@ -267,7 +270,7 @@ mod tests {
             assert!(with(suffix.as_bytes(), dir).check().is_err(), "{suffix:?} {dir:?}");
         }
         for reserved in [
-            ExtraOptions { remove_source_files: true, ..ExtraOptions::default() },
+            ExtraOptions { remove_source_files: true, copy_links: true, ..ExtraOptions::default() },
             ExtraOptions { hard_links: true, ..ExtraOptions::default() },
             ExtraOptions { xattrs: true, ..ExtraOptions::default() },
             ExtraOptions { acls: true, ..ExtraOptions::default() },

@@ -50,5 +50,9 @@ pub(crate) fn every_kind(id: u32, segment: Vec<u8>) -> Vec<Message> {
         Message::Pong(1),
         Message::Cancel(failure),
         Message::Bye,
+        Message::NeedChanged { start: Offset(0), digest },
+        Message::Same(Offset(0)),
+        Message::Stored { entries: vec![entry], left: Vec::new() },
+        Message::Removed { files: 1, failed: 0, failures: Vec::new() },
     ]
 }

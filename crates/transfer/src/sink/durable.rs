@@ -13,8 +13,10 @@ use super::finish::Phase;
 use crate::action::{FileReport, SinkAction};
 use crate::failure::Failure;
 use crate::limits::{
-    COMMIT_BATCH, MAX_UNSYNCED_FILES, MAX_UNSYNCED_PATHS, SYNC_BYTES, SYNC_EVERY, SYNC_FILES,
+    COMMIT_BATCH, MAX_STORED, MAX_UNSYNCED_FILES, MAX_UNSYNCED_PATHS, SYNC_BYTES, SYNC_EVERY,
+    SYNC_FILES,
 };
+use crate::message::Message;
 
 /// Data that waits for a sync, and the cycle under way.
 #[derive(Debug, Default)]
@@ -34,6 +36,10 @@ struct Batch {
     files: Vec<EntryId>,
     /// Bytes of the paths of these files.
     paths: u64,
+    /// Files and links that have their names, for a source that then removes its own.
+    stored: Vec<EntryId>,
+    /// Files and links that are left alone, for the same.
+    left: Vec<EntryId>,
     /// Whether anything waits; it may be only names.
     any: bool,
 }
@@ -65,6 +71,17 @@ impl Durability {
     pub(super) fn add_file(&mut self, now: Time, id: EntryId, paths: u64) {
         self.waiting.files.push(id);
         self.waiting.paths += paths;
+        self.touch(now);
+    }
+
+    /// A link was made; the source removes its own when that is durable.
+    pub(super) fn store(&mut self, id: EntryId) {
+        self.waiting.stored.push(id);
+    }
+
+    /// A file or link is left alone; the source keeps its own.
+    pub(super) fn leave(&mut self, now: Time, id: EntryId) {
+        self.waiting.left.push(id);
         self.touch(now);
     }
 
@@ -182,6 +199,11 @@ impl Sink {
         if let (Some(number), Some(cycle)) = (item.journal, &mut self.durability.cycle) {
             cycle.named.push(number);
         }
+        if self.options.removes_source()
+            && let Some(cycle) = &mut self.durability.cycle
+        {
+            cycle.batch.stored.push(id);
+        }
         self.tally.summary.bytes += item.size();
         self.tally.file_moved();
         self.report(id, FileReport::Moved);
@@ -211,11 +233,26 @@ impl Sink {
         self.journal.forget(&cycle.named, &mut self.out);
         self.tally.durable(cycle.batch.bytes);
         self.tally.report_progress_now(self.now);
+        self.send_stored(cycle.batch);
+    }
+
+    fn send_stored(&mut self, Batch { stored, left, .. }: Batch) {
+        if stored.is_empty() && left.is_empty() {
+            return;
+        }
+        // The source checks that it was told of the verification.
+        self.send_verified();
+        for entries in stored.chunks(MAX_STORED) {
+            self.send(Message::Stored { entries: entries.to_vec(), left: Vec::new() });
+        }
+        for left in left.chunks(MAX_STORED) {
+            self.send(Message::Stored { entries: Vec::new(), left: left.to_vec() });
+        }
     }
 
     pub(super) fn take_sync_failed(&mut self, token: u64, failure: Failure) {
         let ours = self.durability.cycle.as_ref().is_some_and(|cycle| cycle.token == token);
-        if ours || self.phase.is_closing(token) {
+        if ours || self.phase.is_last_sync(token) {
             self.durability.abandon();
             self.end(failure, true);
         }

@@ -30,6 +30,8 @@ pub(super) struct Item {
     pub(super) journal: Option<u32>,
     /// Size of the temporary of an earlier run.
     pub(super) temporary: Option<u64>,
+    /// Size of the regular file under its final name, if there is one.
+    pub(super) old: Option<u64>,
     /// Whether its size was unknown when it was announced.
     pub(super) stream: bool,
 }
@@ -63,6 +65,7 @@ impl Item {
             verified: 0,
             journal: None,
             temporary: None,
+            old: None,
             stream,
         }
     }

@@ -62,7 +62,22 @@ pub(super) fn decide(
         EntryKind::Stream => decide_file(options, entry, true, found),
         EntryKind::File { .. } => decide_file(options, entry, stream, found),
     };
+    let decision = if options.removes_source() { afresh(entry, decision) } else { decision };
     for_dry_run(options, entry, found, decision)
+}
+
+/// With `remove_source_files`, files and links are written anew even if they look the same: only what
+/// this transfer verified may be removed at the source. And if source and target are one file, by
+/// whatever path, it becomes another file, which the source then does not remove.
+fn afresh(entry: &Entry, decision: Decision) -> Decision {
+    match (&entry.kind, decision) {
+        (EntryKind::Directory, decision) => decision,
+        (EntryKind::File { size: 1.. }, Decision::Keep { .. } | Decision::Compare) => {
+            Decision::Move
+        }
+        (_, Decision::Keep { .. } | Decision::Compare) => Decision::Make,
+        (_, decision) => decision,
+    }
 }
 
 /// Whether an option leaves the entry alone.
@@ -97,7 +112,9 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
         return moved;
     }
     if options.update && !options.verify && found.mtime > entry.mtime {
-        return Decision::Keep { settle: false };
+        // It need not match, so its source is not removed.
+        let leave = options.removes_source();
+        return if leave { Decision::Skip } else { Decision::Keep { settle: false } };
     }
     if size != Some(found.size) {
         return moved;
@@ -186,6 +203,7 @@ impl Sink {
         let Some(item) = self.entries.get_mut(id) else { return };
         item.temporary = state.temporary;
         let found = state.target.as_ref();
+        item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
         match decide(&self.options, &item.entry, item.stream, found) {
             Decision::Compare => {
                 let needs = if self.options.dry_run { metadata_differs } else { needs_settling };
@@ -241,6 +259,9 @@ impl Sink {
     /// An option leaves the entry alone. The source counts its bytes as present.
     fn skip(&mut self, id: EntryId) {
         let Some(item) = self.entries.remove(id) else { return };
+        if self.options.removes_source() && item.entry.kind != EntryKind::Directory {
+            self.durability.leave(self.now, id);
+        }
         self.tally.found(item.size());
         if let Some(range) = item.range {
             self.tally.verified_range(self.now, range);

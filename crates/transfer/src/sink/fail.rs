@@ -44,6 +44,7 @@ impl Sink {
             for part in self.chunks.give_up(range) {
                 self.out.push_back(SinkAction::Unexpect(part));
             }
+            self.changed.forget(range);
         }
         self.drop_temporary(id, &item, &failure);
         // Every other file would fail too, so the transfer fails, with one message.

@@ -7,8 +7,8 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
-use crate::failure::{Failure, FailureKind};
-use crate::limits::SETTLE_BATCH;
+use crate::failure::{Failure, FailureKind, protocol};
+use crate::limits::{MAX_FAILED, SETTLE_BATCH};
 use crate::message::{Message, Options, unexpected};
 
 /// State of the whole transfer.
@@ -18,6 +18,8 @@ pub(super) enum Phase {
     Running,
     /// All entries are complete; files that are not in the source are being deleted.
     Deleting,
+    /// A sync of the names that files have is under way, before the journal is removed.
+    Naming { token: u64 },
     /// The last sync of names and journal is under way.
     Closing { token: u64 },
     /// `Finished` was sent; the source answers with `Bye`.
@@ -34,8 +36,17 @@ impl Phase {
         matches!(self, Self::Running)
     }
 
-    pub(super) fn is_closing(&self, token: u64) -> bool {
+    fn is_closing(&self, token: u64) -> bool {
         matches!(self, Self::Closing { token: own } if *own == token)
+    }
+
+    fn is_naming(&self, token: u64) -> bool {
+        matches!(self, Self::Naming { token: own } if *own == token)
+    }
+
+    /// Whether this sync is one of the end.
+    pub(super) fn is_last_sync(&self, token: u64) -> bool {
+        self.is_naming(token) || self.is_closing(token)
     }
 }
 
@@ -176,12 +187,24 @@ impl Sink {
         }
     }
 
-    /// Sets metadata and requests the last sync.
+    /// Makes the names of files durable if necessary, sets metadata and requests the last sync.
     fn close(&mut self) {
         if self.options.dry_run || self.options.verify {
             self.send_finished();
             return;
         }
+        // An earlier run may have renamed files that this run found complete, without a sync. If a
+        // crash loses such a rename, the next run must find the chunks in the journal.
+        if self.journal.was_found() {
+            let token = self.durability.token();
+            self.phase = Phase::Naming { token };
+            self.out.push_back(SinkAction::JournalSync(token));
+            return;
+        }
+        self.close_named();
+    }
+
+    fn close_named(&mut self) {
         // Before the sync, because its answer must cover the metadata too.
         self.directories.settle_all(&mut self.out);
         // All files are durable under their final names, so a crash no longer needs the journal.
@@ -198,8 +221,13 @@ impl Sink {
         self.out.push_back(SinkAction::JournalSync(token));
     }
 
-    /// If this was the last sync, sends `Finished`.
+    /// If this was the sync of names, requests the last one; if it was the last one, sends
+    /// `Finished`.
     pub(super) fn take_last_journal_synced(&mut self, token: u64) -> bool {
+        if self.phase.is_naming(token) {
+            self.close_named();
+            return true;
+        }
         let last = self.phase.is_closing(token);
         if last {
             self.send_finished();
@@ -217,7 +245,9 @@ impl Sink {
 
     /// Ends the transfer without the source's `Bye`, which has nothing to say any more.
     pub(super) fn end_if_accounted(&mut self) {
-        if self.accounted && matches!(self.phase, Phase::AwaitBye) {
+        // A source that removes files tells what became of them before its `Bye`.
+        let is_told = self.accounted && !self.options.removes_source();
+        if is_told && matches!(self.phase, Phase::AwaitBye) {
             self.phase = Phase::Over;
             self.finished(None);
         }
@@ -247,13 +277,33 @@ impl Sink {
                 self.finished(None);
                 Ok(())
             }
+            Message::Removed { failures, .. } if failures.len() > MAX_FAILED => {
+                Err(protocol("more failures than are told"))
+            }
+            Message::Removed { files, failed, failures } if self.awaits_removed() => {
+                self.tally.summary.removed = files;
+                for (path, failure) in &failures {
+                    let report = FileReport::Failed(failure.clone().bounded());
+                    self.report_path(path.clone(), report);
+                }
+                self.tally.failures.add_reported(failures, failed, 0);
+                self.told_removed = true;
+                Ok(())
+            }
             // Digests and the like that were sent before the source received `Finished`.
             Message::Digests { .. }
             | Message::Hole(_)
+            | Message::Same(_)
             | Message::Root { .. }
             | Message::SourceFailed { .. } => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Whether the source may tell now, for the first time, what it removed.
+    fn awaits_removed(&self) -> bool {
+        let waits = matches!(self.phase, Phase::AwaitBye) && !self.told_removed;
+        waits && self.options.removes_source()
     }
 
     /// Ends the transfer early; `notify` the source why.
@@ -265,7 +315,7 @@ impl Sink {
                 self.finished(None);
             }
             Phase::Over | Phase::Ending { .. } => {}
-            Phase::Running | Phase::Deleting | Phase::Closing { .. } => {
+            Phase::Running | Phase::Deleting | Phase::Naming { .. } | Phase::Closing { .. } => {
                 self.planner.clear();
                 self.phase = Phase::Ending { failure, notify };
             }

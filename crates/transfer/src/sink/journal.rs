@@ -20,6 +20,8 @@ use crate::message::{Options, Resume};
 pub(super) struct Journal {
     enabled: bool,
     begun: bool,
+    /// Whether an earlier run left it.
+    found: bool,
     transfer: [u8; 16],
     state: JournalState,
     buffering: Buffering,
@@ -47,6 +49,7 @@ impl Journal {
         let mut journal = Self {
             enabled,
             begun: false,
+            found: false,
             transfer,
             state: JournalState::default(),
             buffering: Buffering::Off,
@@ -70,7 +73,7 @@ impl Journal {
             }
             journal.state = replay.state;
             journal.state.apply(&journal.begin());
-            journal.begun = true;
+            (journal.begun, journal.found) = (true, true);
             out.push_back(SinkAction::RewriteJournal(journal.state.rewrite()));
         }
         Ok(journal)
@@ -79,6 +82,11 @@ impl Journal {
     /// Whether files of several chunks are journalled.
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// Whether an earlier run left the journal.
+    pub(super) fn was_found(&self) -> bool {
+        self.found
     }
 
     /// Whether the journal has files that are not complete.

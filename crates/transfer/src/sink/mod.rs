@@ -7,7 +7,7 @@
 //! - [`examine`] decides what an entry needs.
 //! - [`roots`] compares digests of whole files.
 //! - [`resume`] finds the chunks of an earlier run.
-//! - [`plan`] requests ranges.
+//! - [`plan`] requests ranges, and [`changed`] pieces of files with an old version.
 //! - [`verify`] compares digests of pieces.
 //! - [`durable`] syncs, renames and journals.
 //! - [`finish`] deletes, sets metadata and ends the transfer.
@@ -16,6 +16,7 @@
 //! routes events between them.
 
 mod announced;
+mod changed;
 mod durable;
 mod entries;
 mod examine;
@@ -40,6 +41,7 @@ use crate::limits::{MAX_EMPTY_SOURCES, MAX_FAILED};
 use crate::message::{Message, Options, unexpected};
 use crate::requested::Requested;
 use announced::Announced;
+use changed::Changed;
 use durable::Durability;
 use entries::{Entries, Stage};
 use finish::{Directories, Phase};
@@ -65,12 +67,15 @@ pub struct Sink {
     resumed: Resumed,
     planner: Planner,
     chunks: Chunks,
+    changed: Changed,
     durability: Durability,
     directories: Directories,
     tally: Tally,
     phase: Phase,
     /// Whether the source has accounted for all that it was asked for.
     accounted: bool,
+    /// Whether the source told what it removed.
+    told_removed: bool,
     /// Records of the journal that follow the requests of the same event.
     after_requests: VecDeque<SinkAction>,
     /// The time of the last event that had one: some answers of the driver have no time.
@@ -132,11 +137,13 @@ impl Sink {
             resumed: Resumed::default(),
             planner: Planner::default(),
             chunks: Chunks::default(),
+            changed: Changed::default(),
             durability: Durability::default(),
             directories: Directories::default(),
             tally: Tally::default(),
             phase: Phase::Running,
             accounted: false,
+            told_removed: false,
             after_requests: VecDeque::new(),
             now,
             out,
@@ -149,7 +156,9 @@ impl Sink {
         self.now = now;
         let taken = match self.phase {
             Phase::Running => self.take_message(message),
-            Phase::Deleting | Phase::Closing { .. } => self.take_late_message(message),
+            Phase::Deleting | Phase::Naming { .. } | Phase::Closing { .. } => {
+                self.take_late_message(message)
+            }
             Phase::AwaitBye => return self.take_last_message(message),
             // Late messages are ignored.
             Phase::Ending { .. } | Phase::Over => return Ok(()),
@@ -177,6 +186,7 @@ impl Sink {
             }
             Message::Digests { chunk, pieces } => self.take_digests(chunk, &pieces),
             Message::Hole(range) => self.take_hole(range),
+            Message::Same(start) => self.take_same(start),
             Message::SourceFailed { entry, failure } => {
                 self.check_known(entry)?;
                 self.fail_at_source(entry, failure.bounded());
@@ -330,7 +340,8 @@ impl Sink {
     /// released.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
-        let planned = self.intake.held() + self.planner.held() + self.chunks.held();
+        let planned =
+            self.intake.held() + self.planner.held() + self.chunks.held() + self.changed.held();
         self.entries.len() + planned + self.tally.held() + self.out.len()
     }
 
@@ -393,7 +404,11 @@ impl Sink {
         match item.entry.kind {
             EntryKind::File { .. } | EntryKind::Stream => self.complete(id),
             EntryKind::Directory | EntryKind::Symlink { .. } => {
+                let is_link = item.entry.kind != EntryKind::Directory;
                 self.durability.touch(self.now);
+                if is_link && self.options.removes_source() {
+                    self.durability.store(id);
+                }
                 self.report_moved(id);
                 self.done(id);
             }

@@ -90,6 +90,7 @@ impl Sink {
     pub(super) fn plan_more(&mut self) {
         let (mut first, mut again) = (Vec::new(), Vec::new());
         while self.chunks.has_room()
+            && self.changed.has_room()
             && let Some((chunk, is_again)) = self.planner.next()
         {
             let pieces = self.needed_pieces(chunk);
@@ -97,6 +98,9 @@ impl Sink {
                 if !is_again {
                     self.skip_if_gone(chunk);
                 }
+                continue;
+            }
+            if !is_again && self.hash_old(chunk, &pieces) {
                 continue;
             }
             let ranges = if is_again { &mut again } else { &mut first };

@@ -63,6 +63,13 @@ impl Tally {
         self.summary.bytes_resumed += bytes;
     }
 
+    /// Bytes that were requested were taken from an old version.
+    pub(super) fn same(&mut self, bytes: u64) {
+        self.needed = self.needed.saturating_sub(bytes);
+        self.present += bytes;
+        self.summary.bytes_same += bytes;
+    }
+
     pub(super) fn needed(&mut self, bytes: u64) {
         self.needed += bytes;
     }
@@ -171,7 +178,7 @@ impl Sink {
         self.send_progress();
     }
 
-    fn send_verified(&mut self) {
+    pub(super) fn send_verified(&mut self) {
         self.tally.verified_at = None;
         let ranges: Vec<_> = std::mem::take(&mut self.tally.verified).iter().collect();
         for ranges in ranges.chunks(MAX_RANGES) {

@@ -11,6 +11,7 @@ use crate::action::ChunkPlan;
 use crate::limits::{MAX_TRIES, SYNC_BYTES};
 use crate::message::PieceDigest;
 
+mod changed;
 mod late;
 mod states;
 

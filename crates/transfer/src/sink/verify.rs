@@ -38,6 +38,8 @@ struct PieceState {
     hash: Option<Digest>,
     tries: u8,
     open: bool,
+    /// Whether its bytes come from the old version of the file.
+    same: bool,
 }
 
 /// A piece with both digests.
@@ -47,6 +49,7 @@ struct Compared {
     digest: Digest,
     matches: bool,
     tries: u8,
+    same: bool,
 }
 
 impl Chunks {
@@ -72,10 +75,12 @@ impl Chunks {
                     let known = &mut work.pieces[at];
                     work.open += usize::from(!known.open);
                     (known.digest, known.hash, known.open) = (None, None, true);
+                    known.same = false;
                 }
                 Err(at) => {
                     let piece = piece.clone();
-                    let new = PieceState { piece, digest: None, hash: None, tries: 0, open: true };
+                    let (digest, hash) = (None, None);
+                    let new = PieceState { piece, digest, hash, tries: 0, open: true, same: false };
                     work.pieces.insert(at, new);
                     work.open += 1;
                 }
@@ -84,8 +89,20 @@ impl Chunks {
     }
 
     /// Whether this chunk may have been requested.
-    fn was_asked(&self, chunk: ChunkIndex) -> bool {
+    pub(super) fn was_asked(&self, chunk: ChunkIndex) -> bool {
         chunk < self.end
+    }
+
+    /// The bytes of this piece come from the old version of the file. Returns the piece if it is open
+    /// and has no digest yet.
+    pub(super) fn take_from_old(&mut self, chunk: ChunkIndex, start: Offset) -> Option<Piece> {
+        let work = self.chunks.get_mut(&chunk)?;
+        let piece = work.pieces.iter_mut().find(|piece| piece.piece.range.start == start)?;
+        let is_new = piece.open && piece.digest.is_none() && piece.hash.is_none();
+        is_new.then(|| {
+            piece.same = true;
+            piece.piece.clone()
+        })
     }
 
     fn compare(
@@ -112,8 +129,8 @@ impl Chunks {
             } else {
                 piece.tries = piece.tries.saturating_add(1);
             }
-            let tries = piece.tries;
-            compared.push(Compared { piece: piece.piece.clone(), digest, matches, tries });
+            let (tries, same) = (piece.tries, piece.same);
+            compared.push(Compared { piece: piece.piece.clone(), digest, matches, tries, same });
         }
         if work.open == 0 {
             self.chunks.remove(&chunk);
@@ -189,11 +206,23 @@ impl Sink {
         self.settle_pieces(chunk, compared);
     }
 
+    /// The digest from the source, or that of the bytes written, of one piece.
+    pub(super) fn take_digest_of(
+        &mut self,
+        chunk: ChunkIndex,
+        id: EntryId,
+        digest: Option<Digest>,
+        hash: Option<Digest>,
+    ) {
+        let compared = self.chunks.compare(chunk, [(id, digest, hash)].into_iter());
+        self.settle_pieces(chunk, compared);
+    }
+
     fn settle_pieces(&mut self, chunk: ChunkIndex, compared: Vec<Compared>) {
         let mut again = Vec::new();
         for piece in compared {
             if piece.matches {
-                self.piece_verified(&piece.piece, piece.digest);
+                self.piece_verified(&piece);
             } else if piece.tries < MAX_TRIES {
                 self.tally.again();
                 again.push(piece.piece);
@@ -211,17 +240,25 @@ impl Sink {
         self.send_need(ranges, true);
     }
 
-    fn piece_verified(&mut self, piece: &Piece, digest: Digest) {
+    fn piece_verified(&mut self, compared: &Compared) {
+        let Compared { piece, digest, same, .. } = compared;
+        self.changed.forget(&piece.range);
         let Some(item) = self.entries.get_mut(piece.entry) else { return };
         item.verified += 1;
         let index = u32::try_from(piece.file_offset / CHUNK.get());
         if let (Some(file), Ok(index)) = (item.journal, index) {
-            self.journal.chunk(file, index, digest, &mut self.out);
+            self.journal.chunk(file, index, *digest, &mut self.out);
         }
-        self.tally.moved(piece.size().get());
+        match same {
+            true => self.tally.same(piece.size().get()),
+            false => self.tally.moved(piece.size().get()),
+        }
         self.tally.verified_range(self.now, piece.range.clone());
         self.durability.add_bytes(self.now, piece.size().get());
         self.complete_if_all(piece.entry);
+        if *same {
+            self.send_present();
+        }
     }
 
     /// If all pieces of the file are verified, queues it for a sync.

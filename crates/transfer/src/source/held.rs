@@ -21,6 +21,8 @@ pub(super) struct Held {
     recent: BTreeMap<EntryId, RelPath>,
     order: VecDeque<EntryId>,
     had_stream: bool,
+    /// Whether files and links are held until the sink says what becomes of them.
+    until_stored: bool,
 }
 
 #[derive(Debug)]
@@ -29,14 +31,29 @@ struct HeldEntry {
     range: Option<Range<Offset>>,
     unverified: u64,
     answered: bool,
+    /// Whether the sink still has to say what becomes of it.
+    awaited: bool,
+}
+
+impl HeldEntry {
+    /// Whether the sink needs nothing more of it.
+    fn is_done(&self) -> bool {
+        self.unverified == 0 && self.answered && !self.awaited
+    }
 }
 
 impl Held {
+    /// Holds files and links until the sink says what becomes of them, if `until_stored`.
+    pub(super) fn new(until_stored: bool) -> Self {
+        Self { until_stored, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, id: EntryId, entry: Entry, range: Option<Range<Offset>>) {
         let unverified = range.clone().map_or(0, |range| self.live.insert(range).get());
         self.had_stream |= entry.kind == EntryKind::Stream;
         self.paths += path_bytes(&entry);
-        self.entries.insert(id, HeldEntry { entry, range, unverified, answered: false });
+        let awaited = self.until_stored && entry.kind != EntryKind::Directory;
+        self.entries.insert(id, HeldEntry { entry, range, unverified, answered: false, awaited });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -74,7 +91,7 @@ impl Held {
         let mut done = Vec::new();
         for (&id, held) in self.entries.range_mut(first..end) {
             held.answered = true;
-            if held.unverified == 0 {
+            if held.is_done() {
                 done.push(id);
             }
         }
@@ -102,7 +119,23 @@ impl Held {
     fn verified_of(&mut self, id: EntryId, bytes: u64) {
         let Some(held) = self.entries.get_mut(&id) else { return };
         held.unverified = held.unverified.saturating_sub(bytes);
-        if held.unverified == 0 && held.answered {
+        if held.is_done() {
+            self.release(id);
+        }
+    }
+
+    /// Whether the sink may say that it stored this entry: it requested and verified all of it, or
+    /// needed nothing. None if the entry is not held.
+    pub(super) fn may_be_stored(&self, id: EntryId) -> Option<bool> {
+        let held = self.entries.get(&id)?;
+        Some(held.awaited && held.answered && held.unverified == 0)
+    }
+
+    /// What becomes of this entry is known.
+    pub(super) fn settle(&mut self, id: EntryId) {
+        let Some(held) = self.entries.get_mut(&id) else { return };
+        held.awaited = false;
+        if held.is_done() {
             self.release(id);
         }
     }

@@ -34,10 +34,12 @@ impl Source {
         let answers = matches!(
             message,
             Message::Need { .. }
+                | Message::NeedChanged { .. }
                 | Message::AskRoot(_)
                 | Message::Verified(_)
                 | Message::Progress(_)
                 | Message::SinkFailed { .. }
+                | Message::Stored { .. }
         );
         // Before the first segment there is nothing that these messages can refer to.
         if answers && !self.segments.was_sent(EntryId(0)) {
@@ -47,6 +49,7 @@ impl Source {
             Message::Need { segment, ranges, present, again } => {
                 self.take_need(now, segment, &ranges, present, again)
             }
+            Message::NeedChanged { start, digest } => self.take_need_changed(start, digest),
             Message::AskRoot(entries) => self.take_ask_root(entries),
             Message::Verified(ranges) => self.take_verified(&ranges),
             Message::Progress(progress) => {
@@ -62,6 +65,7 @@ impl Source {
                 self.drop_entry(entry, failure.bounded());
                 Ok(())
             }
+            Message::Stored { entries, left } => self.take_stored(&entries, &left),
             Message::Finished(summary) => self.take_finished(summary),
             Message::Refused(failure) | Message::Cancel(failure) => {
                 self.finish(Some(failure.bounded()));
@@ -176,14 +180,30 @@ impl Source {
         Ok(())
     }
 
-    fn take_finished(&mut self, mut summary: Summary) -> Result<(), Failure> {
+    fn take_finished(&mut self, summary: Summary) -> Result<(), Failure> {
         if !self.totals.walk_done {
             return Err(protocol("the sink finished before the walk"));
         }
-        summary.failed = summary.failed.max(self.failures.count());
+        if !self.removal.wait(summary)? {
+            self.complete(summary);
+        }
+        Ok(())
+    }
+
+    /// The sink has finished, and nothing is being removed any more.
+    pub(super) fn complete(&mut self, mut summary: Summary) {
+        // The sink does not know of files that were not removed.
+        let kept = self.removal.kept();
+        let failed = self.failures.count().saturating_sub(kept);
+        summary.failed = summary.failed.max(failed).saturating_add(kept);
+        summary.removed = self.removal.removed();
+        if self.options.removes_source() {
+            let message = self.removal.message();
+            self.send(message);
+        }
+        summary.bytes_same = self.compared.same();
         self.send(Message::Bye);
         let failed = self.failures.take();
         self.finish_as(Outcome { summary, failure: None, failed });
-        Ok(())
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! [`manifest`] packs entries into segments and tracks which ones the sink has examined. [`held`]
 //! keeps entries while they may still be read. [`ranges`] tracks which requested ranges are not
-//! placed. [`crate::assign`] assigns them to transports. This file routes events between them.
+//! placed, [`removal`] which files are being removed, and [`changed`] which pieces are compared with old versions at the sink. [`crate::assign`] assigns them to transports. This file routes events between them.
 
+mod changed;
 mod held;
 mod manifest;
 mod messages;
 mod ranges;
+mod removal;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,10 +23,12 @@ use crate::failure::{Failure, FailureKind, Failures};
 use crate::limits::{MAX_DIGESTS, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS};
 use crate::message::{Message, Options, PieceDigest, Progress};
 use crate::transport::{TransportEvent, TransportId};
+use changed::Compared;
 use held::Held;
 use manifest::Segments;
 use messages::AskedRoots;
 use ranges::Needs;
+use removal::Removal;
 
 /// The source's state machine.
 #[derive(Debug)]
@@ -36,6 +40,9 @@ pub struct Source {
     needs: Needs,
     /// Entries whose root digests were requested.
     asked: AskedRoots,
+    /// Pieces that are compared with old versions at the sink.
+    compared: Compared,
+    removal: Removal,
     assigner: Assigner,
     failures: Failures,
     progress: Progress,
@@ -71,18 +78,23 @@ pub struct SourceTotals {
     pub files: u64,
     /// Files that the walk has found.
     pub files_known: u64,
+    /// Bytes of requested pieces that are being compared with old versions at the sink. They count
+    /// neither as present nor as needed yet.
+    pub comparing: ByteCount,
 }
 
 impl Source {
     /// A source for one transfer.
     pub fn new(options: Options, _now: Time) -> Self {
         Self {
+            held: Held::new(options.removes_source()),
             options,
             layout: Layout::new(),
-            held: Held::default(),
             segments: Segments::default(),
             needs: Needs::default(),
             asked: AskedRoots::default(),
+            compared: Compared::default(),
+            removal: Removal::default(),
             assigner: Assigner::default(),
             failures: Failures::default(),
             progress: Progress::default(),
@@ -294,7 +306,8 @@ impl Source {
     /// Number of entries, ranges and actions held. Tests check that completed ones are released.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
-        self.held.len() + self.needs.held() + self.assigner.held() + self.out.len()
+        let wanted = self.needs.held() + self.compared.len() + self.assigner.held();
+        self.held.len() + wanted + self.out.len()
     }
 
     /// The next action.
@@ -322,7 +335,8 @@ impl Source {
 
     /// The progress.
     pub fn totals(&self) -> SourceTotals {
-        SourceTotals { stream_open: self.layout.stream_open(), ..self.totals }
+        let comparing = self.compared.bytes();
+        SourceTotals { stream_open: self.layout.stream_open(), comparing, ..self.totals }
     }
 
     /// Ends the transfer early. Data that is durable at the sink stays durable.
@@ -359,6 +373,8 @@ impl Source {
             Outcome { summary: Default::default(), failure, failed: self.failures.take() };
         outcome.summary.bytes_moved = self.progress.verified;
         outcome.summary.chunks_again = self.progress.again;
+        outcome.summary.bytes_same = self.compared.same();
+        outcome.summary.removed = self.removal.removed();
         outcome.summary.failed = self.failures.count();
         outcome.summary.vanished = self.failures.vanished();
         self.finish_as(outcome);

@@ -53,6 +53,11 @@ impl Needs {
         self.wanted.contains_range(range)
     }
 
+    /// Whether any of this range is requested and not verified.
+    pub(super) fn is_any_wanted(&self, range: &Range<Offset>) -> bool {
+        self.wanted.overlaps(range)
+    }
+
     /// This range was placed at the sink. Returns how many of its bytes were not placed before, and
     /// the parts that must be moved once more.
     pub(super) fn placed(&mut self, range: &Range<Offset>) -> (ByteCount, Vec<Range<Offset>>) {

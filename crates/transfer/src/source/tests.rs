@@ -9,6 +9,8 @@ use crate::limits::MAX_ENTRY_PATHS;
 use crate::message::Summary;
 
 mod bounds;
+mod changed;
+mod removal;
 mod states;
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {

@@ -1,20 +1,28 @@
 //! The sink's disk, and its state after a crash.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece};
 use packtrain_transfer::{Found, FoundKind, TargetState};
 use packtrain_units::{Offset, RangeSet, Rng};
 
-use super::{digest, root};
+use super::tree::SourceEntry;
+use super::{chunk_contents, digest, root};
 
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
-    Directory { entry: Option<Entry> },
+    Directory {
+        entry: Option<Entry>,
+    },
     Symlink(Vec<u8>),
-    File { content: u64, size: u64, entry: Entry },
+    /// A file and the numbers of its chunks.
+    File {
+        contents: Vec<u64>,
+        size: u64,
+        entry: Entry,
+    },
 }
 
 /// A chunk of a temporary: the parts written since its content last changed.
@@ -99,17 +107,28 @@ impl Disk {
 
     pub fn target_root(&self, entry: &Entry) -> Option<Digest> {
         match self.places.get(entry.path.as_bytes())?.target.as_ref()? {
-            Node::File { content, size, .. } => Some(root(*content, *size)),
+            Node::File { contents, size, .. } => Some(root(contents, *size)),
             _ => None,
         }
     }
 
-    /// Renames a temporary to its final name. All its chunks must have the same content number.
+    /// The number of the chunk of an old version that has this piece; none if that is too short.
+    pub fn old(&self, entry: &Entry, piece: &Piece) -> Option<u64> {
+        let end = piece.file_offset + (piece.range.end.0 - piece.range.start.0);
+        match self.places.get(entry.path.as_bytes())?.target.as_ref()? {
+            Node::File { contents, size, .. } if *size >= end => {
+                contents.get((piece.file_offset / CHUNK.get()) as usize).copied()
+            }
+            _ => None,
+        }
+    }
+
+    /// Renames a temporary to its final name.
     pub fn commit(&mut self, entry: &Entry) {
         let size = entry.size().expect("only files are committed");
         let place = self.place(entry);
         let temporary = place.temporary.take().expect("a temporary to commit");
-        let contents: BTreeSet<u64> = (0..size.div_ceil(CHUNK.get()))
+        let contents = (0..size.div_ceil(CHUNK.get()))
             .map(|index| {
                 let len = CHUNK.get().min(size - index * CHUNK.get());
                 let chunk = temporary.chunks.get(&index);
@@ -117,12 +136,19 @@ impl Disk {
                 chunk.filter(whole).map_or(0, |c| c.content)
             })
             .collect();
-        let content = match contents.len() {
-            0 => 0,
-            1 => *contents.first().expect("one"),
-            _ => panic!("{:?} is made of several contents", entry.path),
-        };
-        place.target = Some(Node::File { content, size, entry: entry.clone() });
+        place.target = Some(Node::File { contents, size, entry: entry.clone() });
+    }
+
+    /// Whether this file or link survives a power failure under its name.
+    pub fn is_stable(&self, source: &SourceEntry) -> bool {
+        let place = self.stable.get(source.entry.path.as_bytes());
+        match (&source.entry.kind, place.and_then(|place| place.target.as_ref())) {
+            (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => target == found,
+            (EntryKind::File { size }, Some(Node::File { contents, size: found, .. })) => {
+                size == found && *contents == chunk_contents(source.content, *size)
+            }
+            _ => false,
+        }
     }
 
     pub fn begin_sync(&mut self, token: u64) {

@@ -1,8 +1,8 @@
 //! Both ends of a transfer over simulated disks, pipes and transports, all from one seed.
 //!
-//! Contents are symbolic: the content of a file is a number, and the digest of a piece is a
-//! function of that number and the position of the piece. So large trees cost little to move, and a
-//! wrong byte shows as a wrong number.
+//! Contents are symbolic: the content of a file is a number, which gives each of its chunks a number
+//! ([`chunk_content`]), and the digest of a piece is a function of that number and the position of
+//! the piece. So large trees cost little to move, and a wrong byte shows as a wrong number.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
@@ -10,9 +10,20 @@ pub mod disk;
 pub mod run;
 pub mod tree;
 
-use packtrain_object::Digest;
+use packtrain_object::{CHUNK, Digest};
 
-/// The digest of a piece of a file with this content.
+/// The number of a chunk of a file with this content. The low byte of the content is a set of bits,
+/// of which each chunk has one: a new content with another bit changes every eighth chunk.
+pub fn chunk_content(content: u64, index: u64) -> u64 {
+    (content & !0xff) | ((content >> (index % 8)) & 1) << 4
+}
+
+/// The numbers of all chunks of a file.
+pub fn chunk_contents(content: u64, size: u64) -> Vec<u64> {
+    (0..size.div_ceil(CHUNK.get())).map(|index| chunk_content(content, index)).collect()
+}
+
+/// The digest of a piece whose chunk has this number.
 pub fn digest(content: u64, file_offset: u64, len: u64) -> Digest {
     let mut bytes = [0; 32];
     let mut state = content ^ file_offset.rotate_left(17) ^ len.rotate_left(41);
@@ -26,7 +37,10 @@ pub fn digest(content: u64, file_offset: u64, len: u64) -> Digest {
     Digest(bytes)
 }
 
-/// The digest of a whole file, as for `HashFile` and `HashTarget`.
-pub fn root(content: u64, size: u64) -> Digest {
-    digest(content, u64::MAX, size)
+/// The digest of a whole file whose chunks have these numbers, as for `HashFile` and `HashTarget`.
+pub fn root(contents: &[u64], size: u64) -> Digest {
+    let all = contents.iter().fold(0u64, |all, content| {
+        all.rotate_left(9).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ content
+    });
+    digest(all, u64::MAX, size)
 }

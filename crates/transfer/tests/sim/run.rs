@@ -13,7 +13,7 @@ use packtrain_units::{Duration, Offset, RangeSet, Rng, Time};
 
 use super::disk::{Disk, Node};
 use super::tree::SourceEntry;
-use super::{digest, root};
+use super::{chunk_content, chunk_contents, digest, root};
 
 mod sink_node;
 mod source_node;
@@ -40,6 +40,8 @@ enum Answer {
     Made(EntryId),
     Written(ChunkIndex, Vec<PieceHash>),
     Rehashed(ChunkIndex, EntryId, Option<packtrain_object::Digest>),
+    OldHashed(ChunkIndex, EntryId, Option<packtrain_object::Digest>),
+    Copied(ChunkIndex, EntryId, Option<packtrain_object::Digest>),
     Root(EntryId, Option<packtrain_object::Digest>),
     Synced(u64),
     Committed(EntryId),
@@ -74,6 +76,12 @@ pub struct Run<'a> {
     to_read: VecDeque<ChunkIndex>,
     reported: BTreeSet<ChunkIndex>,
     roots_wanted: Vec<EntryId>,
+    to_compare: Vec<Piece>,
+    to_remove: Vec<EntryId>,
+    /// Paths that the source removed.
+    pub removed: BTreeSet<RelPath>,
+    /// Files that it kept because they changed.
+    pub kept: u64,
     jobs: VecDeque<SinkAction>,
     answers: Vec<Answer>,
     expected: BTreeMap<ChunkIndex, Vec<Expected>>,
@@ -82,6 +90,10 @@ pub struct Run<'a> {
     pub reports: Vec<(Vec<u8>, FileReport)>,
     /// Bytes of payload moved.
     pub crossed: u64,
+    /// Bytes copied from old versions.
+    pub copied: u64,
+    /// How often an old version could not be read at an end, or changed.
+    pub old_faults: u64,
     /// Chunks requested in this run, in order.
     pub expected_keys: Vec<Key>,
     /// Chunks for which the sink had both digests, and they matched.
@@ -134,6 +146,10 @@ impl<'a> Run<'a> {
             to_read: VecDeque::new(),
             reported: BTreeSet::new(),
             roots_wanted: Vec::new(),
+            to_compare: Vec::new(),
+            to_remove: Vec::new(),
+            removed: BTreeSet::new(),
+            kept: 0,
             jobs: VecDeque::new(),
             answers: Vec::new(),
             expected: BTreeMap::new(),
@@ -141,6 +157,8 @@ impl<'a> Run<'a> {
             sink_outcome: None,
             reports: Vec::new(),
             crossed: 0,
+            copied: 0,
+            old_faults: 0,
             expected_keys: Vec::new(),
             verified: BTreeSet::new(),
             told_digests: BTreeSet::new(),
@@ -154,6 +172,20 @@ impl<'a> Run<'a> {
         };
         run.up();
         run
+    }
+
+    /// Something about an old version goes wrong.
+    fn old_fault(&mut self) -> bool {
+        let fault = self.rng.chance(0.02);
+        self.old_faults += u64::from(fault);
+        fault
+    }
+
+    /// Unchanged pieces of old versions do not travel.
+    #[must_use]
+    pub fn with_changed_pieces(mut self) -> Self {
+        self.sink = self.sink.with_changed_pieces();
+        self
     }
 
     /// Whether both ends are over.
@@ -178,6 +210,8 @@ impl<'a> Run<'a> {
         self.sink.cancel(self.now, Failure::new(FailureKind::Temporary, "connection lost"));
         self.transports.clear();
         self.to_read.clear();
+        self.to_compare.clear();
+        self.to_remove.clear();
         self.placed.clear();
         self.walk.clear();
         for _ in 0..steps {
@@ -228,6 +262,8 @@ impl<'a> Run<'a> {
         offer(!self.walk.is_empty() && self.source.walk_credit() > 0, 2, 7);
         offer(!self.roots_wanted.is_empty(), 1, 8);
         offer(!alone && self.rng.chance(self.faults.transport), 1, 9);
+        offer(!self.to_compare.is_empty(), 2, 10);
+        offer(!self.to_remove.is_empty(), 2, 11);
         let at = self.rng.below(choices.len() as u64) as usize;
         match choices.get(at) {
             Some(0) => self.deliver_to_sink(),
@@ -239,6 +275,8 @@ impl<'a> Run<'a> {
             Some(6) => self.read_chunk(),
             Some(7) => self.walk_on(),
             Some(8) => self.hash_file(),
+            Some(10) => self.compare(),
+            Some(11) => self.remove(),
             Some(_) => self.disturb(),
             None => self.wait(),
         }
@@ -314,6 +352,14 @@ impl<'a> Run<'a> {
                 for piece in pieces {
                     self.note_digest(*chunk, piece);
                 }
+            }
+            if let Message::Same(start) = &message
+                && let Some(piece) = self.source.layout().piece_at(*start)
+            {
+                // The sink knows the digest already.
+                let digest = packtrain_object::Digest([0; 32]);
+                let told = PieceDigest { entry: piece.entry, digest };
+                self.note_digest(ChunkIndex::of(*start), &told);
             }
             self.sink.on_message(self.now, message).expect("a message that fits");
         }

@@ -328,6 +328,8 @@ impl<'m> Session<'m> {
                 }
             }
             SourceAction::HashFile(_) => panic!("nobody asked for checksums"),
+            SourceAction::Remove(_) => panic!("nobody asked for removals"),
+            SourceAction::Compare(_) => panic!("nobody has an old version"),
             SourceAction::Finished(outcome) => {
                 self.source_over = true;
                 self.failed |= outcome.failure.is_some() || outcome.summary.failed > 0;

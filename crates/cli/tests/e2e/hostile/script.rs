@@ -116,7 +116,7 @@ pub(crate) fn entry(choices: &mut Choices<'_>) -> Entry {
 pub(crate) fn message(choices: &mut Choices<'_>, announced: u32) -> (Message, u32) {
     let failure = Failure::new(FailureKind::Changed, "a text");
     let mut after = announced;
-    let message = match choices.below(32) {
+    let message = match choices.below(36) {
         0..8 => {
             let entries: Vec<_> = (0..=choices.below(4)).map(|_| entry(choices)).collect();
             let first = if choices.below(12) == 0 { choices.id() } else { EntryId(announced) };
@@ -163,6 +163,17 @@ pub(crate) fn message(choices: &mut Choices<'_>, announced: u32) -> (Message, u3
         28 => Message::DataTaken(choices.number()),
         29 => Message::Ping(choices.number()),
         30 => Message::Pong(choices.number()),
+        31 => Message::NeedChanged { start: Offset(choices.number()), digest: choices.digest() },
+        32 => Message::Same(Offset(choices.number())),
+        33 => Message::Stored {
+            entries: (0..choices.below(3)).map(|_| choices.id()).collect(),
+            left: (0..choices.below(3)).map(|_| choices.id()).collect(),
+        },
+        34 => Message::Removed {
+            files: choices.number(),
+            failed: choices.number(),
+            failures: Vec::new(),
+        },
         _ if choices.below(4) == 0 => Message::Bye,
         _ => Message::Cancel(failure),
     };

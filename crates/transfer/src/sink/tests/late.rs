@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::MAX_HELD_PATHS;
+use crate::message::ExtraOptions;
 
 /// A sink of two files that are being renamed.
 fn committing() -> Sink {
@@ -185,4 +186,86 @@ fn a_flood_of_long_paths_is_refused() {
         first += 1000;
     }
     panic!("{paths} bytes of paths are held");
+}
+
+/// A run before this one renamed the file, and crashed before it synced the name.
+#[test]
+fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
+    let large = entry("f0", EntryKind::File { size: 2 * CHUNK.get() });
+    let manifest = || Message::Manifest(encode_segment(EntryId(0), std::slice::from_ref(&large)));
+    let mut first = sink();
+    first.on_message(now(), manifest()).unwrap();
+    first.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }]);
+    let mut journal = Vec::new();
+    for action in actions(&mut first) {
+        match action {
+            SinkAction::RewriteJournal(bytes) => journal = bytes,
+            SinkAction::Journal(bytes) => journal.extend(bytes),
+            _ => {}
+        }
+    }
+    assert!(!journal.is_empty());
+    let mut next = Sink::new(Options::default(), anything(), &journal, [1; 16], now()).unwrap();
+    next.on_message(now(), manifest()).unwrap();
+    let (size, mtime, mode) = (2 * CHUNK.get(), large.mtime, large.mode);
+    let kind = crate::action::FoundKind::File;
+    let found =
+        crate::action::Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    let there = TargetState { target: Some(found), temporary: None };
+    next.on_examined(now(), EntryId(0), vec![there]);
+    let (failures, empty) = (vec![], vec![]);
+    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
+    next.on_message(now(), end).unwrap();
+    let before = actions(&mut next);
+    let Some(SinkAction::JournalSync(token)) = before.last() else { panic!("{before:?}") };
+    assert!(!before.contains(&SinkAction::RemoveJournal), "{before:?}");
+    next.on_journal_synced(*token);
+    let output = answer_syncs(&mut next);
+    assert!(output.contains(&SinkAction::RemoveJournal), "{output:?}");
+    assert_eq!(finished(&output).unchanged, 1);
+}
+
+/// A sink of an empty file that is there already. Its source removes files.
+fn removing() -> Sink {
+    let extra = ExtraOptions { remove_source_files: true, ..ExtraOptions::default() };
+    let options = Options { extra: Box::new(extra), ..Options::default() };
+    let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
+    let files = entries(&[0]);
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &files))).unwrap();
+    let (failures, empty) = (vec![], vec![]);
+    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
+    sink.on_message(now(), end).unwrap();
+    let (kind, size) = (crate::action::FoundKind::File, 0);
+    let (mtime, mode) = (files[0].mtime, files[0].mode);
+    let found =
+        crate::action::Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    sink.on_examined(now(), EntryId(0), vec![TargetState { target: Some(found), temporary: None }]);
+    sink
+}
+
+#[test]
+fn a_source_that_removes_files_is_waited_for() {
+    let mut sink = removing();
+    let removed = |failed| Message::Removed { files: 1, failed, failures: Vec::new() };
+    assert!(sink.on_message(now(), removed(0)).is_err(), "nothing is stored yet");
+    let mut sink = removing();
+    assert!(actions(&mut sink).iter().any(|a| matches!(a, SinkAction::MakeEmpty(..))));
+    sink.on_made(EntryId(0), Ok(()));
+    let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_synced(token);
+    let [SinkAction::Commit(..)] = actions(&mut sink)[..] else { panic!("no commit") };
+    sink.on_committed(EntryId(0), Ok(()));
+    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_journal_synced(token);
+    let stored = Message::Stored { entries: vec![EntryId(0)], left: vec![] };
+    let output = answer_syncs(&mut sink);
+    assert!(output.contains(&SinkAction::Send(stored)), "{output:?}");
+    sink.on_accounted();
+    assert_eq!(actions(&mut sink), [], "it waits");
+    sink.on_message(now(), removed(2)).unwrap();
+    assert!(sink.on_message(now(), removed(2)).is_err(), "told twice");
+    sink.on_message(now(), Message::Bye).unwrap();
+    let over = actions(&mut sink);
+    let [SinkAction::Finished(outcome)] = &over[..] else { panic!("{over:?}") };
+    assert_eq!((outcome.summary.removed, outcome.summary.failed), (1, 2));
 }

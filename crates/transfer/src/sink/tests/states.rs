@@ -129,6 +129,7 @@ fn is_expected(state: State, message: &Message) -> bool {
             Message::Bye => state == State::AwaitBye,
             Message::Digests { .. }
             | Message::Hole(_)
+            | Message::Same(_)
             | Message::Root { .. }
             | Message::SourceFailed { .. }
             | Message::Cancel(_)
@@ -216,7 +217,7 @@ fn held(sink: &Sink) -> usize {
 fn any_kind() -> impl Strategy<Value = Message> {
     prop_oneof![
         2 => any_message(),
-        1 => (0u32..9, 0usize..24).prop_map(|(id, kind)| every_kind(id, segment()).swap_remove(kind)),
+        1 => (0u32..9, 0usize..28).prop_map(|(id, kind)| every_kind(id, segment()).swap_remove(kind)),
     ]
 }
 

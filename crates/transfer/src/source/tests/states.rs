@@ -96,7 +96,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             }
         ),
         1 => ranges().prop_map(Message::Verified),
-        2 => (0u32..3, 0usize..24).prop_map(|(id, kind)| every_kind(id, vec![]).swap_remove(kind)),
+        2 => (0u32..3, 0usize..28).prop_map(|(id, kind)| every_kind(id, vec![]).swap_remove(kind)),
     ]
 }
 

@@ -75,6 +75,14 @@ impl Run<'_> {
                 let hash = self.disk.hash(&entry, &piece);
                 self.answers.push(Answer::Rehashed(chunk, piece.entry, hash));
             }
+            SinkAction::HashOld(chunk, piece, entry) => {
+                let len = piece.range.end.0 - piece.range.start.0;
+                let old = self.disk.old(&entry, &piece);
+                let hash = old.map(|content| digest(content, piece.file_offset, len));
+                let hash = hash.filter(|_| !self.old_fault());
+                self.answers.push(Answer::OldHashed(chunk, piece.entry, hash));
+            }
+            SinkAction::CopyOld(chunk, piece, entry) => self.copy_old(chunk, &piece, &entry),
             SinkAction::HashTarget(id, entry) => {
                 self.answers.push(Answer::Root(id, self.disk.target_root(&entry)));
             }
@@ -87,6 +95,7 @@ impl Run<'_> {
             SinkAction::Commit(batch) => {
                 for (id, entry) in batch {
                     self.disk.commit(&entry);
+                    self.check_committed(&entry);
                     self.answers.push(Answer::Committed(id));
                 }
             }
@@ -101,6 +110,24 @@ impl Run<'_> {
             SinkAction::RemoveLock => {}
             _ => panic!("not a job"),
         }
+    }
+
+    /// Sometimes the old version changed since it was hashed, or is gone.
+    fn copy_old(&mut self, chunk: ChunkIndex, piece: &Piece, entry: &Entry) {
+        let expected = self.expected.get(&chunk).is_some_and(|plan| {
+            plan.iter().any(|e| e.piece.entry == piece.entry && e.got.is_empty())
+        });
+        let old = self.disk.old(entry, piece).filter(|_| !self.old_fault());
+        let Some(old) = old.filter(|_| expected) else {
+            self.answers.push(Answer::Copied(chunk, piece.entry, None));
+            return;
+        };
+        self.expected.remove(&chunk);
+        let old = if self.old_fault() { old ^ 2 } else { old };
+        self.copied += piece.range.end.0 - piece.range.start.0;
+        self.disk.write(entry, piece, piece.range.clone(), old);
+        let hash = self.disk.hash(entry, piece);
+        self.answers.push(Answer::Copied(chunk, piece.entry, hash));
     }
 
     pub(super) fn delete(&mut self, keep: &[Vec<u8>], dry_run: bool) {
@@ -157,7 +184,8 @@ impl Run<'_> {
                 if part.start < part.end
                     && let Some(path) = path
                 {
-                    let content = self.tree[&path].content;
+                    let index = piece.file_offset / CHUNK.get();
+                    let content = chunk_content(self.tree[&path].content, index);
                     self.arrive(chunk, &piece, &part, content);
                 }
             }
@@ -212,6 +240,11 @@ impl Run<'_> {
             }
             Answer::Written(chunk, hashes) => self.written(chunk, hashes),
             Answer::Rehashed(chunk, id, hash) => self.sink.on_rehashed(chunk, id, hash),
+            Answer::OldHashed(chunk, id, hash) => self.sink.on_old_hashed(chunk, id, hash),
+            Answer::Copied(chunk, id, hash) => {
+                self.note_hashes(chunk, &[(id, hash.unwrap_or(packtrain_object::Digest([0; 32])))]);
+                self.sink.on_copied(chunk, id, hash);
+            }
             Answer::Root(id, root) => self.sink.on_target_root(id, root),
             Answer::Synced(token) => {
                 self.disk.synced(token);
@@ -234,19 +267,35 @@ impl Run<'_> {
     }
 
     pub(super) fn written(&mut self, chunk: ChunkIndex, hashes: Vec<PieceHash>) {
-        for (id, hash) in &hashes {
+        self.note_hashes(chunk, &hashes);
+        self.sink.on_written(chunk, hashes);
+    }
+
+    fn note_hashes(&mut self, chunk: ChunkIndex, hashes: &[PieceHash]) {
+        for (id, hash) in hashes {
             let Some(entry) = self.sink.entry(*id).cloned() else { continue };
             let Some(range) = self.source.layout().range_of(*id) else { continue };
             let at = chunk.start().0.max(range.start.0) - range.start.0;
             let len = chunk.range().end.0.min(range.end.0) - range.start.0 - at;
             let key = (entry.path.as_bytes().to_vec(), at / CHUNK.get());
-            let good = digest(self.tree[&entry.path].content, at, len) == *hash;
+            let content = chunk_content(self.tree[&entry.path].content, at / CHUNK.get());
+            let good = digest(content, at, len) == *hash;
             if good {
                 self.told_hashes.insert(key.clone());
                 self.note_verified(key);
             }
         }
-        self.sink.on_written(chunk, hashes);
+    }
+
+    /// A file under its final name has the content of the source.
+    fn check_committed(&self, entry: &Entry) {
+        let source = &self.tree[&entry.path];
+        if let Some(Node::File { contents, size, .. }) =
+            self.disk.places.get(entry.path.as_bytes()).and_then(|place| place.target.as_ref())
+        {
+            let wanted = chunk_contents(source.content, *size);
+            assert_eq!(wanted, *contents, "content of {:?} at its name", entry.path);
+        }
     }
 
     /// The target tree must equal the source tree.
@@ -261,14 +310,15 @@ impl Run<'_> {
                 (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => {
                     assert_eq!(target, found);
                 }
-                (EntryKind::File { size }, Some(Node::File { content, size: found, entry })) => {
+                (EntryKind::File { size }, Some(Node::File { contents, size: found, entry })) => {
                     assert_eq!(size, found, "size of {path:?}");
-                    let wanted = if *size == 0 { 0 } else { source.content };
-                    assert_eq!(wanted, *content, "content of {path:?}");
+                    let wanted = chunk_contents(source.content, *size);
+                    assert_eq!(wanted, *contents, "content of {path:?}");
                     assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
                 }
-                (EntryKind::Stream, Some(Node::File { content, size, .. })) => {
-                    assert!(*size == 0 || *content == source.content, "content of the stream");
+                (EntryKind::Stream, Some(Node::File { contents, size, .. })) => {
+                    let wanted = chunk_contents(source.content, *size);
+                    assert_eq!(wanted, *contents, "content of the stream");
                 }
                 other => panic!("{path:?}: {other:?}"),
             }

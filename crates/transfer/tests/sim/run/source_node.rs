@@ -39,6 +39,8 @@ impl Run<'_> {
                 }
             }
             SourceAction::HashFile(id) => self.roots_wanted.push(id),
+            SourceAction::Remove(id) => self.to_remove.push(id),
+            SourceAction::Compare(piece) => self.to_compare.push(piece),
             SourceAction::Forget(_) => {}
             SourceAction::Finished(outcome) => self.source_outcome = Some(outcome),
         }
@@ -84,7 +86,8 @@ impl Run<'_> {
             }
             let Some(entry) = self.content(piece.entry) else { continue };
             let len = piece.range.end.0 - piece.range.start.0;
-            let digest = digest(entry.content, piece.file_offset, len);
+            let content = chunk_content(entry.content, piece.file_offset / CHUNK.get());
+            let digest = digest(content, piece.file_offset, len);
             digests.push(PieceDigest { entry: piece.entry, digest });
             if entry.sparse && piece.file_offset == CHUNK.get() {
                 self.hole(&piece);
@@ -109,8 +112,37 @@ impl Run<'_> {
     pub(super) fn hash_file(&mut self) {
         let id = self.roots_wanted.pop().expect("offered");
         let size = self.source.entry(id).and_then(|e| e.size()).unwrap_or_default();
-        let digest = self.content(id).map(|entry| root(entry.content, size));
+        let contents = self.content(id).map(|entry| chunk_contents(entry.content, size));
+        let digest = contents.map(|contents| root(&contents, size));
         self.source.on_root(self.now, id, digest);
+    }
+
+    /// Removes a file that the sink has. Nothing that happens to the sink may lose it then.
+    pub(super) fn remove(&mut self) {
+        let at = self.rng.below(self.to_remove.len() as u64) as usize;
+        let id = self.to_remove.swap_remove(at);
+        let path = self.source.entry(id).expect("held until it is removed").path.clone();
+        let source = &self.tree[&path];
+        assert!(self.disk.is_stable(source), "{path:?} is removed and may be lost");
+        if self.rng.chance(0.05) {
+            let failure = Failure::new(FailureKind::Changed, "it changed");
+            self.kept += 1;
+            self.source.on_removed(self.now, id, Err(failure));
+            return;
+        }
+        self.removed.insert(path);
+        self.source.on_removed(self.now, id, Ok(()));
+    }
+
+    pub(super) fn compare(&mut self) {
+        let at = self.rng.below(self.to_compare.len() as u64) as usize;
+        let piece = self.to_compare.swap_remove(at);
+        let index = piece.file_offset / CHUNK.get();
+        let len = piece.range.end.0 - piece.range.start.0;
+        let content = self.content(piece.entry).map(|entry| chunk_content(entry.content, index));
+        let digest = content.map(|content| digest(content, piece.file_offset, len));
+        let digest = digest.filter(|_| !self.old_fault());
+        self.source.on_compared(self.now, piece.range.start, digest);
     }
 
     pub(super) fn transport(&mut self) {
@@ -146,6 +178,7 @@ impl Run<'_> {
                 if part.start < part.end
                     && let Some(content) = self.content(piece.entry).map(|entry| entry.content)
                 {
+                    let content = chunk_content(content, piece.file_offset / CHUNK.get());
                     self.arrive(chunk, &piece, &part, content);
                 }
             }

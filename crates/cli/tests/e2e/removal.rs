@@ -1,0 +1,144 @@
+//! `--remove-source-files`: what is durable at the target is removed at the source, and nothing else.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::rig::{Rig, contents};
+use crate::server::{serve, ticket};
+use crate::tree::{self, MIB};
+
+fn fill(dir: &Path) {
+    fs::create_dir_all(dir.join("sub/empty")).expect("a folder");
+    tree::file(&dir.join("big"), 5 * MIB, 1);
+    fs::write(dir.join("sub/small"), "text").expect("a file");
+    fs::write(dir.join("none"), "").expect("a file");
+    symlink("sub/small", dir.join("link")).expect("a link");
+}
+
+/// The directory has what `fill` put into `same`.
+fn assert_full(rig: &Rig, dir: &str) {
+    let read = |dir: &str, name| fs::read(rig.path(dir).join(name)).expect("a file");
+    for name in ["big", "sub/small", "none", "link"] {
+        assert!(read(dir, name) == read("same", name), "{name} in {dir}");
+    }
+    assert!(rig.path(dir).join("sub/empty").is_dir());
+    let link = fs::read_link(rig.path(dir).join("link")).expect("a link");
+    assert_eq!(link.to_str(), Some("sub/small"));
+}
+
+/// The files and links below a directory.
+fn files(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for item in fs::read_dir(dir).expect("a folder").flatten() {
+        match item.file_type().expect("its type").is_dir() {
+            true => found.extend(files(&item.path())),
+            false => found.push(item.file_name().to_string_lossy().into_owned()),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn files_and_links_are_removed_and_directories_stay() {
+    let rig = Rig::local();
+    fill(&rig.path("src"));
+    fill(&rig.path("same"));
+    let mut cp = rig.cp();
+    cp.args(["--json", "--remove-source-files"]).arg(contents(&rig.path("src"))).arg(rig.path("d"));
+    let ended = rig.ok(&mut cp);
+    assert_eq!(ended.number("removed"), 4);
+    assert_eq!(files(&rig.path("src")), [""; 0]);
+    assert!(rig.path("src/sub/empty").is_dir());
+    assert_full(&rig, "d");
+    assert_eq!(files(&rig.path("d")), ["big", "link", "none", "small"]);
+    // What the target has already goes too, after it was copied and verified anew.
+    fill(&rig.path("src"));
+    let again = rig.ok(&mut cp);
+    assert_eq!((again.number("removed"), again.number("files_moved")), (4, 3));
+    // A dry run removes nothing.
+    fill(&rig.path("src"));
+    assert_eq!(rig.ok(cp.arg("--dry-run")).number("removed"), 0);
+    assert_eq!(files(&rig.path("src")).len(), 4);
+}
+
+#[test]
+fn what_is_not_copied_stays() {
+    let rig = Rig::local();
+    fill(&rig.path("src"));
+    let copy = |more: &[&str], dst: &str| {
+        let mut cp = rig.cp();
+        cp.args(["--json", "--remove-source-files"]).args(more);
+        rig.ok(cp.arg(contents(&rig.path("src"))).arg(rig.path(dst)))
+    };
+    assert_eq!(copy(&["--exclude", "small", "--max-size=1M"], "d").number("removed"), 2);
+    assert_eq!(files(&rig.path("src")), ["big", "small"]);
+    // It is there, and need not be the same.
+    fs::create_dir_all(rig.path("e/sub")).expect("a folder");
+    fs::write(rig.path("e/sub/small"), "other").expect("a file");
+    assert_eq!(copy(&["--ignore-existing"], "e").number("removed"), 1);
+    fs::write(rig.path("e/sub/small"), "newer").expect("a file");
+    assert_eq!(copy(&["--update"], "e").number("removed"), 0);
+    assert_eq!(files(&rig.path("src")), ["small"]);
+}
+
+#[test]
+fn a_file_that_is_its_own_target_is_not_lost() {
+    let rig = Rig::local();
+    fill(&rig.path("src"));
+    fill(&rig.path("same"));
+    // The same directory by another path.
+    symlink("src", rig.path("other")).expect("a link");
+    let mut cp = rig.cp();
+    cp.arg("--remove-source-files").arg(contents(&rig.path("src")));
+    let ended = rig.run(cp.arg(contents(&rig.path("other"))));
+    assert_eq!(ended.code, 23, "{}", ended.stderr);
+    assert!(ended.stderr.contains("is the target itself"), "{}", ended.stderr);
+    assert_full(&rig, "src");
+    assert_eq!(files(&rig.path("src")), ["big", "link", "none", "small"]);
+}
+
+#[test]
+fn a_server_removes_what_was_fetched_unless_it_is_read_only() {
+    let rig = Rig::local();
+    fill(&rig.path("root/src"));
+    fill(&rig.path("same"));
+    let fetch = |port: u16, dst: &str| {
+        let mut cp = rig.cp();
+        cp.args(["--json", "--remove-source-files", "--ticket", &ticket(&rig)]);
+        rig.run(cp.arg(format!("pt://127.0.0.1:{port}/src/")).arg(rig.path(dst)))
+    };
+    let (server, port) = serve(&rig, &["--read-only"]);
+    let ended = fetch(port, "a");
+    assert_eq!(ended.code, 12, "{}", ended.stderr);
+    assert!(ended.stderr.contains("nothing may be removed there"), "{}", ended.stderr);
+    assert_eq!(files(&rig.path("root/src")).len(), 4);
+    drop(server);
+    let (_server, port) = serve(&rig, &[]);
+    let ended = fetch(port, "b");
+    assert_eq!((ended.code, ended.number("removed")), (0, 4), "{}", ended.stderr);
+    assert_eq!(files(&rig.path("root/src")), [""; 0]);
+    assert_full(&rig, "b");
+    // And the other way.
+    let mut put = rig.cp();
+    put.args(["--json", "--remove-source-files", "--ticket", &ticket(&rig)]);
+    put.arg(contents(&rig.path("b"))).arg(format!("pt://127.0.0.1:{port}/src"));
+    assert_eq!(rig.ok(&mut put).number("removed"), 4);
+    assert_eq!(files(&rig.path("b")), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_removed_safely_is_refused() {
+    let rig = Rig::local();
+    fill(&rig.path("src"));
+    for more in [&["--inplace"][..], &["-L"]] {
+        let mut cp = rig.cp();
+        cp.arg("--remove-source-files").args(more).arg(rig.path("src")).arg(rig.path("d"));
+        assert_eq!(rig.run(&mut cp).code, 2);
+    }
+    let mut cp = rig.packtrain();
+    cp.args(["cp", "--remove-source-files"]).arg(rig.path("src/big")).arg("s3://bucket/key");
+    assert_eq!(rig.run(&mut cp).code, 2);
+    assert_eq!(files(&rig.path("src")).len(), 4);
+}
