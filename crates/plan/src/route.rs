@@ -17,6 +17,7 @@
 //! ours cannot change them (see `relax`).
 
 mod candidate_paths;
+mod chains;
 mod choice;
 mod csv;
 mod gain;
@@ -29,6 +30,7 @@ mod tree;
 mod tests;
 
 pub use candidate_paths::{PathQuery, candidate_paths};
+pub use chains::{MAX_CHAINS, RoundTrips};
 pub use choice::{Comparison, Decision, Forecasted, choose};
 pub use csv::MatrixError;
 pub use gain::{Limit, Response, Symptoms};

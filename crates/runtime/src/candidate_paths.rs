@@ -5,6 +5,7 @@
 //! end that sends selects the path. If these are different ends, the first reports what it knows to
 //! the second (`remote`).
 
+mod chains;
 mod remote;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,6 +22,7 @@ use packtrain_units::{DataRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use chains::Chain;
 use packtrain_hops::read_answer;
 use packtrain_hops::route::Route;
 use packtrain_service::history::{self, PathFilter};
@@ -54,6 +56,7 @@ struct Reach {
     host: Host,
     /// Whether data comes from there.
     fetch: bool,
+    depots: Vec<Place>,
     routes: Vec<Arc<Route>>,
 }
 
@@ -75,8 +78,16 @@ struct Known {
     /// Round-trip time to the first depot of each path.
     near: BTreeMap<PathId, Duration>,
     forecasts: BTreeMap<PathId, Forecasted>,
+    /// Forecasts of paths that are no candidates.
+    others: BTreeMap<String, Forecasted>,
     /// Measurements of each path's depot for the part beyond it.
     beyond: BTreeMap<PathId, Beyond>,
+    /// Measurements of each depot towards another one, by their numbers from 0.
+    between: BTreeMap<(usize, usize), Beyond>,
+    /// Paths over several depots; their numbers follow those of the single depots.
+    chains: Vec<Chain>,
+    /// Queries that have not ended.
+    pending: usize,
     told: Vec<String>,
     /// Increases with each new result.
     version: u32,
@@ -109,16 +120,24 @@ impl CandidatePaths {
         for depot in depots.iter().take(MAX_DEPOTS) {
             routes.extend(Route::over(std::slice::from_ref(depot), &[])?);
         }
+        let depots: Vec<Place> = depots.iter().take(MAX_DEPOTS).cloned().collect();
         let names = routes.iter().map(|route| format!("via {route}")).collect();
-        let reach = Some(Reach { host, fetch, routes });
-        let ways = Arc::new(Self { names, reach, known: Mutex::default() });
-        for (n, depot) in depots.iter().take(MAX_DEPOTS).enumerate() {
-            let (ways, depot) = (Arc::clone(&ways), depot.clone());
+        let known = Known { pending: depots.len() + 1, ..Known::default() };
+        let reach = Some(Reach { host, fetch, depots: depots.clone(), routes });
+        let ways = Arc::new(Self { names, reach, known: Mutex::new(known) });
+        for (n, depot) in depots.into_iter().enumerate() {
+            let ways = Arc::clone(&ways);
             let way = PathId::numbered(n as u8 + 1);
-            executor::handle().spawn(async move { ways.query(way, &depot).await });
+            executor::handle().spawn(async move {
+                ways.query(way, &depot).await;
+                ways.end_query();
+            });
         }
         let (keep, asked) = (keep.clone(), Arc::clone(&ways));
-        executor::handle().spawn_blocking(move || asked.add_forecasts(&keep, &ends, &alike));
+        executor::handle().spawn_blocking(move || {
+            asked.add_forecasts(&keep, &ends, &alike);
+            asked.end_query();
+        });
         Ok(ways)
     }
 
@@ -127,13 +146,17 @@ impl CandidatePaths {
     }
 
     /// The other end, and the route to it for a path over depots, if this end connects.
-    pub(crate) fn route(&self, way: PathId) -> Option<(&Host, &Route)> {
+    pub(crate) fn route(&self, way: PathId) -> Option<(&Host, Arc<Route>)> {
         let reach = self.reach.as_ref()?;
-        let route = reach.routes.get(way.index().checked_sub(1)?)?;
+        let number = way.index().checked_sub(1)?;
+        let route = match number.checked_sub(self.names.len()) {
+            None => Arc::clone(reach.routes.get(number)?),
+            Some(chain) => self.known().chains.get(chain)?.route.clone()?,
+        };
         Some((&reach.host, route))
     }
 
-    /// Names of the paths over depots, in order.
+    /// Names of the paths over one depot, in order.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
@@ -145,11 +168,15 @@ impl CandidatePaths {
 
     /// Passes the results to the selector; `rtt` is the round-trip time of the direct path.
     pub(crate) fn update_selector(&self, selector: &mut PathSelector, rtt: Option<Duration>) {
-        let known = self.known();
+        let mut known = self.known();
+        if rtt.is_some() {
+            self.propose(&mut known, rtt);
+        }
+        self.update_chains(&known, selector, rtt);
         for (way, near) in &known.near {
             let Some(rtt) = rtt else { continue };
             let measured = known.beyond.get(way).and_then(|beyond| beyond.rtt);
-            let beyond = measured.unwrap_or_else(|| (rtt - *near).max(rtt.mul_f64(REST)));
+            let beyond = measured.unwrap_or_else(|| rest(rtt, *near));
             selector.set_hops(*way, vec![*near, beyond]);
         }
         for (way, (all, each)) in known.beyond.iter().filter_map(|(way, b)| Some((way, b.cap?))) {
@@ -174,13 +201,14 @@ impl CandidatePaths {
             known.version += 1;
         }
         let Some((host, route)) = self.route(way) else { return };
-        let asked = tokio::time::timeout(ASK.to_std(), report(socket, route, host)).await;
+        let asked = tokio::time::timeout(ASK.to_std(), report(socket, &route, host)).await;
         match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(series) => {
-                let ours = |one: &Series| one.to.host == *host;
-                let Some(one) = series.into_iter().find(ours) else { return };
                 // A depot's measurements of sending do not apply to the other direction.
                 let fetch = self.reach.as_ref().is_some_and(|reach| reach.fetch);
+                self.add_between(way, depot, &series, fetch);
+                let ours = |one: &Series| one.to.host == *host;
+                let Some(one) = series.into_iter().find(ours) else { return };
                 let mut known = self.known();
                 known.told.push(format!("via {depot}: it says {}", describe_series(&one)));
                 known.beyond.insert(way, Beyond::of(&one, fetch));
@@ -196,6 +224,7 @@ impl CandidatePaths {
             let number = self.names.iter().position(|known| *known == name).map(|n| n + 1);
             let number = if name == history::DIRECT { Some(0) } else { number };
             let Some(way) = number.and_then(|n| u8::try_from(n).ok()).map(PathId::numbered) else {
+                self.known().others.insert(name, forecast);
                 continue;
             };
             let [low, _, high] = forecast.bounds();
@@ -206,6 +235,11 @@ impl CandidatePaths {
             known.version += 1;
         }
     }
+}
+
+/// The round-trip time beyond a depot `near` away, if it is on the path.
+fn rest(direct: Duration, near: Duration) -> Duration {
+    (direct - near).max(direct.mul_f64(REST))
 }
 
 impl Beyond {

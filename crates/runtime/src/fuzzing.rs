@@ -3,9 +3,11 @@
 //! Compiled only with the feature `fuzzing`. A body must accept any bytes: a panic, a hang or
 //! unbounded memory is a finding.
 
+use packtrain_plan::route::{MAX_CHAINS, PathSelector};
 use packtrain_service::ExtraOptions;
 use packtrain_service::StreamsReport;
 use packtrain_service::ceilings::Ceilings;
+use packtrain_units::Duration;
 
 use crate::candidate_paths::{CandidatePaths, MAX_DEPOTS};
 use crate::handshake::SessionRequest;
@@ -68,13 +70,21 @@ pub fn reported_json(data: &[u8]) {
         assert!(ways.is_far());
         ways.update(data);
         let _ = (ways.told(), ways.version());
+        let mut selector = PathSelector::new();
+        for name in ways.names() {
+            selector.add(name.clone());
+        }
+        ways.update_selector(&mut selector, Some(Duration::from_millis(50)));
+        assert!(selector.len() <= 1 + MAX_DEPOTS + MAX_CHAINS);
+        assert!((1..selector.len()).all(|way| ways.has(way as u8)));
     }
 }
 
 /// Seed inputs: one message of each kind.
 pub fn reported_json_seeds() -> Vec<Vec<u8>> {
     let ways = br#"{"direct":{"rate":9000000,"error":0.5},"ways":[{"depot":"a.example:7879",
-                    "near":1000000,"beyond":20000000,"earlier":{"rate":1,"error":2.0}}]}"#;
+                    "near":1000000,"beyond":20000000,"earlier":{"rate":1,"error":2.0}}],
+                    "chains":[{"depot":"a.example:7879,b:1","near":1000000,"middle":[5000000]}]}"#;
     let streams = br#"{"last":1,"most":2,"congestion":"cubic","reasons":["one"],
                        "ways":[{"way":"direct"}],"moments":[{"at":1,"lost":0.1}]}"#;
     vec![StreamsReport::default().encode(), ways.to_vec(), streams.to_vec()]

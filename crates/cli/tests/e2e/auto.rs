@@ -78,6 +78,8 @@ exec nsenter -t $(cat DIR/far) -n -- sh -c "XDG_STATE_HOME=DIR/fs $*"
 struct Copied {
     fetch: bool,
     ssh: bool,
+    /// Whether TCP halves its window at a loss, and has two streams.
+    reno: bool,
 }
 
 impl Copied {
@@ -95,8 +97,8 @@ impl Copied {
         format!("{reach} {from} {to}")
     }
 
-    /// Writes twelve rows of earlier transfers over each of `$depots`, nine times as fast as the
-    /// direct path.
+    /// Writes twelve rows of earlier transfers over each of `$routes` (by default over each of
+    /// `$depots`), nine times as fast as the direct path.
     fn rows(self, dir: &str) -> String {
         let there = if self.ssh { "far" } else { "$PACKTRAIN_HOST_FAR" };
         let (role, ends) = if self.fetch {
@@ -108,7 +110,7 @@ impl Copied {
             r#"
             rows={dir}/ns/packtrain/transfers
             mkdir -p $rows
-            for depot in $depots; do for n in 1 2 3 4 5 6 7 8 9 a b c; do
+            for depot in ${{routes:-$depots}}; do for n in 1 2 3 4 5 6 7 8 9 a b c; do
                 n=$n-$depot
                 printf '{{"key":"k%s","id":"%s","began":%s,"ended":"done","side":"caller","role":"{role}","from_host":"%s","to_host":"%s","transport":"tcp","streams":4,"tcp_info":"{{\\"ways\\":[{{\\"way\\":\\"direct\\",\\"rate\\":10000000}},{{\\"way\\":\\"via %s\\",\\"rate\\":90000000}}]}}"}}' \
                     $n $n $(date +%s)000000000 {ends} $depot > $rows/$n.json
@@ -144,12 +146,13 @@ impl Copied {
              serve --root {dir}/served --listen 0.0.0.0:7876 --authorized-keys {dir}/keys"
         );
         let (rows, words) = (self.rows(&dir), self.words(&dir, program));
+        let streams = if self.reno { "2 --tcp-cc reno" } else { "4" };
         let near = format!(
             r#"
             {script}
             {rows}
             sleep 1.5
-            XDG_STATE_HOME={dir}/ns {program} cp --json --transport tcp --streams 4 --via auto \
+            XDG_STATE_HOME={dir}/ns {program} cp --json --transport tcp --streams {streams} --via auto \
                 --depots $(echo $depots | tr ' ' ,) {words} > {dir}/out &
             copy=$!
             {after}
@@ -231,6 +234,84 @@ fn depots_that_refuse_are_silent_or_creep_cost_next_to_nothing() {
     }
 }
 
+/// Three hops of 10 ms, and `depots` at the two hosts between them.
+const ROW: &str = r#"
+[[link]]
+from = "near"
+to = "west"
+rate = "100mbit"
+rtt = "10ms"
+[[link]]
+from = "west"
+to = "east"
+rate = "100mbit"
+rtt = "10ms"
+[[link]]
+from = "east"
+to = "far"
+rate = "100mbit"
+rtt = "10ms"
+"#;
+
+/// Two depots in a row, which earlier transfers used together. The second of them is killed.
+fn the_chain_breaks(copied: Copied) {
+    let west = "exec DEPOT --listen 0.0.0.0:7879".to_owned();
+    let east = "echo $$ > DIR/pid; exec DEPOT --listen 0.0.0.0:7879".to_owned();
+    let script = "depots=\"$PACKTRAIN_HOST_WEST:7879 $PACKTRAIN_HOST_EAST:7879\"
+        routes=$PACKTRAIN_HOST_WEST:7879,$PACKTRAIN_HOST_EAST:7879";
+    let after = "sleep 2; kill -KILL $(cat DIR/pid)";
+    let Some((_rig, streams)) = copied.run(ROW, script, after, &[("west", west), ("east", east)])
+    else {
+        return;
+    };
+    let ways = streams["ways"].as_array().expect("ways");
+    let chain = ways.iter().find(|way| way["way"].as_str().is_some_and(|way| way.contains(',')));
+    let chain = chain.unwrap_or_else(|| panic!("no chain: {streams}"));
+    // The direct streams stay at first, and may take most of the link.
+    assert!(chain["bytes"].as_u64() > Some(0), "{streams}");
+    assert!(ways[0]["bytes"].as_u64() > Some(MIB), "{streams}");
+    let reasons = streams["way_reasons"].to_string();
+    let left = ["going on: direct", "direct again"].iter().any(|text| reasons.contains(text));
+    assert!(reasons.contains("taken") && left, "{reasons}");
+}
+
+#[test]
+fn a_chain_of_depots_is_taken_and_left_when_its_last_depot_is_killed() {
+    the_chain_breaks(Copied::default());
+}
+
+#[test]
+fn a_fetch_takes_a_chain_of_depots_and_leaves_it() {
+    the_chain_breaks(Copied { fetch: true, ..Copied::default() });
+}
+
+/// Depots that measured the hop between them are tried as a chain on a path that loses packets,
+/// without any earlier transfer.
+#[test]
+#[ignore = "takes half a minute; `cargo xtask test` runs it"]
+fn a_chain_that_the_depots_measured_is_tried() {
+    let topology = ROW.replace("rtt = \"10ms\"", "rtt = \"20ms\"\nloss = 0.002");
+    // What the depots measured of each other, as an earlier run of theirs kept it.
+    let depot = |host: &str, to: &str| {
+        let kept = format!(
+            r#"mkdir -p $XDG_STATE_HOME/packtrain; printf '[{{"to":"%s:7879","samples":[{{"at":%s000000000,"rate":90000000,"streams":1,"lost_ppm":0,"min_rtt":20000000,"probed":true}}]}}]' $PACKTRAIN_HOST_{to} $(date +%s) > $XDG_STATE_HOME/packtrain/depot-7879.json; "#
+        );
+        (host.to_owned(), format!("{kept}exec DEPOT --tcp-cc reno --listen 0.0.0.0:7879"))
+    };
+    let starts = [depot("west", "EAST"), depot("east", "WEST")];
+    let starts: Vec<(&str, String)> =
+        starts.iter().map(|(host, start)| (host.as_str(), start.clone())).collect();
+    let script = "depots=\"$PACKTRAIN_HOST_WEST:7879 $PACKTRAIN_HOST_EAST:7879\" routes=-";
+    let copied = Copied { reno: true, ..Copied::default() };
+    let Some((_rig, streams)) = copied.run(&topology, script, "", &starts) else { return };
+    let reasons = streams["way_reasons"].to_string();
+    assert!(reasons.contains("a path over several depots"), "{reasons}");
+    let ways = streams["ways"].as_array().expect("ways");
+    let chain = ways.iter().find(|way| way["way"].as_str().is_some_and(|way| way.contains(',')));
+    let moved = chain.and_then(|way| way["bytes"].as_u64());
+    assert!(moved > Some(MIB), "{streams}");
+}
+
 #[test]
 fn a_depot_killed_in_the_middle_is_left_for_the_direct_way() {
     the_depot_meets("KILL", Copied::default());
@@ -238,18 +319,18 @@ fn a_depot_killed_in_the_middle_is_left_for_the_direct_way() {
 
 #[test]
 fn a_fetch_leaves_a_depot_that_is_killed_in_the_middle() {
-    the_depot_meets("KILL", Copied { fetch: true, ssh: false });
+    the_depot_meets("KILL", Copied { fetch: true, ..Copied::default() });
 }
 
 #[test]
 fn a_fetch_leaves_a_depot_that_freezes_in_the_middle() {
-    the_depot_meets("STOP", Copied { fetch: true, ssh: false });
+    the_depot_meets("STOP", Copied { fetch: true, ..Copied::default() });
 }
 
 #[test]
 fn over_ssh_both_ways_a_depot_that_is_killed_in_the_middle_is_left() {
     for fetch in [false, true] {
-        the_depot_meets("KILL", Copied { fetch, ssh: true });
+        the_depot_meets("KILL", Copied { fetch, ssh: true, reno: false });
     }
 }
 

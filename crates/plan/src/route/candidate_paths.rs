@@ -5,7 +5,7 @@ use packtrain_units::{ByteCount, DataRate, Duration};
 use super::{HostId, Matrix, Tree, lasts};
 
 /// Maximum depots of a path: each is one more machine that can fail.
-const MAX_DEPOTS: usize = 3;
+pub(super) const MAX_DEPOTS: usize = 3;
 
 /// A transfer and its network.
 #[derive(Clone, Copy)]

@@ -168,6 +168,14 @@ impl PathSelector {
         }
     }
 
+    /// Sets after how many failures and useless trials a path is not tried again; by default it
+    /// always is, ever later.
+    pub fn set_max_failures(&mut self, path: PathId, failures: u32) {
+        if let Some(state) = self.paths.get_mut(path.index()) {
+            state.max_failures = failures;
+        }
+    }
+
     /// Sets the expected total rate of all streams over a path.
     pub fn set_forecast(&mut self, path: PathId, forecast: Forecasted) {
         if let Some(state) = self.paths.get_mut(path.index()) {
@@ -347,7 +355,8 @@ impl PathSelector {
     /// Paths over depots that may be tried now.
     fn candidates(&self, now: Time) -> impl Iterator<Item = PathId> + '_ {
         let paths = self.paths.iter().enumerate().skip(1);
-        let there = paths.filter(move |(_, state)| now >= state.retry_at);
+        let there = paths
+            .filter(move |(_, state)| now >= state.retry_at && state.failures < state.max_failures);
         there.filter_map(|(n, _)| u8::try_from(n).ok().map(PathId))
     }
 

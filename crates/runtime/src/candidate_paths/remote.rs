@@ -4,11 +4,12 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use packtrain_plan::route::{Forecasted, PathId};
+use packtrain_plan::route::{Forecasted, MAX_CHAINS, PathId};
 use packtrain_session::Place;
 use packtrain_units::{DataRate, Duration};
 use serde::{Deserialize, Serialize};
 
+use super::chains::{Chain, MAX_CHAIN_DEPOTS};
 use super::{Beyond, CandidatePaths, Known, MAX_DEPOTS};
 
 /// Words from another end are no longer than this.
@@ -27,15 +28,20 @@ struct Facts {
     /// Forecast of the direct path from earlier transfers.
     direct: Option<Rate>,
     ways: Vec<Fact>,
+    /// Paths over several depots. They come later than the first report, and only more follow.
+    chains: Vec<Fact>,
 }
 
-/// One path over a depot.
+/// One path over a depot, or over several.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fact {
+    /// The depot, or several with commas between them.
     depot: String,
-    /// Round-trip time between the depot and the reporting end.
+    /// Round-trip time between the (first) depot and the reporting end.
     near: Option<Duration>,
+    /// Round-trip times between the depots of a chain, if all are measured.
+    middle: Vec<Duration>,
     /// Round-trip time beyond the depot, if measured.
     beyond: Option<Duration>,
     /// Forecast from earlier transfers.
@@ -62,13 +68,25 @@ impl Rate {
     }
 }
 
+impl Fact {
+    /// Whether it is a valid path over several depots.
+    fn is_chain(&self) -> bool {
+        let places: Vec<&str> = self.depot.split(',').collect();
+        let valid = |place: &&str| place.parse::<Place>().is_ok_and(|it| it.to_string() == **place);
+        (2..=MAX_CHAIN_DEPOTS).contains(&places.len())
+            && places.iter().all(valid)
+            && (self.middle.is_empty() || self.middle.len() == places.len() - 1)
+    }
+}
+
 impl Facts {
     /// Decodes a report; none if it is invalid.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let some = Some(bytes).filter(|bytes| bytes.len() <= MAX_MESSAGE_BYTES)?;
         let facts: Self = serde_json::from_slice(some).ok()?;
         let fit = !facts.ways.is_empty() && facts.ways.len() <= MAX_DEPOTS;
-        fit.then_some(facts)
+        let chains = facts.chains.len() <= MAX_CHAINS;
+        (fit && chains && facts.chains.iter().all(Fact::is_chain)).then_some(facts)
     }
 
     fn known(&self) -> Known {
@@ -82,6 +100,18 @@ impl Facts {
             known.beyond.extend(beyond.map(|rtt| (way, Beyond { rtt: Some(rtt), cap: None })));
             let earlier = fact.earlier.and_then(Rate::forecast);
             known.forecasts.extend(earlier.map(|forecast| (way, forecast)));
+        }
+        for (n, fact) in self.chains.iter().enumerate() {
+            let way = PathId::numbered((self.ways.len() + n) as u8 + 1);
+            let earlier = fact.earlier.and_then(Rate::forecast);
+            known.forecasts.extend(earlier.map(|forecast| (way, forecast)));
+            known.chains.push(Chain {
+                name: format!("via {}", fact.depot),
+                near: fact.near.map(|rtt| rtt.min(MAX_RTT)),
+                middle: fact.middle.iter().map(|rtt| (*rtt).min(MAX_RTT)).collect(),
+                beyond: fact.beyond.map(|rtt| rtt.min(MAX_RTT)),
+                ..Chain::default()
+            });
         }
         known
     }
@@ -101,7 +131,14 @@ impl CandidatePaths {
     pub(crate) fn update(&self, bytes: &[u8]) {
         let facts = Facts::decode(bytes).filter(|facts| facts.ways.len() == self.names.len());
         if let (true, Some(facts)) = (self.is_far(), facts) {
-            *self.known() = facts.known();
+            let (mut known, new) = (self.known(), facts.known());
+            // A number keeps its path.
+            let kept = known.chains.iter().map(|chain| &chain.name);
+            if new.chains.len() >= kept.len()
+                && kept.eq(new.chains.iter().take(known.chains.len()).map(|chain| &chain.name))
+            {
+                *known = new;
+            }
         }
     }
 
@@ -112,7 +149,7 @@ impl CandidatePaths {
 
     /// Whether there is a path over depots with this number.
     pub(crate) fn has(&self, way: u8) -> bool {
-        (1..=self.names.len()).contains(&usize::from(way))
+        (1..=self.names.len() + self.known().chains.len()).contains(&usize::from(way))
     }
 
     /// Increases with each new result.
@@ -129,13 +166,23 @@ impl CandidatePaths {
             Fact {
                 depot: name.trim_start_matches("via ").to_owned(),
                 near: known.near.get(&way).copied(),
+                middle: Vec::new(),
                 beyond: known.beyond.get(&way).and_then(|beyond| beyond.rtt),
                 earlier: earlier(way),
             }
         };
+        let chain = |(n, chain): (usize, &Chain)| Fact {
+            depot: chain.name.trim_start_matches("via ").to_owned(),
+            near: chain.near,
+            middle: chain.middle.clone(),
+            beyond: chain.beyond,
+            earlier: earlier(PathId::numbered((self.names.len() + n) as u8 + 1)),
+        };
         let ways = self.names.iter().enumerate().map(fact).collect();
+        let chains = known.chains.iter().enumerate().map(chain).collect();
+        let facts = Facts { direct: earlier(PathId::DIRECT), ways, chains };
         // Serialising plain values cannot fail.
-        serde_json::to_vec(&Facts { direct: earlier(PathId::DIRECT), ways }).unwrap_or_default()
+        serde_json::to_vec(&facts).unwrap_or_default()
     }
 }
 
@@ -168,6 +215,7 @@ mod tests {
         assert_eq!(known.forecasts, own.known().forecasts);
         assert_eq!(known.beyond[&two].rtt, Some(Duration::from_millis(9)));
         assert_eq!(known.beyond[&two].cap, None, "that is the other direction");
+        drop(known);
         assert!(told.is_far() && told.has(2) && !told.has(0) && !told.has(3));
     }
 

@@ -27,6 +27,9 @@ pub(super) struct State {
     pub(super) cap: Option<(Forecasted, DataRate)>,
     pub(super) retry_at: Time,
     pub(super) retry_delay: Duration,
+    /// Failures and useless trials, and how many of them end the use of the path.
+    pub(super) failures: u32,
+    pub(super) max_failures: u32,
     pub(super) marks: VecDeque<Mark>,
     pub(super) streams: u32,
     /// Bytes and duration while no streams were starting.
@@ -42,6 +45,8 @@ impl State {
             cap: None,
             retry_at: Time::ZERO,
             retry_delay: RETRY_DELAY,
+            failures: 0,
+            max_failures: u32::MAX,
             marks: VecDeque::new(),
             streams: 0,
             steady: (0, Duration::ZERO),
@@ -49,6 +54,7 @@ impl State {
     }
 
     pub(super) fn back_off(&mut self, now: Time) {
+        self.failures = self.failures.saturating_add(1);
         self.retry_at = now + self.retry_delay;
         self.retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
     }
