@@ -79,6 +79,11 @@ impl Run {
         self.stamps.len() + 1 >= MIN_CLUSTER_STAMPS
     }
 
+    /// Whether the run is long enough to measure.
+    pub(crate) fn is_measured(&self) -> bool {
+        !self.stamps.is_empty() && matches!(self.spread(), Spread::Measured { .. })
+    }
+
     /// Ends the run and returns its result.
     pub(crate) fn finish(&mut self) -> Spread {
         let spread = self.spread();

@@ -40,10 +40,17 @@ const CREEP: f64 = 0.03;
 const MAX_CREEP: f64 = 4.0;
 /// Smallest cut at congestion.
 const CUT: f64 = 0.85;
-/// Interval in rounds of an experiment that steps the rate up and down to test whether the own rate
-/// causes the loss.
-const EXPERIMENT_EVERY: u32 = 8;
+/// Minimum and maximum interval in rounds of an experiment that steps the rate up and down to test
+/// whether the own rate causes the loss. It doubles after each one that found nothing: an experiment
+/// costs an eighth of a round trip.
+const EXPERIMENT_EVERY: (u32, u32) = (8, 64);
 const STEP: f64 = 0.06;
+/// Loss of a round below this needs no experiment. An experiment finds a difference of half of
+/// `STEP`.
+const MIN_LOSS: f64 = 0.005;
+/// Loss above that of the last experiment by this factor and share is a new one: the interval is the
+/// minimum again.
+const NEW_LOSS: (f64, f64) = (2.0, 0.01);
 
 /// The window of the steady state.
 #[derive(Debug)]
@@ -202,20 +209,25 @@ impl Cruise {
 struct Experiment {
     rng: Rng,
     round: u32,
+    /// The round in which the steps begin.
+    every: u32,
     up_first: bool,
-    /// Whether packets were lost since the last pair: without losses there is nothing to find.
+    /// Whether much was lost in a round since the last pair: else there is nothing to find.
     lossy: bool,
+    /// The loss of the last pair.
+    known: f64,
     measured: [Option<(f64, f64)>; 2],
 }
 
 impl Experiment {
     fn new(rng: Rng) -> Self {
-        Self { rng, round: 0, up_first: true, lossy: false, measured: [None; 2] }
+        let every = EXPERIMENT_EVERY.0;
+        Self { rng, round: 0, every, up_first: true, lossy: false, known: 0.0, measured: [None; 2] }
     }
 
     /// Each step lasts two rounds; the second of them is measured.
     fn step(&self) -> Option<usize> {
-        let within = self.round.checked_sub(EXPERIMENT_EVERY)?;
+        let within = self.round.checked_sub(self.every)?;
         Some((within / 2) as usize)
     }
 
@@ -230,17 +242,20 @@ impl Experiment {
     /// Returns true if the pair just finished shows that the own rate causes the loss.
     fn on_round(&mut self, round: &Round) -> bool {
         if let Some(step) = self.step()
-            && self.round % 2 == 1
+            && (self.round - self.every) % 2 == 1
             && !round.app_limited
         {
             self.measured[step.min(1)] = Some((round.loss(), round.delivered));
         }
-        self.lossy |= round.loss() > 0.0;
-        if self.round + 1 == EXPERIMENT_EVERY && !self.lossy {
+        self.lossy |= round.loss() > MIN_LOSS;
+        if self.step().is_none() && round.loss() > NEW_LOSS.0 * self.known + NEW_LOSS.1 {
+            self.every = EXPERIMENT_EVERY.0.max(self.round + 1);
+        }
+        if self.round + 1 == self.every && !self.lossy {
             return false;
         }
         self.round += 1;
-        if self.round < EXPERIMENT_EVERY + 4 {
+        if self.round < self.every + 4 {
             return false;
         }
         (self.round, self.lossy) = (0, false);
@@ -248,6 +263,50 @@ impl Experiment {
         let (up, down) = if self.up_first { (first, second) } else { (second, first) };
         self.up_first = self.rng.chance(0.5);
         let (Some(up), Some(down)) = (up, down) else { return false };
-        up.0 - down.0 > STEP / 2.0 && up.1 < down.1 * (1.0 + STEP / 2.0)
+        self.known = up.0.max(down.0);
+        let blamed = up.0 - down.0 > STEP / 2.0 && up.1 < down.1 * (1.0 + STEP / 2.0);
+        let (min, max) = EXPERIMENT_EVERY;
+        self.every = if blamed { min } else { (2 * self.every).min(max) };
+        blamed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rounds, of 1,000, in which the experiment steps the rate, if `loss` of a round and gain
+    /// is lost.
+    fn steps(loss: impl Fn(u32, f64) -> f64) -> Vec<u32> {
+        let mut experiment = Experiment::new(Rng::new(1));
+        let mut stepped = Vec::new();
+        for i in 0..1_000 {
+            let gain = experiment.gain();
+            if gain != 1.0 {
+                stepped.push(i);
+            }
+            let lost = 10_000.0 * loss(i, gain);
+            let arrived = 10_000.0 - lost;
+            experiment.on_round(&Round { arrived, lost, delivered: arrived, ..Round::default() });
+        }
+        stepped
+    }
+
+    #[test]
+    fn an_experiment_that_finds_nothing_is_repeated_less_and_less_often() {
+        assert_eq!(steps(|_, _| 1e-3), [] as [u32; 0], "too little to find anything");
+        let random = steps(|_, _| 0.02);
+        let gaps: Vec<u32> =
+            random.windows(2).map(|w| w[1] - w[0]).filter(|gap| *gap > 1).collect();
+        assert_eq!(gaps[..4], [17, 33, 65, 65], "rounds without a step");
+        // Four times the loss is another one.
+        let later = steps(|i, _| if i < 500 { 0.02 } else { 0.08 });
+        assert!(later.iter().filter(|i| (500..512).contains(*i)).count() >= 4, "{later:?}");
+    }
+
+    #[test]
+    fn an_experiment_that_blames_the_own_rate_is_repeated_soon() {
+        let policed = steps(|_, gain| 0.01 + (gain - 1.0).max(0.0));
+        assert!(policed.len() > 300, "{}", policed.len());
     }
 }

@@ -33,9 +33,9 @@ use crate::pacing::quantum;
 
 /// Packets of a train in the launch.
 const TRAIN: f64 = 16.0;
-/// Room in the launch for bursts, in packets: a path of 1 Gbit/s needs 128 for a burst that lasts
+/// Room in the launch for bursts, in packets: a path of 5 Gbit/s needs 512 for a burst that lasts
 /// long enough to measure.
-const BURST_PACKETS: f64 = 192.0;
+const BURST_PACKETS: f64 = 512.0;
 /// Minimum window, in packets.
 const MIN_PACKETS: f64 = 4.0;
 /// Delay of threads on top of the round trip and the reports, in seconds: the window covers it.
@@ -273,9 +273,9 @@ impl CongestionController for Native {
         let full = quantum(rate, ByteCount(self.mtu as u64));
         let halved = if self.small_batch_rounds > 0 { ByteCount(full.get() / 2) } else { full };
         let min_packets = match &self.state {
-            // Trains long enough for their spread to show the path's speed.
-            State::Launch(_) => TRAIN,
-            State::Cruise => 2.0,
+            // Long enough for their spread to show the path's speed.
+            State::Launch(launch) if launch.may_send_trains() => TRAIN,
+            State::Launch(_) | State::Cruise => 2.0,
         };
         halved.max(ByteCount((min_packets * self.mtu) as u64))
     }

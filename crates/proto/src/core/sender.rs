@@ -137,6 +137,7 @@ impl Sender {
 
     /// How many full packets may be sent now in one batch; zero, with the reason in `limit`.
     pub(crate) fn budget(&mut self, now: Time, srtt: Duration) -> u32 {
+        self.bursts.on_path(srtt);
         let budget = self.permit(now, srtt);
         if budget == 0 {
             self.bursts.wait();
@@ -170,11 +171,12 @@ impl Sender {
             Some(probe) => (probe.at, u64::from(probe.packets)),
             None => (self.pacer.next(), self.controller.send_quantum().get() / wire),
         };
-        if now < at && !self.bursts.at_once() {
+        let burst = self.bursts.left();
+        if now < at && burst == 0 && !self.bursts.is_due() {
             self.limit = Limit::Pacing;
             return 0;
         }
-        quantum.max(1).min(room).min(u64::from(TRAIN_PACKETS)) as u32
+        quantum.max(burst).max(1).min(room).min(u64::from(TRAIN_PACKETS)) as u32
     }
 
     /// Something outside of the flow holds the data back. That time is not made up.

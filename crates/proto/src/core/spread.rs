@@ -9,13 +9,19 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::dispersion::{Run, Spread};
 
-/// First and maximum length of a burst, in packets: two trains of the launch; and what a path of 5
-/// Gbit/s spreads over several ticks of a host.
-const BURST: (u64, u64) = (32, 512);
+/// Minimum and maximum length of a burst, in packets: what a path of 300 Mbit/s spreads enough; and
+/// what one of 5 Gbit/s spreads over several ticks of a host.
+const BURST: (u64, u64) = (20, 512);
+/// Maximum length of the first burst, in packets, and packets of it per second of round trip. It
+/// may meet a queue of a few packets. It is a fifth of what a path of 38 Mbit/s and
+/// 100 ms or of 120 Mbit/s and 10 ms holds. 64 packets show a path of up to 1.4 Gbit/s at once.
+const FIRST_BURST: (u64, f64) = (64, 640.0);
+/// Growth after a burst without a measurable spread, below `FIRST_BURST` and above.
+const BLIND_GROWTH: (u64, u64) = (4, 2);
 /// Time over which a burst should arrive: ticks at its ends are not measured.
-const WANTED_SPAN: Duration = Duration::from_micros(1_200);
+const WANTED_SPAN: Duration = Duration::from_micros(800);
 /// Maximum growth from one burst to the next.
-const MAX_BURST_GROWTH: u64 = 8;
+const MAX_BURST_GROWTH: u64 = 16;
 /// Maximum number of bursts.
 const MAX_BURSTS: u32 = 64;
 /// Age at which a capacity is measured again.
@@ -41,6 +47,8 @@ pub(super) struct Bursts {
     next: u64,
     length: u64,
     tried: u32,
+    /// The last burst was too short: the next one does not wait for the pacer.
+    due: bool,
 }
 
 impl Default for Bursts {
@@ -53,19 +61,33 @@ impl Default for Bursts {
             next: 0,
             length: BURST.0,
             tried: 0,
+            due: false,
         }
     }
 }
 
 impl Bursts {
-    /// Whether the next train is sent at once, without pacing.
-    pub(super) fn at_once(&self) -> bool {
-        self.left > 0
+    /// Packets left of the burst. They are sent at once, without pacing.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Whether a burst may begin now, without pacing.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
     }
 
     /// Packets of the burst that is being sent; zero outside of one.
     pub(super) fn packets(&self) -> u64 {
         if self.left > 0 { self.length } else { 0 }
+    }
+
+    /// The round trip is `rtt`: determines the length of the first burst.
+    pub(super) fn on_path(&mut self, rtt: Duration) {
+        if self.tried == 0 {
+            let packets = (FIRST_BURST.1 * rtt.as_secs_f64()) as u64;
+            self.length = packets.clamp(BURST.0, FIRST_BURST.0);
+        }
     }
 
     /// The sender has to wait.
@@ -96,6 +118,7 @@ impl Bursts {
     }
 
     fn begin(&mut self, now: Time, index: u64, packets: u64, capacity: &Capacity) {
+        self.due = false;
         let known = capacity.measured_at.is_some_and(|at| now.since(at) < MAX_CAPACITY_AGE);
         if known || self.tried >= MAX_BURSTS {
             return;
@@ -107,21 +130,32 @@ impl Bursts {
         self.tried += 1;
     }
 
+    /// Packets after which a run counts as a whole burst.
+    fn long(&self) -> u64 {
+        self.length * 3 / 4
+    }
+
     /// A run of this many packets, which arrived within `span`, was too short to measure its
     /// spread. A longer burst may follow at once.
     fn too_short(&mut self, packets: u64, span: Duration) {
-        if packets < self.length * 3 / 4 || self.length == BURST.1 {
+        if packets < self.long() || self.length == BURST.1 {
             return;
         }
         if span.is_zero() || span >= WANTED_SPAN {
-            // A report was lost, or the path delivers in heaps: the next burst keeps its distance.
-            self.length = (self.length * 2).min(BURST.1);
+            // A report was lost, or the path delivers in heaps: the next burst keeps its distance,
+            // unless it is short.
+            let (fast, slow) = BLIND_GROWTH;
+            let is_short = self.length < FIRST_BURST.0;
+            self.length = (self.length * if is_short { fast } else { slow }).min(BURST.1);
+            if is_short {
+                (self.next, self.due) = (0, true);
+            }
             return;
         }
         let missing = WANTED_SPAN.as_nanos() / span.as_nanos();
-        let factor = missing.clamp(2, MAX_BURST_GROWTH).next_power_of_two();
+        let factor = missing.clamp(2, MAX_BURST_GROWTH);
         self.length = (self.length * factor).min(BURST.1);
-        self.next = 0;
+        (self.next, self.due) = (0, true);
     }
 }
 
@@ -143,6 +177,9 @@ pub(super) struct Marked {
 pub(super) struct Capacity {
     run: Run,
     last: Option<Marked>,
+    /// The burst that was measured without its last packets: its first send index, and the one
+    /// after it.
+    cut: Option<(u64, u64)>,
     recent: [u64; SAMPLES],
     count: usize,
     measured_at: Option<Time>,
@@ -153,6 +190,9 @@ impl Capacity {
     pub(super) fn on_marks(&mut self, now: Time, marks: &mut [Marked], bursts: &mut Bursts) {
         marks.sort_unstable_by_key(|mark| mark.at);
         for mark in marks {
+            if self.cut.is_some_and(|(run, end)| mark.run == run && mark.index < end) {
+                continue;
+            }
             match self.last.filter(|last| last.run == mark.run && !self.run.is_full()) {
                 // It came through another lane or out of order.
                 Some(last) if mark.index <= last.index => continue,
@@ -163,10 +203,14 @@ impl Capacity {
             }
             self.last = Some(*mark);
         }
-        // A burst whose marks have all arrived need not wait for the next one.
-        if self.last.is_some_and(|last| last.index + 1 - last.run >= bursts.length) {
+        // A burst whose marks have all arrived need not wait for the next one, and a short queue may
+        // have dropped its end.
+        let Some(last) = self.last else { return };
+        let (packets, length) = (last.index + 1 - last.run, bursts.length);
+        let long = packets >= bursts.long() || self.run.span() >= WANTED_SPAN;
+        if packets >= length || (long && self.run.is_measured()) {
             self.end_run(now, bursts);
-            self.last = None;
+            (self.last, self.cut) = (None, Some((last.run, last.run + length)));
         }
     }
 
@@ -213,7 +257,7 @@ mod tests {
             let mut marks: Vec<Marked> = Vec::new();
             let end = index + 64;
             while index < end {
-                if !bursts.at_once() {
+                if bursts.left() == 0 {
                     now += Duration::from_millis(20);
                     bursts.wait();
                 }
@@ -253,14 +297,49 @@ mod tests {
     }
 
     #[test]
+    fn the_first_burst_is_as_long_as_the_round_trip_allows() {
+        for (ms, packets) in [(1, 20), (10, 20), (40, 25), (100, 64), (300, 64)] {
+            let mut bursts = Bursts::default();
+            bursts.on_path(Duration::from_millis(ms));
+            bursts.on_sent(Time::ZERO, 0, 2, true, &Capacity::default());
+            assert_eq!((bursts.packets(), bursts.left()), (packets, packets - 2), "{ms} ms");
+            // Later ones follow what was measured.
+            bursts.on_path(Duration::from_millis(1));
+            assert_eq!(bursts.packets(), packets);
+        }
+    }
+
+    /// Marks of packets of one run, one every 12 us: 1 Gbit/s.
+    fn marks(packets: std::ops::Range<u64>) -> Vec<Marked> {
+        let at = |index| Time::ZERO + Duration::from_micros(1_000 + 12 * index);
+        packets.map(|index| Marked { run: 0, index, at: at(index), wire: WIRE }).collect()
+    }
+
+    #[test]
+    fn a_burst_without_its_end_is_measured_once() {
+        let (mut bursts, mut capacity) = (Bursts::default(), Capacity::default());
+        bursts.on_path(Duration::from_millis(100));
+        bursts.on_sent(Time::ZERO, 0, 64, true, &capacity);
+        capacity.on_marks(Time::ZERO, &mut marks(0..40), &mut bursts);
+        assert_eq!(capacity.estimate(), None, "too much may be missing");
+        capacity.on_marks(Time::ZERO, &mut marks(40..56), &mut bursts);
+        let mbps = capacity.estimate().unwrap_or_default().as_bps() as f64 / 1e6;
+        assert!((mbps - 981.0).abs() < 2.0, "{mbps}");
+        // The end was not lost but came later: it is no run of its own.
+        capacity.on_marks(Time::ZERO, &mut marks(56..64), &mut bursts);
+        assert_eq!((capacity.count, bursts.length), (1, 64));
+    }
+
+    #[test]
     fn what_no_burst_shows_is_not_told_and_not_tried_for_ever() {
         let mut bursts = Bursts::default();
+        bursts.on_path(Duration::from_millis(100));
         let capacity = Capacity::default();
         let mut begun = 0;
         for i in 0..100_000u64 {
             bursts.wait();
             bursts.on_sent(Time::ZERO, i * 16, 16, true, &capacity);
-            begun += u32::from(bursts.at_once());
+            begun += u32::from(bursts.left() > 0);
         }
         assert_eq!(begun, MAX_BURSTS);
         assert_eq!(capacity.estimate(), None);
@@ -270,6 +349,6 @@ mod tests {
     fn a_sender_without_a_pace_is_not_made_to_burst() {
         let mut bursts = Bursts::default();
         bursts.on_sent(Time::ZERO, 0, 16, false, &Capacity::default());
-        assert!(!bursts.at_once());
+        assert_eq!(bursts.left(), 0);
     }
 }

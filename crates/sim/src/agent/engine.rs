@@ -122,4 +122,6 @@ mod estimate_tests;
 #[cfg(test)]
 mod fobs_tests;
 #[cfg(test)]
+mod launch_tests;
+#[cfg(test)]
 mod tests;

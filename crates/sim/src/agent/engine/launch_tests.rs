@@ -1,0 +1,67 @@
+//! The launch of `native` on a path of its own.
+
+use packtrain_link::{Limit, LossConfig, QueueConfig};
+use packtrain_units::{DataRate, Duration};
+
+use super::tests::{engine, flow, path, play};
+use crate::outcome::Recorded;
+
+/// Smaller packets carry no data.
+const MIN_DATA_BYTES: u32 = 1_000;
+/// Round trips that are played.
+const ROUNDS: u64 = 6;
+
+/// When the path has delivered 90 % of its rate for half a round trip, in round trips from the
+/// first data packet on. The delay of the path does not count.
+fn reached(record: &[Recorded], rate: DataRate, rtt: Duration) -> f64 {
+    let data: Vec<_> = record.iter().filter(|packet| packet.size > MIN_DATA_BYTES).collect();
+    let since = data[0].offered + rtt / 2;
+    let mut eighths = vec![0u64; 8 * ROUNDS as usize];
+    for (packet, left) in data.iter().filter_map(|packet| packet.left.map(|left| (packet, left))) {
+        let at = (left.since(since).as_nanos() * 8 / rtt.as_nanos()) as usize;
+        if let Some(bytes) = eighths.get_mut(at) {
+            *bytes += u64::from(packet.size);
+        }
+    }
+    let full = rate.bytes_in(rtt / 2).get() * 9 / 10;
+    let at = eighths.windows(4).position(|half| half.iter().sum::<u64>() >= full);
+    at.map_or(f64::INFINITY, |at| at as f64 / 8.0)
+}
+
+#[test]
+fn native_reaches_the_rate_within_four_round_trips_and_overflows_no_queue() {
+    for mbps in [100, 300, 1_000] {
+        for ms in [10, 100, 300] {
+            for tenths in [1, 10] {
+                let (rate, rtt) = (DataRate::from_mbps(mbps), Duration::from_millis(ms));
+                let bdp = rate.bytes_in(rtt).get();
+                let mut scenario = path(rate, rtt, vec![flow("a", engine("native"))]);
+                let queue = QueueConfig::DropTail(Limit::Packets(bdp * tenths / 10 / 1_500));
+                scenario.links[0].config.queue = queue;
+                // The validation of the path takes a round trip.
+                (scenario.warm_up, scenario.duration) = (Duration::ZERO, rtt * (ROUNDS + 1));
+                scenario.record = Some(0);
+                let outcome = play(&scenario);
+                let cell = format!("{mbps} Mbit/s, {ms} ms, {tenths} tenths");
+                let rounds = reached(&outcome.record, rate, rtt);
+                assert!(rounds < 4.0, "{cell}: {rounds}");
+                let overflow = outcome.links[0].dropped[0] * 1_500;
+                assert!(overflow * 5 < bdp, "{cell}: {overflow} of {bdp}");
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_at_random_do_not_end_the_launch() {
+    let (rate, rtt) = (DataRate::from_mbps(1_000), Duration::from_millis(100));
+    for loss in [1e-4, 1e-3, 1e-2] {
+        let mut scenario = path(rate, rtt, vec![flow("a", engine("native"))]);
+        scenario.links[0].config.loss = LossConfig::Independent(loss);
+        (scenario.warm_up, scenario.duration) = (Duration::ZERO, rtt * (ROUNDS + 1));
+        scenario.record = Some(0);
+        let outcome = play(&scenario);
+        let rounds = reached(&outcome.record, rate, rtt);
+        assert!(rounds < 4.0, "{loss}: {rounds}");
+    }
+}
