@@ -37,11 +37,14 @@ pub enum Basis {
     Inferred,
     /// A parameter of the scenario was fitted to this number.
     Fitted,
+    /// No paper: the number is an aim of this project.
+    Own,
 }
 
 impl Basis {
     /// All, in this order.
-    pub const ALL: [Self; 4] = [Self::Paper, Self::OwnReading, Self::Inferred, Self::Fitted];
+    pub const ALL: [Self; 5] =
+        [Self::Paper, Self::OwnReading, Self::Inferred, Self::Fitted, Self::Own];
 
     /// Its name in `paper.csv` and in tables.
     pub fn name(self) -> &'static str {
@@ -50,6 +53,7 @@ impl Basis {
             Self::OwnReading => "own reading",
             Self::Inferred => "inferred",
             Self::Fitted => "fitted",
+            Self::Own => "own",
         }
     }
 }
@@ -144,7 +148,7 @@ pub(super) fn paper(text: &str) -> Result<Vec<PaperRow>, String> {
         let basis = match cells.get(4).map(String::as_str) {
             None => Basis::Paper,
             Some(text) => Basis::ALL.into_iter().find(|basis| basis.name() == text).ok_or_else(
-                || format!("line {line}: basis: `{text}` is none of paper, own reading, inferred, fitted"),
+                || format!("line {line}: basis: `{text}` is none of paper, own reading, inferred, fitted, own"),
             )?,
         };
         let (key, source) = (cells[0].clone(), cells[3].clone());
@@ -299,6 +303,9 @@ mod tests {
         }
         let rows = paper("key,value,tolerance,source,basis\na,2,1,,own reading\n");
         assert_eq!(rows.expect("it is right")[0].basis, Basis::OwnReading);
+        let rows =
+            paper("key,value,tolerance,source,basis\na,2,>=,aim,own\n").expect("it is right");
+        assert_eq!((rows[0].basis, rows[0].bound), (Basis::Own, Bound::AtLeast));
         let error = paper("key,value,tolerance,source\na,x,1,\n").expect_err("x is no number");
         assert!(error.starts_with("line 2: value: `x`"), "{error}");
     }

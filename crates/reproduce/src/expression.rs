@@ -9,7 +9,7 @@
 
 use packtrain_sim::results::{FlowRow, LinkRow, RunRow};
 
-use super::group::{Group, RunContext, ahead};
+use super::group::{Group, RunContext, ahead, median_wait};
 use super::trend::Trend;
 
 /// Maximum nesting of a formula.
@@ -115,6 +115,7 @@ impl<'a> Reader<'a> {
                 self.trend(trend)
             }
             "ahead" if self.take('(') => self.ahead(),
+            "median_wait" if self.take('(') => self.median_wait(),
             _ if self.take('.') => self.of_flow(word),
             _ => self.first_flow(word),
         }
@@ -159,6 +160,19 @@ impl<'a> Reader<'a> {
         let inside = self.until(')')?;
         let (first, second) = inside.split_once(',').ok_or("write ahead(FLOW, FLOW)")?;
         ahead(self.context, first.trim(), second.trim())
+    }
+
+    /// `median_wait(LINK, FROM, TO)`, after the open parenthesis.
+    fn median_wait(&mut self) -> Result<f64, String> {
+        let inside = self.until(')')?;
+        let parts: Vec<&str> = inside.split(',').map(str::trim).collect();
+        match parts[..] {
+            [link, from, to] => match (from.parse(), to.parse()) {
+                (Ok(from), Ok(to)) => median_wait(self.context, link, from, to),
+                _ => Err(format!("`{from}` or `{to}` is no time in seconds")),
+            },
+            _ => Err("write median_wait(LINK, FROM, TO)".to_owned()),
+        }
     }
 
     /// `NAME(FLOWS)` or `NAME(FLOWS, FROM, TO)`, after the open parenthesis.

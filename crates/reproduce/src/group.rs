@@ -115,6 +115,29 @@ pub(super) fn ahead(context: &RunContext<'_>, first: &str, second: &str) -> Resu
     max.ok_or_else(|| "the scenario has no samples".to_owned())
 }
 
+/// The median over the samples between two times in seconds of how long a packet that arrives then
+/// waits at a link, in milliseconds.
+pub(super) fn median_wait(
+    context: &RunContext<'_>,
+    link: &str,
+    from: f64,
+    to: f64,
+) -> Result<f64, String> {
+    let index = context.row.links.iter().position(|known| known.name == link);
+    let index = index.ok_or_else(|| format!("no link `{link}`"))?;
+    let mut waits: Vec<f64> = context
+        .outcome
+        .waits
+        .iter()
+        .filter(|wait| wait.link == index)
+        .filter(|wait| (from..=to).contains(&(wait.at.as_nanos() as f64 / 1e9)))
+        .map(|wait| wait.wait.as_secs_f64() * 1e3)
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let median = waits.get(waits.len() / 2).copied();
+    median.ok_or_else(|| format!("no sample between {from} and {to} seconds"))
+}
+
 fn chosen(row: &RunRow, flows: &str) -> Vec<usize> {
     let pattern = flows.trim_start_matches('[').trim_end_matches(']');
     (0..row.flows.len()).filter(|&flow| matches(&row.flows[flow].name, pattern)).collect()

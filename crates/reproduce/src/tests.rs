@@ -1,5 +1,5 @@
 use packtrain_sim::file::Setting;
-use packtrain_sim::outcome::{FlowOutcome, LinkOutcome, Outcome, Sample};
+use packtrain_sim::outcome::{FlowOutcome, LinkOutcome, Outcome, Sample, Wait};
 use packtrain_sim::results::RunRow;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -15,11 +15,18 @@ fn run() -> (RunRow, Outcome) {
     let outcome = Outcome {
         flows: vec![flow("one-1", 30), flow("two", 12)],
         links: vec![LinkOutcome { name: "wan'".into(), utilisation: 0.5, ..Default::default() }],
+        waits: [9, 1, 3, 2].map(wait).to_vec(),
         samples: (1..=4).flat_map(|second| [sample(second, 0), sample(second, 1)]).collect(),
         ..Default::default()
     };
     let settings = vec![Setting { path: "link.wan.rtt".into(), value: "100ms".into() }];
     (RunRow::new(&outcome, 0, settings), outcome)
+}
+
+/// After as many seconds as milliseconds.
+fn wait(millis: u64) -> Wait {
+    let at = Time::ZERO + Duration::from_secs(millis);
+    Wait { at, link: 0, wait: Duration::from_millis(millis) }
 }
 
 /// The first flow has 1, 2, 3, 4 Mbit/s, the second always 2.
@@ -62,6 +69,8 @@ fn formulas() {
         ("total(*, 0, 4) / 1e6", 4.5),
         ("jain(*, 1, 2)", 1.0),
         ("wobble(two, 0, 4)", 0.0),
+        ("median_wait(wan', 0, 4)", 2.0),
+        ("median_wait(wan', 2.5, 10)", 9.0),
     ] {
         assert_eq!(value_of(text), Ok(value), "{text}");
     }
@@ -71,6 +80,14 @@ fn formulas() {
         assert!(value_of(bad).is_err(), "{bad}");
     }
     for bad in ["total()", "total(x)", "total(*, 1)", "total(*, 8, 9)", "sd(*", "jain(*, a, b)"] {
+        assert!(value_of(bad).is_err(), "{bad}");
+    }
+    for bad in [
+        "median_wait(wan)",
+        "median_wait(x, 0, 4)",
+        "median_wait(wan', 10, 20)",
+        "median_wait(wan', a, 4)",
+    ] {
         assert!(value_of(bad).is_err(), "{bad}");
     }
     assert!(value_of(&"(".repeat(100_000)).is_err());

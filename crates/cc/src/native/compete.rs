@@ -3,6 +3,8 @@
 //! One more flow of their own kind is what the others leave room for, so the competition is one of
 //! two complete controllers: CUBIC (`Loss`), or BBR (`Rate`) beside flows that do not yield to
 //! losses.
+//!
+//! Others are recognised by a queue that stands, by losses that recur, or by the probes of BBR.
 
 use std::collections::VecDeque;
 
@@ -12,6 +14,7 @@ use crate::bbr::Bbr;
 use crate::config::ControllerConfig;
 use crate::cubic::Cubic;
 use crate::interface::{CongestionController, Feedback, Sent};
+use crate::native::probes::{PROBE_ROUNDS, are_probed};
 use crate::native::signals::{Round, seconds};
 use crate::native::verdict::Cause;
 
@@ -27,6 +30,8 @@ const RECURRING_TIME: f64 = 3.0;
 /// The share of the capacity below which others take the rest, and above which nobody does.
 const SHARED: f64 = 0.9;
 const ALONE: f64 = 0.93;
+/// The share of the capacity below which BBR, whose probes the queue shows, has most of the path.
+const PROBED: f64 = 0.5;
 /// Time and rounds with all of the capacity that end a competition.
 const ALONE_TIME: f64 = 2.0;
 const ALONE_ROUNDS: u32 = 10;
@@ -234,6 +239,10 @@ impl Compete {
         if self.mode.is_none() {
             if self.is_pressed(round, capacity) {
                 self.enter(round, capacity);
+            } else if self.is_probed(round, capacity) {
+                self.alone = (round.at, 0);
+                self.plan_trial(round);
+                self.start_rate(round, (START * capacity).max(round.delivered));
             }
             return Change::None;
         }
@@ -270,7 +279,7 @@ impl Compete {
 
     fn on_trial_round(&mut self, round: &Round, capacity: f64, rounds: u32) -> Change {
         self.trial = Some(rounds + 1);
-        if self.is_pressed(round, capacity) {
+        if self.is_pressed(round, capacity) || self.is_probed(round, capacity) {
             self.trial = None;
             self.trial_interval = (self.trial_interval * TRIAL_BACKOFF).min(MAX_TRIAL_INTERVAL);
             self.plan_trial(round);
@@ -326,6 +335,15 @@ impl Compete {
         let most = recent.map(|past| past.queue).fold(0.0, f64::max);
         // A queue of the own kind's making, as after a launch, halves every few rounds.
         least > standing_queue(round.base) && least > most / 2.0
+    }
+
+    /// Whether BBR has most of the path, and keeps the queue too short to stand.
+    fn is_probed(&self, round: &Round, capacity: f64) -> bool {
+        let recent = || self.past.iter().take(PROBE_ROUNDS);
+        let fastest = recent().map(|past| past.delivered).fold(0.0, f64::max);
+        let queues: Vec<f64> = recent().map(|past| past.queue).collect();
+        let is_behind = !round.app_limited && fastest <= PROBED * capacity;
+        is_behind && are_probed(&queues, round.base, standing_queue(round.base))
     }
 
     /// Begins a competition by losses, at the window before it began, but at least at a share that
@@ -391,7 +409,7 @@ impl Compete {
 }
 
 /// The queue, in seconds, above which flows of the own kind alone do not stand.
-fn standing_queue(base: f64) -> f64 {
+pub(super) fn standing_queue(base: f64) -> f64 {
     QUEUE.max(QUEUE_SHARE * base)
 }
 

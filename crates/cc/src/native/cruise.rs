@@ -1,15 +1,29 @@
 //! The steady state, after FAST TCP (Wei, Jin, Low, Hegde 2006, equation 5): once per round w <-
 //! w/2 + (w base/(base+q) + a)/2. Every flow then holds `a` bytes in the queue, which gives equal
 //! rates whatever the round trips.
+//!
+//! That rule takes some 2 (base+q)/q changes to make unequal flows equal: at 100 ms and a queue of 3 ms
+//! a quarter of a minute. It cannot be much faster, since all flows together would then move the queue
+//! by more than they see of it. So a second rule moves the window towards the rate at
+//! which the mean queue of some seconds holds a flow. That mean is too slow for the flows together to
+//! swing, and each rule has the same equilibrium. It rests where the queue is longer than the own
+//! kind's: beside others a slow flow must not give way before the competition begins.
 
 use packtrain_units::Rng;
 
+use crate::native::compete::standing_queue;
 use crate::native::jitter::Act;
 use crate::native::signals::Round;
 use crate::native::verdict::Cause;
 
 /// Target queue of a flow, in seconds of the capacity.
 const TARGET: f64 = 1e-3;
+/// Time over which the queue is averaged, in seconds, for the rate that is fair.
+const MEAN_TIME: f64 = 3.0;
+/// The share of the distance to the fair rate, in logarithms, that the window moves at each change,
+/// and the most that it moves.
+const FAIR_GAIN: f64 = 0.03;
+const MAX_FAIR_STEP: f64 = 0.05;
 /// Maximum ratio of the window to the delivered data; a larger window would cause a burst later.
 const HEADROOM: f64 = 1.15;
 /// Upper limit of the assumed capacity, in multiples of the own rate.
@@ -48,6 +62,9 @@ pub(super) struct Cruise {
     calm: u32,
     /// Whether the window was changed in this round and not in the previous one.
     changed: bool,
+    /// Mean queue of some seconds, in seconds, and when it was last updated.
+    mean_queue: f64,
+    mean_at: f64,
     /// Whether it was cut in the previous round: losses reported now were sent before the cut.
     cut_last_round: bool,
     /// Queue at the last congestive loss, in seconds.
@@ -62,6 +79,8 @@ impl Cruise {
             recent: [0.0; 3],
             calm: CALM_ROUNDS,
             changed: false,
+            mean_queue: 0.0,
+            mean_at: 0.0,
             cut_last_round: false,
             queue_at_loss: None,
             experiment: Experiment::new(rng),
@@ -160,8 +179,23 @@ impl Cruise {
         } else {
             let fed_back = self.window * base / (base + round.queue) + a;
             self.window = self.window / 2.0 + fed_back / 2.0;
+            self.window *= self.fair_step(round, path, target);
         }
         self.window = self.window.min(HEADROOM * fastest * base + a);
+    }
+
+    /// The factor that moves the window towards the rate that is fair: with `a` in proportion to the
+    /// root of the own rate times that of the path, a flow that holds `a` in a queue of `q` seconds has
+    /// the rate `path` (`target`/q)².
+    fn fair_step(&mut self, round: &Round, path: f64, target: f64) -> f64 {
+        let elapsed = round.at - std::mem::replace(&mut self.mean_at, round.at);
+        self.mean_queue += (round.queue - self.mean_queue) * (elapsed / MEAN_TIME).clamp(0.0, 1.0);
+        if self.mean_queue > standing_queue(round.base) {
+            return 1.0;
+        }
+        let fair = path * (target / self.mean_queue.max(target)).powi(2);
+        let distance = (fair / self.fastest()).ln();
+        (FAIR_GAIN * distance).clamp(-MAX_FAIR_STEP, MAX_FAIR_STEP).exp()
     }
 
     fn fastest(&self) -> f64 {

@@ -11,28 +11,35 @@
 
 use crate::native::signals::Round;
 
-/// The last rounds in which reports with bunched packets are counted, and how many show jitter.
+/// The last rounds in which reports with bunched packets are counted, and how many reports show
+/// jitter: a host that is late once makes one.
 const BUNCH_ROUNDS: usize = 8;
-const BUNCHES: u32 = 3;
-/// A queue below this, in seconds, holds no window down.
-const HOLDS: f64 = 3e-4;
+const MIN_BUNCHES: u32 = 3;
+/// A delay below this, in seconds, is a third of the queue that the window keeps, and hardly holds it
+/// down.
+const MIN_DELAY: f64 = 3e-4;
 /// The shares of the measured capacity between which the own rate fills the link. Jitter makes the
 /// measurement wrong, but seldom by just as much as it holds the rate down.
-const FILLS: (f64, f64) = (0.95, 1.05);
+const FULL_LINK: std::ops::Range<f64> = 0.95..1.05;
 /// Rounds in a row with such a delay before a step.
-const ROUNDS: u32 = 2;
-/// The first step of the window, and those after one that delivered more.
-const STEPS: (f64, f64) = (1.25, 1.5);
-/// The share of the step by which the delivered rate must grow, and that of the round trip which
-/// must not be added. At a full link nothing and all of it.
-const HALF: f64 = 0.5;
+const HELD_ROUNDS: u32 = 2;
+/// Factors on the window: of the first step, and of those after one that delivered more.
+const FIRST_STEP: f64 = 1.25;
+const NEXT_STEP: f64 = 1.5;
+/// The share of the step by which the delivered rate must grow, and the share of it, in round trips,
+/// by which the round trip must not. At a full link nothing is delivered in addition and all of it is
+/// queued, at an empty one the reverse; this is halfway.
+const STEP_RESPONSE: f64 = 0.5;
+/// The delay is given up when a round shows less than this share of it: the path has become steadier.
+const KEPT_DELAY: f64 = 0.5;
 /// Rounds until the step shows: one passes before anything sent in it is acknowledged.
-const EFFECT: u32 = 3;
+const EFFECT_ROUNDS: u32 = 3;
 /// Rounds without a step after one that failed, first and at most.
-const PAUSE: (u32, u32) = (8, 128);
+const FIRST_PAUSE: u32 = 8;
+const MAX_PAUSE: u32 = 128;
 /// A delivered rate below this share of that of the last failed step ends the pause: the link is
 /// not full any more.
-const FALLEN: f64 = 0.9;
+const FALLEN_RATE: f64 = 0.9;
 
 /// The delay of the path's jitter.
 #[derive(Debug)]
@@ -82,7 +89,7 @@ impl Default for Jitter {
             held: 0,
             step: None,
             pause: 0,
-            next_pause: PAUSE.0,
+            next_pause: FIRST_PAUSE,
             full: 0.0,
         }
     }
@@ -97,8 +104,7 @@ impl Jitter {
     /// Takes a round as measured, and moves what is no queue from its queue to its base.
     pub(super) fn on_round(&mut self, round: &mut Round, may_step: bool) -> Act {
         let queue = round.queue;
-        if queue < self.delay * HALF {
-            // The path has become steadier.
+        if queue < self.delay * KEPT_DELAY {
             self.delay = queue;
         }
         self.bunches.rotate_right(1);
@@ -123,42 +129,40 @@ impl Jitter {
             let step = *step;
             return self.judge(round, step);
         }
-        if round.delivered < FALLEN * self.full {
+        if round.delivered < FALLEN_RATE * self.full {
             self.pause = 0;
         }
-        let fills = round
-            .capacity
-            .is_some_and(|c| round.delivered > FILLS.0 * c && round.delivered < FILLS.1 * c);
+        let fills = round.capacity.is_some_and(|c| FULL_LINK.contains(&(round.delivered / c)));
         let held = !fills
-            && self.bunches.iter().sum::<u32>() >= BUNCHES
-            && round.queue - self.delay > HOLDS;
+            && self.bunches.iter().sum::<u32>() >= MIN_BUNCHES
+            && round.queue - self.delay > MIN_DELAY;
         self.held = if held { self.held + 1 } else { 0 };
-        if self.held < ROUNDS || self.pause > 0 {
+        if self.held < HELD_ROUNDS || self.pause > 0 {
             return Act::Follow;
         }
-        self.begin(round, STEPS.0)
+        self.begin(round, FIRST_STEP)
     }
 
     fn begin(&mut self, round: &Round, factor: f64) -> Act {
         self.held = 0;
         let (delivered, queue) = (round.delivered, round.queue);
-        self.step = Some(Step { left: EFFECT, factor, delivered, queue });
+        self.step = Some(Step { left: EFFECT_ROUNDS, factor, delivered, queue });
         Act::Step(factor)
     }
 
     fn judge(&mut self, round: &Round, step: Step) -> Act {
-        let share = HALF * (step.factor - 1.0);
+        let share = STEP_RESPONSE * (step.factor - 1.0);
         let followed = round.delivered > step.delivered * (1.0 + share);
         let stayed = round.queue < step.queue + share * (round.base + step.queue);
         if followed && stayed {
             self.delay = self.delay.max(step.queue.min(round.queue));
-            self.next_pause = PAUSE.0;
-            return self.begin(round, STEPS.1);
+            self.next_pause = FIRST_PAUSE;
+            return self.begin(round, NEXT_STEP);
         }
         self.step = None;
         self.full = round.delivered;
         self.pause = self.next_pause;
-        self.next_pause = (self.next_pause * 2).min(PAUSE.1);
+        self.next_pause = (self.next_pause * 2).min(MAX_PAUSE);
         Act::Settle
     }
 }
@@ -229,10 +233,10 @@ mod tests {
             };
             match jitter.on_round(&mut round, true) {
                 Act::Step(factor) => {
-                    assert_eq!(factor, STEPS.0);
+                    assert_eq!(factor, FIRST_STEP);
                     steps.push(i);
                 }
-                Act::Settle => assert_eq!(steps.last().map(|at| at + EFFECT), Some(i)),
+                Act::Settle => assert_eq!(steps.last().map(|at| at + EFFECT_ROUNDS), Some(i)),
                 Act::Follow | Act::Stay => {}
             }
             assert_eq!((jitter.delay(), round.queue), (0.0, 0.004));
@@ -244,8 +248,11 @@ mod tests {
         }
         // Less is delivered: the link is not full any more, however long the pause would last.
         let slower = Round { delivered: 60e6, queue: 0.004, bunches: 1, ..Round::default() };
-        let acts = [0; ROUNDS as usize].map(|_| jitter.on_round(&mut slower.clone(), true));
-        assert!(jitter.next_pause > PAUSE.0 * 2 && acts.contains(&Act::Step(STEPS.0)), "{acts:?}");
+        let acts = [0; HELD_ROUNDS as usize].map(|_| jitter.on_round(&mut slower.clone(), true));
+        assert!(
+            jitter.next_pause > FIRST_PAUSE * 2 && acts.contains(&Act::Step(FIRST_STEP)),
+            "{acts:?}"
+        );
     }
 
     #[test]

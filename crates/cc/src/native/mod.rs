@@ -3,7 +3,8 @@
 //!
 //! Files: `launch` measures the capacity; `cruise` keeps a small and equal amount of data in the
 //! queue; `jitter` tells the delay of a path's jitter from a queue; `drain` empties the queue to
-//! measure the base delay again; `compete` follows CUBIC beside flows that fill the queue; `verdict`
+//! measure the base delay again; `compete` follows CUBIC beside flows that fill the queue, and BBR
+//! beside flows that do not yield; `probes` recognises BBR where no queue stands; `verdict`
 //! classifies the losses of a round; `signals` turns feedback into the numbers of one round.
 //!
 //! Units: rates in bytes per second, times in seconds, amounts in bytes, as `f64`.
@@ -13,6 +14,7 @@ mod cruise;
 mod drain;
 mod jitter;
 mod launch;
+mod probes;
 mod signals;
 mod verdict;
 
@@ -140,7 +142,8 @@ impl Native {
         let capacity = self.best.on_round(round);
         if self.competing().is_none() {
             self.cruise.on_round(round, verdict, act, self.mtu);
-            self.drain.on_round(round, self.rounds.base_seen_at());
+            let share = round.delivered / capacity.max(1.0);
+            self.drain.on_round(round, self.rounds.base_seen_at(), share);
         }
         let Some(compete) = &mut self.compete else { return self.update_rate() };
         match compete.on_round(round, verdict, capacity, self.cruise.window()) {
@@ -228,6 +231,7 @@ impl CongestionController for Native {
             self.update_rate();
         }
         let base = self.rounds.base();
+        self.drain.on_time(feedback.now, base);
         if let State::Launch(launch) = &mut self.state {
             if launch.on_feedback(feedback, base, self.rate) {
                 self.cruise.enter(launch.rate(), base + lateness(base));

@@ -11,8 +11,9 @@ const MIN_ROUND: f64 = 4e-3;
 pub(super) const QUEUE_NOISE: f64 = 3e-4;
 
 /// The queue of a round is the minimum over its last one to two spans of this many seconds, so that
-/// flows with long rounds do not see a shorter queue than those with short ones.
-const QUEUE_SPAN: f64 = 2e-2;
+/// flows with long rounds do not see a shorter queue than those with short ones. It is not longer
+/// than the shortest rounds have.
+const QUEUE_SPAN: f64 = 6e-3;
 /// A minimum round trip within this and a fiftieth of the base, in seconds, is the base.
 const BASE_NOISE: f64 = 5e-4;
 /// A minimum round trip that was not met again for this time, in seconds, is given up: the path has
