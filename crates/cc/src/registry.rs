@@ -118,6 +118,7 @@ const NAMES: &[&str] = &[
     "udt:paper",
     "udt:grid",
     "udt:ns2-2003",
+    "udt:ns2-2003-grid",
     "udt:udt4",
     "fobs",
     "fobs:window",
@@ -172,6 +173,9 @@ pub fn build_with(
         ("highspeed", None) => Ok(Box::new(HighSpeed::new(config, start))),
         ("scalable", None) => Ok(Box::new(Scalable::new(config, start))),
         ("udt", None) => Ok(Box::new(Udt::new(config, Variant::default()))),
+        ("udt", Some("ns2-2003-grid")) => {
+            Ok(Box::new(Udt::new(config, Variant::Ns2).without_formula_3()))
+        }
         ("udt", Some(a)) => match Variant::named(a) {
             Some(variant) => Ok(Box::new(Udt::new(config, variant))),
             None => Err(BuildError::Argument { name: "udt", argument: a.to_owned() }),
@@ -284,6 +288,10 @@ mod tests {
             assert!(NAMES.contains(&&*name), "{name}");
             assert_eq!(build(&name, &config()).unwrap().name(), name);
         }
+        let name = crate::udt::NS2_WITHOUT_FORMULA_3;
+        assert!(NAMES.contains(&name));
+        assert_eq!(build(name, &config()).unwrap().name(), name);
+        assert_eq!(Variant::of_controller(name), Variant::Ns2);
         assert!(matches!(build("udt:udt5", &config()), Err(BuildError::Argument { .. })));
         let unknown = build("renault", &config()).unwrap_err().to_string();
         assert!(unknown.contains("native"), "{unknown}");

@@ -75,7 +75,8 @@ pub struct PerCause<T> {
 pub struct PaperModel {
     /// At p >= 0.0005.
     pub complexity: PerCause<ComplexityModel>,
-    /// At 0.00008 <= p < 0.0005; none if the windows are too short for such a loss rate.
+    /// At 0.00008 <= p < 0.0005; none if the windows are too short for such a loss rate, or if the
+    /// proportion of a cause did not vary in the training data.
     pub success: Option<PerCause<SuccessModel>>,
 }
 

@@ -26,7 +26,7 @@ const SAME_SIZE: f64 = 1.25;
 /// Minimum windows of a cause for a size to be fitted.
 const MIN_FAMILY_WINDOWS: usize = 30;
 /// Maximum windows used of one family: more take time and give little information.
-const MAX_FAMILY_WINDOWS: usize = 4000;
+const MAX_FAMILY_WINDOWS: usize = 5000;
 
 /// Why no model could be fitted.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -56,6 +56,8 @@ pub(crate) struct Sample {
     cause: Cause,
     packets: usize,
     paper: bool,
+    /// Whether it trains the paper's classifier only.
+    paper_only: bool,
     /// Whether more of its losses are the network's (or the link's) than the host's.
     mostly_elsewhere: bool,
     loss_rate: f64,
@@ -70,7 +72,7 @@ pub struct Trainer {
     meter: ComplexityMeter,
     word: WordLength,
     samples: Vec<Sample>,
-    per_family: BTreeMap<(String, usize), usize>,
+    per_family: BTreeMap<(String, usize, bool), usize>,
     skipped: u64,
 }
 
@@ -89,7 +91,8 @@ impl Trainer {
             self.skipped += 1;
             return;
         };
-        let key = (labelled.family.clone(), labelled.signature.len());
+        let paper_only = has_paper_rates(labelled);
+        let key = (labelled.family.clone(), labelled.signature.len(), paper_only);
         let count = self.per_family.entry(key).or_default();
         *count += 1;
         if *count > MAX_FAMILY_WINDOWS {
@@ -101,6 +104,7 @@ impl Trainer {
             cause: labelled.cause,
             packets: labelled.signature.len(),
             paper: is_paper(labelled),
+            paper_only,
             mostly_elsewhere: labelled.lost.network + labelled.lost.link > labelled.lost.host,
             loss_rate: labelled.signature.loss_rate(),
             complexity,
@@ -122,8 +126,8 @@ impl Trainer {
         provenance.word_length = self.word.packets() as u32;
         let mut sizes = Vec::new();
         for group in by_size(&self.samples) {
-            let enough =
-                |cause| group.iter().filter(|s| s.cause == cause).count() >= MIN_FAMILY_WINDOWS;
+            let of = |cause| move |s: &&&Sample| s.cause == cause && !s.paper_only;
+            let enough = |cause| group.iter().filter(of(cause)).count() >= MIN_FAMILY_WINDOWS;
             if enough(Cause::Network) && enough(Cause::Cpu) {
                 sizes.push(fit_size(&group, &mut Rng::new(provenance.seed))?);
             }
@@ -139,6 +143,13 @@ impl Trainer {
 pub(crate) fn is_paper(labelled: &Labelled) -> bool {
     let meta = labelled.more.get("meta").and_then(|meta| meta.get("paper"));
     meta.or_else(|| labelled.more.get("paper")).and_then(serde_json::Value::as_bool) == Some(true)
+}
+
+/// Whether a window has the paper's rates too. Such windows train the paper's classifier, and not
+/// ours, which learns from many kinds of losses and does not prefer the paper's.
+fn has_paper_rates(labelled: &Labelled) -> bool {
+    let meta = labelled.more.get("meta").and_then(|meta| meta.get("conditions"));
+    meta.and_then(serde_json::Value::as_str) == Some("paper")
 }
 
 /// Groups of about the same window length, longest first.
@@ -162,8 +173,11 @@ fn fit_size(samples: &[&Sample], rng: &mut Rng) -> Result<SizeModel, TrainError>
     let paper = paper::fit(samples, &mut fit)?;
     let mut windows = BTreeMap::new();
     for sample in samples {
-        *windows.entry(format!("{} {}", sample.cause, sample.family)).or_default() += 1;
+        let rates = if sample.paper_only { " at the paper's rates" } else { "" };
+        *windows.entry(format!("{} {}{rates}", sample.cause, sample.family)).or_default() += 1;
     }
+    let samples: Vec<&Sample> = samples.iter().filter(|s| !s.paper_only).copied().collect();
+    let samples = samples.as_slice();
     let pattern = |sample: &&Sample| sample.features.pattern.map(Some);
     let delay = |sample: &&Sample| sample.features.delay;
     let mut own = OwnModel {

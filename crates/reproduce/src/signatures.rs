@@ -7,7 +7,8 @@
 //!
 //! Regions separate training from testing: rates, time slices, bursts and spells of
 //! [`Region::Test`] do not occur in [`Region::Train`], and some families are only for tests
-//! ([`Family::trains`]).
+//! ([`Family::trains`]). The FOBS paper trained and tested on the same hosts: in
+//! [`Region::PaperTrain`] and [`Region::PaperTest`] only the draws differ.
 
 mod draft;
 mod host;
@@ -24,11 +25,29 @@ use host::Rivals;
 use network::Traffic;
 use play::{Played, play};
 pub use record::{Delay, Lost, Record, Rise, rise, runs};
+use source::Sending;
 
 /// Target loss rates, from the minimum of the paper's classifier.
 const TARGETS: (f64, f64) = (8e-5, 5e-2);
 /// Accepted loss rates.
 const KEPT: (f64, f64) = (6e-5, 6e-2);
+
+/// Loss rates of windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossRates {
+    targets: (f64, f64),
+    kept: (f64, f64),
+}
+
+impl LossRates {
+    /// Those that the paper's classifier is for, and a little beyond.
+    pub const ALL: Self = Self { targets: TARGETS, kept: KEPT };
+
+    /// Only these, from `low` to `high`. Draws with other losses are repeated.
+    pub fn within(low: f64, high: f64) -> Self {
+        Self { targets: (low, high), kept: (low, high) }
+    }
+}
 /// Maximum number of changes of the free parameter, and the accepted deviation.
 const MOVES: u32 = 6;
 const CLOSE: f64 = 1.4;
@@ -42,17 +61,32 @@ pub enum Region {
     Train,
     /// The range for testing.
     Test,
+    /// The rates and slices of the FOBS paper, for training. Only the families of
+    /// [`Family::is_of_paper`] have them.
+    PaperTrain,
+    /// The same rates and slices, for testing.
+    PaperTest,
 }
 
 impl Region {
     fn of<T>(self, train: T, test: T) -> T {
         match self {
-            Self::Train => train,
-            Self::Test => test,
+            Self::Train | Self::PaperTrain => train,
+            Self::Test | Self::PaperTest => test,
         }
     }
 
-    /// The name in records.
+    /// Whether it is the paper's range.
+    pub fn is_of_paper(self) -> bool {
+        matches!(self, Self::PaperTrain | Self::PaperTest)
+    }
+
+    /// What makes the draws of this region differ from those of the others.
+    fn key(self) -> u64 {
+        self.of(0, 1 << 63) | u64::from(self.is_of_paper()) << 62
+    }
+
+    /// The split in records.
     pub fn name(self) -> &'static str {
         self.of("train", "test")
     }
@@ -70,6 +104,13 @@ pub struct Family {
     /// Its description.
     pub about: &'static str,
     draw: fn(&mut Rng, &Brief) -> Draft,
+}
+
+impl Family {
+    /// Whether it has the paper's own rates and slices ([`Region::PaperTrain`]).
+    pub fn is_of_paper(&self) -> bool {
+        matches!(self.name, "net-paper" | "cpu-paper")
+    }
 }
 
 macro_rules! families {
@@ -148,11 +189,28 @@ pub fn generate(
     number: u64,
     packets: usize,
 ) -> Option<Record> {
-    (0..DRAWS).find_map(|draw| {
-        let mut key = Rng::new(seed ^ fold(family.name) ^ region.of(0, 1 << 63));
+    generate_all(family, region, seed, number, packets, LossRates::ALL).into_iter().next()
+}
+
+/// Window `number` of a family, and the windows of those flows beside it that are like it: paced,
+/// with packets of the same size, on the same link at the same time. Their delays are not recorded.
+/// Only the family `net-paper` has such flows. None if thirty draws gave no window with the
+/// accepted losses.
+pub fn generate_all(
+    family: &Family,
+    region: Region,
+    seed: u64,
+    number: u64,
+    packets: usize,
+    losses: LossRates,
+) -> Vec<Record> {
+    let found = (0..DRAWS).find_map(|draw| {
+        let mut key = Rng::new(seed ^ fold(family.name) ^ region.key());
         let drawn = key.next_u64() ^ Rng::new(number << 8 | draw).next_u64();
-        one(family, region, drawn, packets).map(|found| Record { seed, window: number, ..found })
-    })
+        one(family, region, drawn, packets, losses)
+    });
+    let all = found.unwrap_or_default().into_iter();
+    all.map(|record| Record { seed, window: number, ..record }).collect()
 }
 
 /// A hash of a name (FNV-1a).
@@ -161,19 +219,25 @@ fn fold(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-fn one(family: &Family, region: Region, drawn: u64, packets: usize) -> Option<Record> {
+fn one(
+    family: &Family,
+    region: Region,
+    drawn: u64,
+    packets: usize,
+    losses: LossRates,
+) -> Option<Vec<Record>> {
     let mut rng = Rng::new(drawn);
-    let target = random::scale(&mut rng, TARGETS.0, TARGETS.1);
+    let target = random::scale(&mut rng, losses.targets.0, losses.targets.1);
     let draft = (family.draw)(&mut rng, &Brief { region, target, window: packets });
-    let (parameter, played) = search(&draft, target, packets, rng.next_u64())?;
-    let lost = played.lost();
-    let p = lost.all() as f64 / packets as f64;
-    if !(KEPT.0..=KEPT.1).contains(&p) || lost.all() < 5 || lost.cause() != family.cause {
-        return None;
-    }
+    let (parameter, mut played) = search(&draft, target, packets, rng.next_u64())?;
+    let others = std::mem::take(&mut played.beside);
+    let setup = (draft.setup)(parameter);
     let mut meta = draft.meta.clone();
     note(&mut meta, "knob", parameter);
-    let buffer = (draft.setup)(parameter).host.buffer.get();
+    if region.is_of_paper() {
+        note(&mut meta, "conditions", "paper");
+    }
+    let buffer = setup.host.buffer.get();
     if buffer < 1 << 40 {
         note(&mut meta, "buffer", buffer);
     }
@@ -181,21 +245,38 @@ fn one(family: &Family, region: Region, drawn: u64, packets: usize) -> Option<Re
     if draft.policed {
         delay = Delay { arrival: Rise::default(), read: Rise::default() };
     }
-    Some(Record {
-        family: family.name.to_owned(),
-        cause: family.cause.to_owned(),
-        split: region.name().to_owned(),
-        seed: 0,
-        window: 0,
-        packets: packets as u64,
-        runs: played.runs(),
-        lost,
-        host_drops: Some(lost.host),
-        delay: Some(delay),
-        rate_bps: draft.flow.rate as u64,
-        packet_bytes: u64::from(draft.flow.size),
-        meta,
-    })
+    let record = |played: &Played, rate_bps, delay| {
+        let lost = played.lost();
+        let p = lost.all() as f64 / packets as f64;
+        let kept = (losses.kept.0..=losses.kept.1).contains(&p) && lost.all() >= 5;
+        (kept && lost.cause() == family.cause).then(|| Record {
+            family: family.name.to_owned(),
+            cause: family.cause.to_owned(),
+            split: region.name().to_owned(),
+            seed: 0,
+            window: 0,
+            packets: packets as u64,
+            runs: played.runs(),
+            lost,
+            host_drops: Some(lost.host),
+            delay,
+            rate_bps,
+            packet_bytes: u64::from(draft.flow.size),
+            meta: meta.clone(),
+        })
+    };
+    let mut records = vec![record(&played, draft.flow.rate as u64, Some(delay))?];
+    if family.name != "net-paper" {
+        return Some(records);
+    }
+    for ((size, sending), outcomes) in setup.others.iter().zip(others) {
+        let Sending::Paced { rate, .. } = sending else { continue };
+        if *size == draft.flow.size && outcomes.len() == packets {
+            let played = Played { outcomes, ..Played::default() };
+            records.extend(record(&played, rate.as_bps(), None));
+        }
+    }
+    Some(records)
 }
 
 /// Varies the free parameter until the loss rate is about `target`, and returns the closest window.

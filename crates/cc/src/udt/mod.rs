@@ -37,6 +37,8 @@ pub const SYN: Duration = Duration::from_millis(10);
 const SYN_SECONDS: f64 = 0.01;
 /// Bytes of IPv4 and UDP headers before a datagram's payload.
 const HEADERS: f64 = 28.0;
+/// The author's agent without formula (3), which made the paper's table 3.
+pub(crate) const NS2_WITHOUT_FORMULA_3: &str = "udt:ns2-2003-grid";
 /// Minimum rate, in packets per second: far below any use, and not zero.
 const MIN_RATE: f64 = 1.0;
 /// Maximum rate and window, in bits per second and bytes: beyond any path, and far from overflow.
@@ -52,6 +54,8 @@ const TRAIN_SPACING: f64 = 0.1;
 #[derive(Debug)]
 pub struct Udt {
     variant: Variant,
+    /// Whether (3) is left out, as in table 3 of the paper.
+    without_formula_3: bool,
     /// Wire bytes of a datagram.
     datagram: f64,
     /// Packets per second.
@@ -90,6 +94,7 @@ impl Udt {
         window.set(slow_start.window());
         Self {
             variant,
+            without_formula_3: false,
             datagram,
             ceiling: ceiling.clamp(MIN_RATE, MAX_RATE / 8.0 / datagram),
             slow_start: Some(slow_start),
@@ -108,6 +113,11 @@ impl Udt {
             probe: None,
             probed_at: config.now,
         }
+    }
+
+    /// The same without formula (3): after a cut the rate increases as if there had been none.
+    pub fn without_formula_3(self) -> Self {
+        Self { without_formula_3: true, ..self }
     }
 
     fn set_rate(&mut self, packets: f64) {
@@ -238,6 +248,7 @@ impl CongestionController for Udt {
         match self.variant {
             Variant::Paper => "udt:paper",
             Variant::Grid => "udt:grid",
+            Variant::Ns2 if self.without_formula_3 => NS2_WITHOUT_FORMULA_3,
             Variant::Ns2 => "udt:ns2-2003",
             Variant::Udt4 => "udt:udt4",
         }
@@ -307,7 +318,8 @@ impl CongestionController for Udt {
         let passing = self.window.packets() / self.window.passage();
         let used = self.rate.min(self.path.arrival().unwrap_or(passing));
         let capacity = self.path.presumed_capacity(used, clean);
-        let more = self.increase.packets(capacity, self.rate, self.before_cut);
+        let before_cut = if self.without_formula_3 { 0.0 } else { self.before_cut };
+        let more = self.increase.packets(capacity, self.rate, before_cut);
         self.set_rate(raised(self.rate, more));
         self.request_train(now);
     }

@@ -37,8 +37,12 @@ impl Variant {
     }
 
     /// The variant that a controller's name requires of the feedback: `udt:paper` and so on; `udt`
-    /// and all controllers other than UDT's use `grid`.
+    /// and all controllers other than UDT's use `grid`. `udt:ns2-2003-grid` differs at the sender
+    /// only.
     pub fn of_controller(name: &str) -> Self {
+        if name == super::NS2_WITHOUT_FORMULA_3 {
+            return Self::Ns2;
+        }
         name.strip_prefix("udt:").and_then(Self::named).unwrap_or_default()
     }
 }

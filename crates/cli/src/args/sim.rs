@@ -139,16 +139,32 @@ pub(crate) struct SimSignaturesArgs {
     #[arg(long, value_name = "N", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) per_family: u64,
+    /// Also write the windows of the flows beside the measured one that are like it (net-paper: up
+    /// to ten). They cost no time, but have no delays.
+    #[arg(long)]
+    pub(crate) beside: bool,
+    /// Only windows that lost this share of their packets, such as 0.00008..0.0005.
+    #[arg(long, value_name = "LOW..HIGH", value_parser = loss_rates)]
+    pub(crate) loss: Option<(f64, f64)>,
     /// Number of packets per window.
     #[arg(long, value_name = "N", default_value = "97656")]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub(crate) packets: u32,
-    /// The range of the models' parameters: train, or test (other values than for training).
+    /// The range of the models' parameters: train, test (other values than for training), or the
+    /// FOBS paper's rates with the draws of one of both (models net-paper and cpu-paper).
     #[arg(long, value_name = "WHICH", value_enum, default_value = "train")]
     pub(crate) region: SimRegion,
     /// Number of concurrent windows [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) jobs: Option<u32>,
+}
+
+/// Parses `LOW..HIGH`, two shares.
+fn loss_rates(text: &str) -> Result<(f64, f64), String> {
+    let share = |text: &str| text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let ends = text.split_once("..").and_then(|(low, high)| Some((share(low)?, share(high)?)));
+    let valid = ends.filter(|(low, high)| 0.0 < *low && low < high);
+    valid.ok_or_else(|| "expected two shares between 0 and 1, such as 0.00008..0.0005".to_owned())
 }
 
 /// The range of the models' parameters.
@@ -158,6 +174,10 @@ pub(crate) enum SimRegion {
     Train,
     /// Parameters for tests.
     Test,
+    /// The paper's, for training.
+    PaperTrain,
+    /// The paper's, for tests.
+    PaperTest,
 }
 
 /// Arguments of `sim bench`.

@@ -19,8 +19,8 @@ const BINS: usize = 50;
 const MIN_VALUES: usize = 8;
 /// Significance below which normality is rejected.
 const LEVEL: f64 = 0.05;
-/// Minimum standard deviation: a cause whose metric never varied would otherwise be infinitely
-/// narrow.
+/// Minimum standard deviation of the complexity, because a cause whose metric never varied would
+/// be infinitely narrow. With a smaller one there is no model of the success proportion.
 const MIN_DEVIATION: f64 = 1e-3;
 
 /// Fits both metrics of both causes; records the quality in `fit`.
@@ -38,17 +38,18 @@ pub(super) fn fit(
     Ok(PaperModel { complexity, success })
 }
 
-/// Samples of families marked as the paper's own conditions, for each cause that has any; otherwise
-/// all.
+/// For each cause the samples with the paper's own rates; if there are none, those of families
+/// marked as the paper's own conditions; otherwise all.
 fn choose<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
-    let marked = |cause| samples.iter().any(|sample| sample.cause == cause && sample.paper);
-    let (network, cpu) = (marked(Cause::Network), marked(Cause::Cpu));
-    let wanted = |sample: &&&Sample| match sample.cause {
-        Cause::Network => sample.paper || !network,
-        Cause::Cpu => sample.paper || !cpu,
-        _ => false,
+    let of = |cause| {
+        let any = |mark: fn(&Sample) -> bool| {
+            let marked = samples.iter().filter(|s| s.cause == cause && mark(s));
+            marked.copied().collect::<Vec<_>>()
+        };
+        let nearest = [any(|s| s.paper_only), any(|s| s.paper), any(|_| true)];
+        nearest.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     };
-    samples.iter().filter(wanted).copied().collect()
+    [of(Cause::Network), of(Cause::Cpu)].concat()
 }
 
 fn complexity(
@@ -99,7 +100,7 @@ fn success(
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let deviation = variance.sqrt().max(MIN_DEVIATION);
+    let deviation = variance.sqrt();
     let mut say =
         |what: &str, value| fit.insert(format!("paper {cause} success proportion {what}"), value);
     say("windows", n);
@@ -108,7 +109,8 @@ fn success(
     let (tested, kept) = normal_bins(&[values]);
     say("bins tested for normality", tested as f64);
     say("bins where normality is not rejected", kept as f64);
-    Some(SuccessModel { mean, deviation })
+    // Values that do not vary are no distribution. A deviation of our choice would decide alone.
+    (deviation >= MIN_DEVIATION).then_some(SuccessModel { mean, deviation })
 }
 
 /// The number of bins with enough values, and of those that pass the Shapiro-Wilk test without

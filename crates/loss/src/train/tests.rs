@@ -146,3 +146,43 @@ fn too_little_data_is_said() {
     assert_eq!(trainer.counts(), (40, 1));
     assert_eq!(trainer.finish(Provenance::default()), Err(TrainError::NoSize));
 }
+
+/// The paper's classifier learns from windows with the paper's rates where there are any, ours does
+/// not; and a metric that never varied is no model.
+#[test]
+fn windows_at_the_papers_rates_train_the_papers_classifier_only() {
+    let train = |extra: bool, varies: bool| {
+        let mut rng = Rng::new(4);
+        let mut trainer = Trainer::new(WordLength::PAPER);
+        for family in ["independent", "off"] {
+            for _ in 0..300 {
+                trainer.add(&draw(family, &mut rng));
+            }
+        }
+        for (n, family) in
+            ["independent", "off"].repeat(if extra { 200 } else { 0 }).iter().enumerate()
+        {
+            let mut labelled = draw(family, &mut rng);
+            labelled.more.insert("meta".to_owned(), serde_json::json!({"conditions": "paper"}));
+            trainer.add(&labelled);
+            // Few losses: a run of one or two for the network, of seven or nine for the host.
+            let one = usize::from(varies && n % 3 == 0);
+            let few = match *family {
+                "off" => vec![50..56 + n % 4],
+                _ => (1..5).map(|at| at * 900..at * 900 + 1 + one).collect(),
+            };
+            labelled.signature = Signature::from_lost(PACKETS, few).expect("inside");
+            trainer.add(&labelled);
+        }
+        trainer.finish(Provenance { seed: 5, ..Provenance::default() }).expect("enough data")
+    };
+    let (with, without) = (train(true, true), train(false, true));
+    assert_eq!(with.sizes[0].own, without.sizes[0].own);
+    assert_eq!(with.sizes[0].windows["network independent at the paper's rates"], 400);
+    let windows = |model: &Model| model.sizes[0].fit["paper network complexity windows"];
+    assert!(windows(&with) < 210.0 && windows(&with) > 190.0 && windows(&without) > 250.0);
+    assert!(with.sizes[0].paper.success.is_some());
+    let flat = train(true, false);
+    assert!(flat.sizes[0].paper.success.is_none(), "{:?}", flat.sizes[0].fit);
+    assert_eq!(flat.sizes[0].fit["paper network success proportion deviation"], 0.0);
+}

@@ -63,7 +63,7 @@ pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelle
         classes.insert(Method::Delay, (verdict.cause, verdict.p_cpu));
     }
     let meta = |key| window.more.get("meta").and_then(|meta| meta.get(key));
-    let flag = |key| meta(key).and_then(serde_json::Value::as_bool);
+    let is_paper = meta("conditions").and_then(serde_json::Value::as_str) == Some("paper");
     if let Some(counted) = window.counted() {
         let verdict = classifier.classify(&plain.host_drops(Some(counted)));
         classes.insert(Method::Counter, (verdict.cause, verdict.p_cpu));
@@ -77,7 +77,7 @@ pub(crate) fn judge(classifier: &mut Classifier<'_>, set: &str, window: &Labelle
         complexity: verdict.complexity,
         success: verdict.success_proportion.unwrap_or(0.0),
         elsewhere: window.lost.network + window.lost.link > window.lost.host,
-        paper_conditions: flag("paper") == Some(true),
+        paper_conditions: is_paper,
         classes,
     }
 }
@@ -102,6 +102,9 @@ pub(crate) fn classifier(args: &Args, model: &Model) -> Result<String, Failure> 
         let _ = write!(text, " `{}`", name.rsplit('/').next().unwrap_or(name));
     }
     text += ".\n\n";
+    if let Some((size, _)) = model.size(paper::WINDOW) {
+        text += &tables::fit(&size.fit);
+    }
     let conditions: Vec<&Judged> =
         judged.iter().filter(|j| j.paper_conditions && j.packets == paper::WINDOW).collect();
     text += "### The paper's own conditions\n\n";

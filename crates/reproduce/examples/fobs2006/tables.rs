@@ -45,6 +45,33 @@ fn is_class(j: &Judged, method: Method, cause: Cause) -> bool {
     j.classes.get(&method).is_some_and(|classes| classes.0 == cause)
 }
 
+/// How the paper's classifier was fitted, and whether its hypothesis of normality holds.
+pub(crate) fn fit(fit: &BTreeMap<String, f64>) -> String {
+    let mut text = String::from(
+        "| cause | metric | training windows | mean | deviation | r squared | bins tested for normality | not rejected |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for (cause, metric) in ["network", "cpu"]
+        .iter()
+        .flat_map(|cause| ["complexity", "success proportion"].map(|metric| (cause, metric)))
+    {
+        let of = |what: &str| fit.get(&format!("paper {cause} {metric} {what}")).copied();
+        let whole = |what| of(what).map_or("-".to_owned(), |value| format!("{value:.0}"));
+        let real = |what| of(what).map_or("-".to_owned(), |value| format!("{value:.4}"));
+        let _ = writeln!(
+            text,
+            "| {cause} | {metric} | {} | {} | {} | {} | {} | {} |",
+            whole("windows"),
+            real("mean"),
+            real("deviation"),
+            real("r squared"),
+            whole("bins tested for normality"),
+            whole("bins where normality is not rejected"),
+        );
+    }
+    text + "\n"
+}
+
 /// The range in which the paper claims its classifier: from its minimum loss rate to 5 %.
 pub(crate) fn conditions(all: &[&Judged]) -> String {
     let mut text = String::from(

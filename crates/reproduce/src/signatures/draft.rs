@@ -54,8 +54,8 @@ impl Flow {
         let (low, high) = region.of((1e8, 2e9), (2e9, 1e10));
         let rate = scale(rng, low, high);
         let quantum = match region {
-            Region::Train => pick(rng, &[1, 1, 1, 1, 2, 4, 8, 16, 44]),
-            Region::Test => pick(rng, &[1, 1, 1, 3, 6, 12, 32, 44]),
+            Region::Train | Region::PaperTrain => pick(rng, &[1, 1, 1, 1, 2, 4, 8, 16, 44]),
+            Region::Test | Region::PaperTest => pick(rng, &[1, 1, 1, 3, 6, 12, 32, 44]),
         };
         Self {
             rate,

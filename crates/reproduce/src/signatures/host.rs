@@ -33,11 +33,13 @@ struct Shape {
 }
 
 impl Shape {
-    /// Slices of 1 to 8 and 20 to 100 ms to train, of 8 to 20 ms to test.
+    /// Slices of 1 to 8 and 20 to 100 ms to train, of 8 to 20 ms to test, of 10 to 100 ms under the
+    /// paper's conditions.
     fn draw(rng: &mut Rng, brief: &Brief, flow: &Flow, rivals: Rivals, joins: bool) -> Self {
         let time = flow.span(brief.window as f64);
         let longest = time / 8.0;
         let slice = match brief.region {
+            super::Region::PaperTrain | super::Region::PaperTest => scale(rng, 10e-3, 100e-3),
             super::Region::Test => scale(rng, 8e-3, 20e-3),
             super::Region::Train if rng.chance(0.6) => scale(rng, 1e-3, 8e-3),
             super::Region::Train => scale(rng, 20e-3, 100e-3),
@@ -147,7 +149,7 @@ pub(super) fn starved(rng: &mut Rng, brief: &Brief, rivals: Rivals, joins: bool)
     starved_flow(rng, brief, flow, rivals, joins)
 }
 
-/// The paper's own conditions: 1 Gbit/s of 1024-byte packets, slices of 10 to 100 ms.
+/// The paper's own conditions: 1 Gbit/s of 1024-byte packets. The paper does not give the slices.
 pub(super) fn paper(rng: &mut Rng, brief: &Brief) -> Draft {
     let flow = Flow { rate: 1e9, size: 1_052, quantum: 1, line: 1e9, jitter: even(rng, 0.0, 0.9) };
     let mut draft = starved_flow(rng, brief, flow, Rivals::Generator, false);

@@ -28,12 +28,15 @@ pub(super) enum PacketOutcome {
 }
 
 /// The result: outcome and delays of each packet of the window, in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Played {
     pub(super) outcomes: Vec<PacketOutcome>,
     /// One-way delays in nanoseconds, to the host and to the process; of lost packets zero.
     pub(super) arrival: Vec<u64>,
     pub(super) read: Vec<u64>,
+    /// The windows of the other sources, in their order: which packets passed the link. Shorter if
+    /// a source sent less.
+    pub(super) beside: Vec<Vec<PacketOutcome>>,
 }
 
 /// Index of the measured flow among the sources.
@@ -71,6 +74,8 @@ impl Segments for Parcel {
 #[derive(Debug)]
 struct Watch {
     outcomes: Vec<PacketOutcome>,
+    /// Outcomes at the link of each other source's packets.
+    beside: Vec<Vec<PacketOutcome>>,
     /// Sources that lost packets, and when.
     losses: Vec<(u32, Time)>,
 }
@@ -78,6 +83,12 @@ struct Watch {
 impl Observer<Parcel> for Watch {
     fn dropped(&mut self, at: Pace, parcel: Parcel, cause: DropCause) {
         if parcel.source != OURS {
+            let outcomes = &mut self.beside[parcel.source as usize - 1];
+            for i in parcel.first..parcel.first + u64::from(parcel.count) {
+                if let Some(place) = outcomes.get_mut(i as usize) {
+                    *place = PacketOutcome::Network;
+                }
+            }
             return self.losses.push((parcel.source, at.first));
         }
         let outcome = match cause {
@@ -115,12 +126,18 @@ pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> 
     let mut of = |(size, sending): &(u32, Sending)| Source::new(sending, *size, rng.fork());
     let mut sources = vec![of(&setup.ours)];
     sources.extend(setup.others.iter().map(of));
+    let others = sources.len() - 1;
+    let watch = Watch {
+        outcomes: vec![PacketOutcome::Received; total],
+        beside: vec![Vec::new(); others],
+        losses: Vec::new(),
+    };
     let mut run = Run {
         sources,
         sent: Vec::with_capacity(total),
         link: Link::new(LinkConfig { seed: rng.next_u64(), ..setup.link.clone() }),
         host: Host::new(&HostConfig { seed: rng.next_u64(), ..setup.host.clone() }),
-        watch: Watch { outcomes: vec![PacketOutcome::Received; total], losses: Vec::new() },
+        watch,
         arrival: vec![0; total],
         read: vec![0; total],
         total,
@@ -129,6 +146,12 @@ pub(super) fn play(setup: &Setup, warm: usize, window: usize, rng: &mut Rng) -> 
     run.finish();
     Played {
         outcomes: run.watch.outcomes.split_off(warm),
+        beside: run
+            .watch
+            .beside
+            .into_iter()
+            .map(|of| of.into_iter().skip(warm).collect())
+            .collect(),
         arrival: run.arrival.split_off(warm),
         read: run.read.split_off(warm),
     }
@@ -150,10 +173,19 @@ impl Run {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let source = &mut self.sources[next];
         let Some((pace, count)) = source.take(horizon, most) else { return false };
-        let first = self.sent.len() as u64;
+        let first = match next.checked_sub(1) {
+            None => self.sent.len(),
+            Some(beside) => self.watch.beside[beside].len(),
+        } as u64;
         let parcel = Parcel { source: next as u32, first, count, size: source.size };
-        if next == 0 {
-            self.sent.extend((0..count).map(|i| pace.time(i).as_nanos()));
+        match next.checked_sub(1) {
+            None => self.sent.extend((0..count).map(|i| pace.time(i).as_nanos())),
+            Some(beside) => {
+                // Longer than the window is of no use; a source that fills a queue sends much.
+                let outcomes = &mut self.watch.beside[beside];
+                let more = self.total.saturating_sub(outcomes.len()).min(count as usize);
+                outcomes.extend(std::iter::repeat_n(PacketOutcome::Received, more));
+            }
         }
         // A queue that decides at its head is polled at this time, then for everything decided.
         self.pass_on(pace.first);

@@ -25,6 +25,66 @@ fn the_same_seed_gives_the_same_window_and_another_one_another() {
 }
 
 #[test]
+fn the_papers_regions_differ_in_their_draws_only() {
+    let rate = |region, number| {
+        let all =
+            generate_all(find("net-paper").unwrap(), region, 1, number, WINDOW, LossRates::ALL);
+        let ours = all.first().expect("a window");
+        assert!((500_000_000..=1_000_000_000).contains(&ours.rate_bps), "{ours:?}");
+        assert_eq!(
+            (ours.split.as_str(), &ours.meta["conditions"]),
+            (region.name(), &"paper".into())
+        );
+        ours.rate_bps
+    };
+    assert_ne!(rate(Region::PaperTrain, 0), rate(Region::PaperTest, 0));
+    let host = find("cpu-paper").unwrap();
+    let host = generate(host, Region::PaperTrain, 1, 0, WINDOW).expect("a window");
+    assert_eq!((host.rate_bps, &host.meta["conditions"]), (1_000_000_000, &"paper".into()));
+}
+
+#[test]
+fn flows_beside_the_measured_one_lose_as_it_does() {
+    let family = find("net-paper").unwrap();
+    let all: Vec<Record> = (0..6)
+        .flat_map(|n| generate_all(family, Region::PaperTrain, 1, n, WINDOW, LossRates::ALL))
+        .collect();
+    assert!((30..=66).contains(&all.len()), "{}", all.len());
+    for record in &all {
+        assert_eq!(record.runs.iter().sum::<u64>(), WINDOW as u64);
+        let lost: u64 = record.runs.iter().skip(1).step_by(2).sum();
+        assert_eq!((lost, record.lost.network), (record.lost.all(), record.lost.all()));
+    }
+    // The first of a run is the measured one, with its delays; all have the same load.
+    let of = |n| all.iter().filter(move |record| record.window == n);
+    for n in 0..6 {
+        assert_eq!(of(n).map(|r| r.delay.is_some()).filter(|known| *known).count(), 1);
+        let rates: Vec<f64> = of(n).map(|r| r.lost.all() as f64 / WINDOW as f64).collect();
+        let (least, most) = rates.iter().fold((1.0f64, 0.0f64), |(a, b), p| (a.min(*p), b.max(*p)));
+        assert!(most < least * 8.0 + 0.005, "{n}: {rates:?}");
+    }
+    // Other families have none.
+    let one = generate_all(find("net-paced").unwrap(), Region::Train, 1, 0, WINDOW, LossRates::ALL);
+    assert_eq!(one.len(), 1);
+}
+
+#[test]
+fn only_the_wanted_loss_rates_are_kept() {
+    let losses = LossRates::within(1e-3, 5e-3);
+    for name in ["net-paper", "cpu-paper"] {
+        let family = find(name).unwrap();
+        let all: Vec<Record> = (0..6)
+            .flat_map(|n| generate_all(family, Region::PaperTrain, 2, n, WINDOW, losses))
+            .collect();
+        assert!(all.len() >= 4, "{name}: {}", all.len());
+        for record in &all {
+            let p = record.lost.all() as f64 / WINDOW as f64;
+            assert!((1e-3..=5e-3).contains(&p), "{name}: {p}");
+        }
+    }
+}
+
+#[test]
 fn a_flow_too_fast_for_its_bottleneck_loses_at_even_distances() {
     let family = find("net-self").unwrap();
     let even = (0..40)

@@ -122,6 +122,24 @@ fn after_a_cut_a_ninth_of_the_capacity_is_free_where_formula_3_stands() {
 }
 
 #[test]
+fn without_formula_3_a_cut_does_not_slow_the_increase() {
+    let raised = |udt: Udt| {
+        let mut udt = udt;
+        nak(&mut udt, at(3), 7, 2);
+        let cut = udt.rate;
+        // The first end of a SYN belongs to the one with the loss.
+        for syn in 1..=3 {
+            send(&mut udt, at(10 * syn), 1_000 + syn, 1);
+            udt.on_timeout(at(10 * syn + 1));
+        }
+        udt.rate - cut
+    };
+    let (with, without) =
+        (raised(cruising(Variant::Ns2)), raised(cruising(Variant::Ns2).without_formula_3()));
+    assert!(with > 0.0 && without > 5.0 * with, "{with} {without}");
+}
+
+#[test]
 fn formula_5_in_time_between_packets() {
     let (i, inc) = (1.0 / 10_000.0, 0.1);
     let expected = 0.01 / (0.01 / i + inc);

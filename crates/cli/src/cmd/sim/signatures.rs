@@ -5,7 +5,9 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use packtrain_reproduce::signatures::{FAMILIES, Family, Record, Region, find, generate};
+use packtrain_reproduce::signatures::{
+    FAMILIES, Family, LossRates, Record, Region, find, generate_all,
+};
 use packtrain_sim::sweep::in_order_of;
 
 use super::{jobs, unwritable, usage};
@@ -23,28 +25,39 @@ pub(super) fn run(args: &SimSignaturesArgs) -> Result<Code, Exit> {
     let region = match args.region {
         args::SimRegion::Train => Region::Train,
         args::SimRegion::Test => Region::Test,
+        args::SimRegion::PaperTrain => Region::PaperTrain,
+        args::SimRegion::PaperTest => Region::PaperTest,
     };
+    if let Some(family) = families.iter().find(|f| region.is_of_paper() && !f.is_of_paper()) {
+        return Err(usage(format!(
+            "{} has no window under the paper's conditions: give --families net-paper,cpu-paper",
+            family.name
+        )));
+    }
     let windows = families.len() as u64 * args.per_family;
     let bar = sim::bar(windows, "signatures");
+    let losses = args.loss.map_or(LossRates::ALL, |(low, high)| LossRates::within(low, high));
     let make = |i: u64| {
         let family = families[(i / args.per_family) as usize];
-        generate(family, region, args.seed, i % args.per_family, args.packets as usize)
+        let (number, packets) = (i % args.per_family, args.packets as usize);
+        let mut all = generate_all(family, region, args.seed, number, packets, losses);
+        all.truncate(if args.beside { all.len() } else { 1 });
+        all
     };
     let mut out = open(args)?;
-    let (mut missing, mut failed) = (0_u64, None);
-    in_order_of(windows, jobs(args.jobs), &make, &mut |record| {
+    let (mut made, mut missing, mut failed) = (0_u64, 0_u64, None);
+    in_order_of(windows, jobs(args.jobs), &make, &mut |records: Vec<Record>| {
         bar.inc(1);
-        match record.map(|record| write(&mut out, &record)) {
-            None => missing += 1,
-            Some(Ok(())) => {}
-            Some(Err(error)) => failed = Some(error),
-        }
+        missing += u64::from(records.is_empty());
+        made += records.len() as u64;
+        let written = records.iter().try_for_each(|record| write(&mut out, record));
+        failed = written.err();
         failed.is_none()
     });
     bar.finish_and_clear();
     let finished = failed.map_or_else(|| out.finish(), Err);
     finished.map_err(|error| unwritable(format!("{}: {error}", name(args))))?;
-    sim::generated(windows - missing, missing, args.packets);
+    sim::generated(made, missing, args.packets);
     Ok(Code::DONE)
 }
 
