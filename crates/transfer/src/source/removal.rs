@@ -76,11 +76,11 @@ impl Source {
                 // It failed meanwhile.
                 None => {}
                 Some(false) => return Err(protocol("an entry was stored before it was verified")),
-                Some(true) => {
-                    if self.removal.removing.insert(id) {
-                        self.out.push_back(SourceAction::Remove(id));
-                    }
+                Some(true) if self.removal.removing.insert(id) => {
+                    self.out.push_back(SourceAction::Remove(id));
                 }
+                // It was named before.
+                Some(true) => {}
             }
         }
         Ok(())

@@ -99,21 +99,30 @@ fn options_of_the_same_name_do_what_rsync_does() {
         &["-a", &include_from, "--exclude=*.c"],
         &["-a", "--exclude=*.c", &exclude_from, "--delete"],
         &["-an", "--delete"],
+        &["-aW"],
+        &["-a", "--remove-source-files"],
+        &["-au", "--remove-source-files"],
+        &["-a", "--remove-source-files", "--ignore-existing"],
+        &["-a", "--remove-source-files", "--existing"],
+        &["-a", "--remove-source-files", "--max-size=1K", "--delete"],
+        &["-a", "--remove-source-files", "--exclude=*.c"],
+        &["-an", "--remove-source-files"],
     ]
     .into_iter()
     .enumerate()
     {
         let dir = rig.path(&format!("case-{nth}"));
-        source(&dir.join("src"));
         for side in ["theirs", "ours"] {
+            source(&dir.join("src").join(side));
             target(&dir.join(side));
         }
-        let from = format!("{}/", dir.join("src").display());
-        let rsync = Command::new("rsync").args(flags).arg(&from).arg(dir.join("theirs")).output();
+        let from = |side| format!("{}/", dir.join("src").join(side).display());
+        let mut rsync = Command::new("rsync");
+        let rsync = rsync.args(flags).arg(from("theirs")).arg(dir.join("theirs")).output();
         let rsync = rsync.expect("rsync");
         assert!(rsync.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&rsync.stderr));
         let mut cp = rig.packtrain();
-        cp.args(["cp", "--history", "none"]).args(flags).arg(&from).arg(dir.join("ours"));
+        cp.args(["cp", "--history", "none"]).args(flags).arg(from("ours")).arg(dir.join("ours"));
         rig.ok(&mut cp);
         let (mut theirs, mut ours) = (survey(&dir.join("theirs")), survey(&dir.join("ours")));
         if flags[0] == "-ab" && !flags.iter().any(|flag| flag.starts_with("--backup-dir")) {
@@ -124,7 +133,12 @@ fn options_of_the_same_name_do_what_rsync_does() {
                 }
             }
         }
-        let differ = differences(&theirs, &ours);
+        let mut differ = differences(&theirs, &ours);
+        // What is left of the sources; the times of directories there are those of the removals.
+        let names = |side| survey(&dir.join("src").join(side)).into_keys().collect::<Vec<_>>();
+        if names("theirs") != names("ours") {
+            differ.push(format!("rsync left {:?}, cp {:?}", names("theirs"), names("ours")));
+        }
         if !differ.is_empty() {
             failed.push(format!("{flags:?}:\n  {}", differ.join("\n  ")));
         }
