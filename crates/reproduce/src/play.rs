@@ -42,7 +42,8 @@ pub fn reproduce(
     Ok(result)
 }
 
-/// Plays `runs`; the seed of each is higher by `round` times the repetitions of its scenario.
+/// Plays `runs`; the seed of each is higher by `round` times the repetitions of its scenario. After
+/// the first round, flows start later by the sweep's `start_jitter`, as in repetitions.
 pub(super) fn play(
     experiment: &Experiment,
     runs: &[Run],
@@ -59,6 +60,9 @@ pub(super) fn play(
         let shift = round * file.repeat();
         let outcome = one(file, run.number, &|scenario| {
             scenario.seed = scenario.seed.wrapping_add(shift);
+            if round > 0 {
+                file.delay_starts(run.number, scenario);
+            }
         });
         (run, outcome)
     };

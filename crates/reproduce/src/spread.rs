@@ -92,4 +92,32 @@ mod tests {
         let rows: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.min < row.max)).collect();
         assert_eq!(rows, [("lost 0", false), ("lost 0.05", true)]);
     }
+
+    #[test]
+    fn later_rounds_start_their_flows_at_other_times() {
+        let files = |jitter: &str| {
+            let jitter = jitter.to_owned();
+            move |name: &str| match name {
+                "experiment.toml" => Ok("title = \"t\"\n[[row]]\nkey = \"share\"\n\
+                    value = \"one.delivered_bytes\"\n"
+                    .to_owned()),
+                "scenario.toml" => Ok(format!(
+                    "duration = \"2s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"10mbit\"\n\
+                     delay = \"5ms\"\nqueue = \"10 packets\"\n[[flow]]\nname = \"one\"\nfrom = \"a\"\n\
+                     to = \"b\"\n[[flow]]\nname = \"two\"\nfrom = \"a\"\nto = \"b\"\n[sweep]\n{jitter}"
+                )),
+                "paper.csv" => Ok("key,value,tolerance,source\nshare,1,1,\n".to_owned()),
+                _ => Err("is missing".to_owned()),
+            }
+        };
+        let varies = |jitter: &str| {
+            let experiment =
+                Experiment::read("new", &files(jitter)).unwrap_or_else(|e| panic!("{e}"));
+            let Spreads(rows) =
+                spread(&experiment, 4, 1, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
+            rows[0].min < rows[0].max
+        };
+        assert!(varies("start_jitter = \"100ms\"\n"));
+        assert!(!varies("repeat = 1\n"), "nothing is random");
+    }
 }

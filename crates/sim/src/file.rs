@@ -143,6 +143,14 @@ impl ScenarioFile {
         self.combination(&indices, repetition)
     }
 
+    /// Delays the flows of run `run` by the sweep's `start_jitter`, if the run is a repetition 0, whose
+    /// flows start as written. For further rounds of all runs, each with other seeds.
+    pub fn delay_starts(&self, run: u64, scenario: &mut Scenario) {
+        if self.sweep.indices(run).1 == 0 {
+            jitter::delay_starts(scenario, self.sweep.start_jitter, 1);
+        }
+    }
+
     /// Checks the first run, and each value of each axis with the first values of the others.
     pub fn check(&self) -> Result<(), FileError> {
         let mut indices = vec![0; self.sweep.axes.len()];

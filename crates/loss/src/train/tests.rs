@@ -167,8 +167,8 @@ fn windows_at_the_papers_rates_train_the_papers_classifier_only() {
             trainer.add(&labelled);
             // Few losses: a run of one or two for the network, of seven or nine for the host.
             let one = usize::from(varies && n % 3 == 0);
-            let few = match *family {
-                "off" => vec![50..56 + n % 4],
+            let few: Vec<_> = match *family {
+                "off" => std::iter::once(50..56 + n % 4).collect(),
                 _ => (1..5).map(|at| at * 900..at * 900 + 1 + one).collect(),
             };
             labelled.signature = Signature::from_lost(PACKETS, few).expect("inside");

@@ -103,7 +103,7 @@ fn odd_chains_make_a_report_invalid() {
     let text = String::from_utf8(own.encode()).unwrap();
     assert!(CandidatePaths::from_report(text.as_bytes()).is_some());
     let depots = &BOTH[4..];
-    let five = vec!["d:1"; 5].join(",");
+    let five = ["d:1"; 5].join(",");
     for other in ["", "d:1", "d:1,", ",", "d:1,\\u001b[31m:7", "d:1,d:01", &five] {
         let odd = text.replace(depots, other);
         assert!(CandidatePaths::from_report(odd.as_bytes()).is_none(), "{odd}");
