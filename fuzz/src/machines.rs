@@ -13,8 +13,9 @@ use packtrain_units::{Duration, Time};
 
 use script::{ASKED, Choices};
 
-/// Maximum actions per message.
-const MAX_ACTIONS: usize = 2048;
+/// Maximum actions per message. A sink requests 1024 chunks at once, each of them in three steps if it
+/// has an old version.
+const MAX_ACTIONS: usize = 4096;
 
 fn options(choices: &mut Choices<'_>) -> Options {
     let bits = choices.below(128);

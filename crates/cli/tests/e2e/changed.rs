@@ -143,3 +143,19 @@ fn what_is_no_file_of_this_user_is_not_compared() {
     let ended = here.rig.ok(here.rig.cp().arg("--json").arg(&file).arg(&there));
     assert_eq!(moved(&ended), [2 * PIECE, 0]);
 }
+
+#[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn between_two_other_places_only_changed_pieces_travel() {
+    let Some(rig) = Rig::ssh() else { return };
+    let (from, to) = (rig.path("f"), rig.path("there"));
+    tree::file(&from, 2 * PIECE + 5, 1);
+    let copy = || {
+        let ended = rig.ok(rig.cp().arg("--json").arg(rig.far("f")).arg(rig.far("there")));
+        assert_equal(&from, &to);
+        ended.number("bytes_moved")
+    };
+    assert_eq!(copy(), 2 * PIECE + 5);
+    change(&from, PIECE);
+    assert_eq!(copy(), PIECE);
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::rig::{Rig, contents};
+use crate::rig::{Rig, contents, slash};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB};
 
@@ -141,4 +141,31 @@ fn what_cannot_be_removed_safely_is_refused() {
     cp.args(["cp", "--remove-source-files"]).arg(rig.path("src/big")).arg("s3://bucket/key");
     assert_eq!(rig.run(&mut cp).code, 2);
     assert_eq!(files(&rig.path("src")).len(), 4);
+}
+
+#[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn over_ssh_files_are_removed_in_each_direction() {
+    let Some(rig) = Rig::ssh() else { return };
+    fill(&rig.path("same"));
+    let here = |name: &str| contents(&rig.path(name)).into();
+    let far = |name: &str| slash(&rig.far(name));
+    for (from, to, dst) in [
+        (here("src"), rig.far("up"), "up"),
+        (far("src"), rig.path("down").into_os_string(), "down"),
+        (far("src"), rig.far("between"), "between"),
+    ] {
+        fill(&rig.path("src"));
+        let mut cp = rig.cp();
+        let ended = rig.ok(cp.args(["--json", "--remove-source-files"]).arg(&from).arg(&to));
+        assert_eq!(ended.number("removed"), 4, "{dst}");
+        assert_eq!(files(&rig.path("src")), [""; 0], "{dst}");
+        assert_full(&rig, dst);
+    }
+    // One file at the source is its own target.
+    let mut cp = rig.cp();
+    cp.args(["--json", "--remove-source-files"]).arg(far("up")).arg(rig.path("up"));
+    let ended = rig.run(&mut cp);
+    assert_eq!((ended.code, ended.number("removed")), (23, 0), "{}", ended.stderr);
+    assert_full(&rig, "up");
 }
