@@ -148,7 +148,7 @@ fn what_cannot_be_removed_safely_is_refused() {
 fn over_ssh_files_are_removed_in_each_direction() {
     let Some(rig) = Rig::ssh() else { return };
     fill(&rig.path("same"));
-    let here = |name: &str| contents(&rig.path(name)).into();
+    let here = |name: &str| contents(&rig.path(name));
     let far = |name: &str| slash(&rig.far(name));
     for (from, to, dst) in [
         (here("src"), rig.far("up"), "up"),
