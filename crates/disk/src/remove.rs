@@ -21,7 +21,22 @@ pub struct RemovalDir<'a> {
     open: Option<(Vec<u8>, OwnedFd)>,
 }
 
+/// File systems whose inode numbers are made up or may come from a cache: the magic numbers of NFS,
+/// SMB, CIFS, SMB 2, 9p and FUSE (statfs(2)).
+const UNSTABLE_IDENTITIES: [u32; 6] =
+    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6573_5546];
+
 impl Root {
+    /// Whether a file that was replaced under this name is seen to be another one, by its device and
+    /// inode number. Not on network file systems and FUSE.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn has_stable_identities(&self, rel: &RelPath) -> io::Result<bool> {
+        let found = self.with_place(rel.as_bytes(), |place| rustix::fs::fstatfs(&place.dir))?;
+        Ok(!UNSTABLE_IDENTITIES.contains(&(found.f_type as u32)))
+    }
+
     /// Removes a file, a link or an empty directory.
     ///
     /// # Errors

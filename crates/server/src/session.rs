@@ -142,10 +142,7 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     if allowed.read_only && writes {
         return denied("this key or server is read-only: nothing may be written there");
     }
-    if open.options.extra.remove_source_files && open.options.inplace {
-        let text = "files are not removed after a copy that writes into the target itself";
-        return Err(Failure::new(FailureKind::Usage, text));
-    }
+    open.options.check_removal().map_err(|text| Failure::new(FailureKind::Usage, text))?;
     let removes = open.role == Role::Source && open.options.removes_source();
     if allowed.read_only && removes {
         return denied("this key or server is read-only: nothing may be removed there");

@@ -290,6 +290,29 @@ impl Options {
         self.extra.remove_source_files && !self.dry_run && !self.verify
     }
 
+    /// Checks that what is removed at the source stays at the target.
+    ///
+    /// # Errors
+    /// Why the options contradict each other.
+    pub fn check_removal(&self) -> Result<(), &'static str> {
+        match self.extra.remove_source_files {
+            false => Ok(()),
+            // The source may be the target by another path, whose file stays the same one.
+            true if self.inplace => {
+                Err("files are not removed after a copy that writes into the target itself")
+            }
+            // The next try does not find the removed files at the source.
+            true if self.delete => {
+                Err("files that are removed at the source would be deleted at the target next time")
+            }
+            // The next try would take the copy of this one for the old version.
+            true if self.extra.backup.is_some() => {
+                Err("old versions are not kept by a copy that removes its source")
+            }
+            true => Ok(()),
+        }
+    }
+
     /// The permission bits (mask 07777) that the target gets, `--chmod` included; none if the source
     /// has none. Without
     /// `preserve_owner` the set-user-id and set-group-id bits are dropped, because they would apply

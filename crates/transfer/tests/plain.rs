@@ -227,7 +227,11 @@ fn only_changed_pieces_of_old_versions_move() {
             entry.entry.kind = EntryKind::File { size };
             for (index, start) in (0..size).step_by(CHUNK.get() as usize).enumerate() {
                 let end = size.min(start + CHUNK.get());
-                if size <= CHUNK.get() || index as u64 % 8 == bit || end > old {
+                if size <= CHUNK.get()
+                    || index as u64 % 8 == bit
+                    || end > old
+                    || end - start < CHUNK.get()
+                {
                     may_move += end - start;
                 }
             }

@@ -49,7 +49,7 @@ pub(crate) struct KeepOldArgs {
     #[arg(short = 'W', long)]
     pub(crate) whole_file: bool,
     /// Remove each source file and link once it is verified and durable at the target. Directories stay.
-    #[arg(long, conflicts_with_all = ["inplace", "copy_links"])]
+    #[arg(long, conflicts_with_all = ["inplace", "copy_links", "backup", "delete"])]
     pub(crate) remove_source_files: bool,
     /// Keep the old version of each file that is replaced or deleted, as NAME~.
     #[arg(short, long, conflicts_with = "inplace")]

@@ -132,7 +132,7 @@ fn a_server_removes_what_was_fetched_unless_it_is_read_only() {
 fn what_cannot_be_removed_safely_is_refused() {
     let rig = Rig::local();
     fill(&rig.path("src"));
-    for more in [&["--inplace"][..], &["-L"]] {
+    for more in [&["--inplace"][..], &["-L"], &["-r", "--delete"], &["--backup"]] {
         let mut cp = rig.cp();
         cp.arg("--remove-source-files").args(more).arg(rig.path("src")).arg(rig.path("d"));
         assert_eq!(rig.run(&mut cp).code, 2);

@@ -16,6 +16,8 @@ use super::{Beyond, CandidatePaths, Known, Reach, describe_series, rest};
 
 /// Maximum depots of a chain.
 pub(super) const MAX_CHAIN_DEPOTS: usize = 3;
+/// Maximum chains of earlier transfers that are proposed: the others are those measured now.
+const MAX_EARLIER_CHAINS: usize = 2;
 /// Failures or useless trials after which a chain is not tried again.
 const MAX_CHAIN_FAILURES: u32 = 3;
 
@@ -150,7 +152,7 @@ fn round_trips(known: &Known, depots: usize, direct: Option<Duration>) -> RoundT
     rtts
 }
 
-/// Chains of these depots that earlier transfers took.
+/// Chains of these depots that earlier transfers took: the fastest by their forecast.
 fn earlier(known: &Known, depots: &[Place]) -> Vec<Vec<usize>> {
     let chain = |name: &String| {
         let places = name.strip_prefix("via ")?.split(',');
@@ -158,7 +160,13 @@ fn earlier(known: &Known, depots: &[Place]) -> Vec<Vec<usize>> {
         let chain: Vec<usize> = places.map(number).collect::<Option<_>>()?;
         (2..=MAX_CHAIN_DEPOTS).contains(&chain.len()).then_some(chain)
     };
-    known.others.keys().filter_map(chain).collect()
+    let mut chains: Vec<_> = known
+        .others
+        .iter()
+        .filter_map(|(name, forecast)| Some((forecast.rate, chain(name)?)))
+        .collect();
+    chains.sort_by_key(|(rate, _)| std::cmp::Reverse(*rate));
+    chains.into_iter().map(|(_, chain)| chain).take(MAX_EARLIER_CHAINS).collect()
 }
 
 /// A chain with what was measured of its hops.

@@ -147,6 +147,10 @@ impl Table {
             let text = kept("it changed since it was read, or is the target itself");
             return Err(Failure::new(FailureKind::Changed, text));
         }
+        if !root.has_stable_identities(&place.path).map_err(|e| unread(&e))? {
+            let text = kept("on this file system it cannot be told from its own copy");
+            return Err(Failure::new(FailureKind::Unreadable, text));
+        }
         match root.remove(&place.path) {
             Err(e) if packtrain_disk::classify(&e) != Trouble::NotFound => Err(unread(&e)),
             _ => Ok(()),

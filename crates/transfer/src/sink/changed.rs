@@ -63,14 +63,19 @@ impl Sink {
     }
 
     /// Hashes the old version of a chunk that is one piece of a large file, if there is one. Returns
-    /// false if the pieces are requested as usual.
+    /// false if the pieces are requested as usual. A source can find the bytes of a short piece from
+    /// its digest by guessing, so only whole chunks are hashed.
     pub(super) fn hash_old(&mut self, chunk: ChunkIndex, pieces: &[Piece]) -> bool {
         let [piece] = pieces else { return false };
         let Some(item) = self.entries.get(piece.entry).filter(|_| self.changed.enabled) else {
             return false;
         };
         let end = piece.file_offset + piece.size().get();
-        if item.stream || piece.whole || item.old.is_none_or(|size| size < end) {
+        if item.stream
+            || piece.whole
+            || piece.size() != CHUNK
+            || item.old.is_none_or(|size| size < end)
+        {
             return false;
         }
         let action = SinkAction::HashOld(chunk, piece.clone(), item.entry.clone());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use packtrain_object::{Digest, EntryKind};
+use packtrain_object::{CHUNK, Digest, EntryKind};
 use packtrain_units::{ByteCount, Offset, Time};
 
 use super::Source;
@@ -42,6 +42,15 @@ impl Compared {
         self.waiting.insert(range.start, (range, digest));
     }
 
+    /// The pieces of this range are no longer wanted.
+    pub(super) fn forget(&mut self, range: &Range<Offset>) {
+        let within = self.waiting.range(range.clone());
+        let gone: Vec<_> = within.map(|(start, _)| *start).collect();
+        for start in gone {
+            self.take(start);
+        }
+    }
+
     fn take(&mut self, start: Offset) -> Option<(Range<Offset>, Digest)> {
         let (range, digest) = self.waiting.remove(&start)?;
         self.bytes -= range.end.since(range.start);
@@ -56,7 +65,8 @@ impl Source {
         digest: Digest,
     ) -> Result<(), Failure> {
         let piece = self.layout.piece_at(start);
-        let piece = piece.filter(|piece| piece.range.start == start && !piece.whole);
+        let piece = piece.filter(|piece| piece.range.start == start && piece.size() == CHUNK);
+        let piece = piece.filter(|piece| !piece.whole);
         let piece = piece.filter(|piece| self.segments.was_sent(piece.entry));
         let Some(piece) = piece else {
             return Err(protocol("an old version of what is no piece of a large file"));

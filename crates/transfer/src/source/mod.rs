@@ -364,6 +364,7 @@ impl Source {
         }
         if let Some(range) = self.held.drop_entry(id) {
             self.needs.forget(&range);
+            self.compared.forget(&range);
             self.assigner.withdraw(&range, &mut self.out);
         }
     }

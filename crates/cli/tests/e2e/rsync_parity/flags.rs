@@ -104,7 +104,7 @@ fn options_of_the_same_name_do_what_rsync_does() {
         &["-au", "--remove-source-files"],
         &["-a", "--remove-source-files", "--ignore-existing"],
         &["-a", "--remove-source-files", "--existing"],
-        &["-a", "--remove-source-files", "--max-size=1K", "--delete"],
+        &["-a", "--remove-source-files", "--max-size=1K"],
         &["-a", "--remove-source-files", "--exclude=*.c"],
         &["-an", "--remove-source-files"],
     ]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::action::{Found, FoundKind};
 
-const SIZE: u64 = 2 * CHUNK.get() + 5;
+const SIZE: u64 = 3 * CHUNK.get();
 
 fn found(size: u64, kind: FoundKind) -> TargetState {
     let mtime = Mtime { secs: 0, nanos: 0 };
@@ -71,6 +71,19 @@ fn only_whole_pieces_of_a_regular_file_are_compared() {
     plain.on_examined(now(), EntryId(0), vec![found(SIZE, FoundKind::File)]);
     let first = actions(&mut plain);
     assert_eq!((hashed(&first).len(), needed(&first).len()), (0, 1));
+}
+
+#[test]
+fn the_short_piece_at_the_end_is_not_compared() {
+    // Its digest would give its bytes to a source that guesses.
+    let size = 2 * CHUNK.get() + 5;
+    let mut sink = sink().with_changed_pieces();
+    let segment = encode_segment(EntryId(0), &entries(&[size]));
+    sink.on_message(now(), Message::Manifest(segment)).unwrap();
+    sink.on_examined(now(), EntryId(0), vec![found(size, FoundKind::File)]);
+    let first = actions(&mut sink);
+    assert_eq!(hashed(&first), [0, 1]);
+    assert_eq!(needed(&first), [ChunkIndex(2).start()..Offset(size)]);
 }
 
 #[test]
