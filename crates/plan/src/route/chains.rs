@@ -39,7 +39,7 @@ impl RoundTrips {
         inner.chain(std::iter::once(self.beyond.get(last))).map(|hop| hop.copied()).collect()
     }
 
-    /// Chains of two to three depots whose longest hop is clearly shorter (by [`MIN_GAIN`]) than that
+    /// Chains of two to three depots whose longest hop is clearly shorter (by `MIN_GAIN`) than that
     /// of the best path over at most one depot, best first, at most [`MAX_CHAINS`].
     ///
     /// They are paths of the minimax tree of the LSL paper. An edge costs its round trip, because
