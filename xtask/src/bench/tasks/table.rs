@@ -64,7 +64,7 @@ pub(super) const TASKS: &[Task] = &[
     Task {
         key: "resume",
         title: "2. Resume a copy of 100 MB that was killed after 3 s",
-        given: "cp -a $SEED/big $NEAR/",
+        given: "installed && cp -a $SEED/big $NEAR/",
         tools: &[
             Tool {
                 before: "timeout -s KILL 3 packtrain cp -q big far:",
@@ -83,7 +83,7 @@ pub(super) const TASKS: &[Task] = &[
     Task {
         key: "mirror",
         title: "3. Mirror 2,000 files of 8 KiB of which 20 changed, 10 are new and 5 are gone",
-        given: "cp -a $SEED/site $NEAR/ && cp -a $SEED/site $FAR/ && change $NEAR/site",
+        given: "installed && cp -a $SEED/site $NEAR/ && cp -a $SEED/site $FAR/ && change $NEAR/site",
         tools: &[
             tool("packtrain", &["packtrain cp -r --delete site/ far:site"], SITE_IS_MIRRORED),
             tool("rsync", &["rsync -a --delete site/ far:site"], SITE_IS_MIRRORED),
@@ -174,7 +174,7 @@ pub(super) const TASKS: &[Task] = &[
                 "rclone",
                 &[
                     "rclone copy --exclude '*.tmp' site far:site",
-                    "rclone check --exclude '*.tmp' site far:site",
+                    "rclone check --download --exclude '*.tmp' site far:site",
                 ],
                 PROJECT_ARRIVED,
             ),
