@@ -1,5 +1,7 @@
 //! Requirements of tests and benches on the machine: finds, installs, or reports them.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
 use crate::sh;
@@ -61,14 +63,16 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 /// The S3 server of the tests, in the version with which they pass.
 const MOTO: &str = "moto[s3,server]==5.2.1";
 
-/// Provides moto's server: an existing one, or a Python environment in the target directory.
+/// Provides moto's server, the program: an existing one, or one in a Python environment in the target
+/// directory.
 ///
 /// # Errors
 /// Python 3 or pip is not available.
-pub(crate) fn moto() -> Result<()> {
+pub(crate) fn moto() -> Result<PathBuf> {
     let place = sh::target_dir().join("moto");
-    if sh::find("moto_server").is_some() || place.join("bin/moto_server").is_file() {
-        return Ok(());
+    let own = place.join("bin/moto_server");
+    if let Some(program) = sh::find("moto_server").or_else(|| own.is_file().then(|| own.clone())) {
+        return Ok(program);
     }
     let place = place.display().to_string();
     if !sh::works("python3", &["-c", "import ensurepip, venv"]) {
@@ -76,7 +80,8 @@ pub(crate) fn moto() -> Result<()> {
     }
     sh::run(&mut sh::command("python3", ["-m", "venv", &place]))?;
     let pip = format!("{place}/bin/pip");
-    sh::run(&mut sh::command(&pip, ["install", "--quiet", MOTO]))
+    sh::run(&mut sh::command(&pip, ["install", "--quiet", MOTO]))?;
+    Ok(own)
 }
 
 /// Whether network namespaces can be created here (as root, or as a user in a user namespace).

@@ -20,31 +20,6 @@ use super::lab::Lab;
 use super::report::Report;
 use crate::{needs, sh};
 
-const TOPOLOGY: &str = r#"
-[[link]]
-from = "near"
-to = "hub"
-rate = "200mbit"
-delay = "15ms"
-queue = "1bdp"
-bdp_rtt = "60ms"
-
-[[link]]
-from = "far"
-to = "hub"
-rate = "200mbit"
-delay = "15ms"
-queue = "1bdp"
-bdp_rtt = "60ms"
-
-[[link]]
-from = "third"
-to = "hub"
-rate = "200mbit"
-delay = "15ms"
-queue = "1bdp"
-bdp_rtt = "60ms"
-"#;
 const HOSTS: [&str; 3] = ["near", "far", "third"];
 /// A task that takes longer is cut off: rclone copies 2,000 small files in minutes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -116,7 +91,6 @@ impl Place {
         fs::create_dir_all(&bin)?;
         fs::copy(&lab.packtrain, bin.join("packtrain")).context("copying the program")?;
         let moto = needs::moto().map_err(|error| eprintln!("no moto: {error:#}")).ok();
-        let moto = moto.and_then(|()| sh::find("moto_server").or_else(own_moto));
         let croc = croc(lab).map_err(|error| eprintln!("no croc: {error:#}")).ok();
         if let Some(croc) = &croc {
             fs::copy(croc, bin.join("croc"))?;
@@ -170,8 +144,7 @@ impl Place {
         self.shell(
             "cd $SEED/ssh && ssh-keygen -q -t ed25519 -N '' -f host && \
              ssh-keygen -q -t ed25519 -N '' -f id_ed25519 && \
-             echo \"far,third $(cut -d' ' -f1,2 host.pub)\" >known_hosts && \
-             cp id_ed25519.pub authorized_keys",
+             echo \"far,third $(cut -d' ' -f1,2 host.pub)\" >known_hosts",
         )?;
         let at = ssh.display();
         fs::write(
@@ -236,7 +209,7 @@ impl Place {
             .map(|(name, path)| (name, path.display().to_string()))
             .collect();
         let commands = Commands {
-            topology: TOPOLOGY,
+            topology: &topology(),
             seed: round,
             started: &started,
             near: &near,
@@ -307,8 +280,15 @@ fn near(tool: &Tool) -> String {
     text + "end=$(date +%s%N)\necho \"{\\\"nanoseconds\\\":$((end - begin))}\" >$OUT\nexit $code\n"
 }
 
-fn own_moto() -> Option<PathBuf> {
-    Some(sh::target_dir().join("moto/bin/moto_server")).filter(|path| path.is_file())
+/// A link of each host to `hub`.
+fn topology() -> String {
+    let link = |host| {
+        format!(
+            "[[link]]\nfrom = \"{host}\"\nto = \"hub\"\nrate = \"200mbit\"\ndelay = \"15ms\"\n\
+             queue = \"1bdp\"\nbdp_rtt = \"60ms\"\n\n"
+        )
+    };
+    HOSTS.map(link).concat()
 }
 
 /// croc, built on first use.

@@ -25,7 +25,7 @@ pub(super) struct Tool {
     pub(super) server: Option<&'static str>,
     /// Whether `far` has an S3 server, at port 5000.
     pub(super) store: bool,
-    /// Succeeds on the machine of the bench if the task was done.
+    /// Succeeds on the machine of the bench if the task was done. `:` where the exit code says it.
     pub(super) check: &'static str,
 }
 
@@ -197,12 +197,8 @@ pub(super) const TASKS: &[Task] = &[
         given: "cp -a $SEED/site $NEAR/ && \
                 (cd $NEAR/site && find . -type f -exec sha256sum {} +) >$NEAR/SUMS",
         tools: &[
-            tool(
-                "packtrain",
-                &["packtrain verify --hash sha256 --manifest SUMS site"],
-                "test -e $NEAR/SUMS",
-            ),
-            tool("sha256sum", &["cd site && sha256sum --quiet -c ../SUMS"], "test -e $NEAR/SUMS"),
+            tool("packtrain", &["packtrain verify --hash sha256 --manifest SUMS site"], ":"),
+            tool("sha256sum", &["cd site && sha256sum --quiet -c ../SUMS"], ":"),
         ],
     },
 ];
