@@ -49,6 +49,11 @@ impl LocalContent {
         Self { spec, options, reports, reader, table, credit, meters, streaming: false }
     }
 
+    /// Whether it is files of this machine, which can be read again and removed.
+    fn has_files(&self) -> bool {
+        !self.spec.is_stream() && !matches!(self.spec, SourceSpec::Kept(_))
+    }
+
     /// Starts to read standard input, once.
     fn stream(&mut self, id: EntryId, start: Offset) {
         if std::mem::replace(&mut self.streaming, true) {
@@ -123,7 +128,7 @@ impl Content for LocalContent {
     }
 
     fn compare(&mut self, piece: &Piece) -> bool {
-        if self.spec.is_stream() || matches!(self.spec, SourceSpec::Kept(_)) {
+        if !self.has_files() {
             return false;
         }
         let (table, meters) = (Arc::clone(&self.table), Arc::clone(&self.meters));
@@ -136,7 +141,7 @@ impl Content for LocalContent {
     }
 
     fn remove(&mut self, id: EntryId) -> bool {
-        if self.spec.is_stream() || matches!(self.spec, SourceSpec::Kept(_)) {
+        if !self.has_files() {
             return false;
         }
         let (table, reports) = (Arc::clone(&self.table), self.reports.clone());
