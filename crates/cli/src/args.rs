@@ -37,8 +37,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use clean::CleanArgs;
 pub(crate) use common::{
-    Bootstrap, FilterArgs, OutputArgs, ProgressMode, RemoteArgs, TicketArg, TransportArgs,
-    WriteArgs,
+    FilterArgs, OutputArgs, ProgressMode, RemoteArgs, TicketArg, TransportArgs, WriteArgs,
 };
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use cp::CpArgs;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, ValueEnum, ValueHint};
-use packtrain_service::{HopTransport, Place, PortRange, TransportChoice};
+use packtrain_service::{HopTransport, Place, PortRange, SshSettings, TransportChoice};
 use packtrain_units::DataRate;
 
 use super::keep::KeepArgs;
@@ -85,21 +85,39 @@ pub(crate) struct TransportArgs {
     pub(crate) background: bool,
 }
 
+/// How packtrain is started at the other end over ssh.
+#[derive(Args, Debug)]
+pub(crate) struct SshArgs {
+    /// Command that connects to user@host, such as 'ssh -p 2222'.
+    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
+    ssh: Words,
+    /// Command that starts packtrain at the other end, if it is not in the PATH there: a program, or
+    /// a command line for the login shell.
+    #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
+    remote_path: String,
+    /// Whether to send this program to the other end, once, if no compatible packtrain is installed
+    /// there: auto or never.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    bootstrap: Bootstrap,
+}
+
+impl SshArgs {
+    /// The settings of a request.
+    pub(crate) fn settings(&self) -> SshSettings {
+        SshSettings {
+            command: self.ssh.0.clone(),
+            remote_path: self.remote_path.clone(),
+            bootstrap: self.bootstrap == Bootstrap::Auto,
+        }
+    }
+}
+
 /// How the other end is reached.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Other end")]
 pub(crate) struct RemoteArgs {
-    /// Command that connects to user@host:path, such as 'ssh -p 2222'.
-    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
-    pub(crate) ssh: Words,
-    /// Command that starts packtrain at the other end, if it is not in the PATH there: a program, or
-    /// a command line for the login shell.
-    #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
-    pub(crate) remote_path: String,
-    /// Whether to send this program to the other end, once, if no compatible packtrain is installed
-    /// there: auto or never.
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) bootstrap: Bootstrap,
+    #[command(flatten)]
+    pub(crate) ssh: SshArgs,
     /// TCP and UDP ports that the listening end may use for data, such as 5000-5100 [default: any].
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,

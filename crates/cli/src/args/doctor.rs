@@ -4,8 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
-use super::Bootstrap;
-use super::values::{self, Words};
+use super::common::SshArgs;
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
@@ -19,17 +18,8 @@ pub(crate) struct DoctorArgs {
     /// the two.
     #[arg(value_name = "user@host", value_hint = ValueHint::Hostname)]
     pub(crate) host: Option<OsString>,
-    /// Command that connects to user@host, such as 'ssh -p 2222'.
-    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", value_parser = values::words)]
-    pub(crate) ssh: Words,
-    /// Command that starts packtrain at the other end, if it is not in the PATH there: a program, or
-    /// a command line for the login shell.
-    #[arg(long, value_name = "COMMAND", default_value = "packtrain")]
-    pub(crate) remote_path: String,
-    /// Whether to send this program to the other end, once, if no compatible packtrain is installed
-    /// there: auto or never.
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) bootstrap: Bootstrap,
+    #[command(flatten)]
+    pub(crate) ssh: SshArgs,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

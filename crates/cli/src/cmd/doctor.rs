@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use packtrain_client::doctor::{self, Check, State};
 use packtrain_service::{
-    FailureKind, FileReport, Location, Notice, ProgressSnapshot, Reporter, RequestError,
-    SshSettings, StopHandle,
+    FailureKind, FileReport, Location, Notice, ProgressSnapshot, Reporter, RequestError, StopHandle,
 };
 use packtrain_units::ByteCount;
 
-use crate::args::{Bootstrap, DoctorArgs, ProgressMode};
+use crate::args::{DoctorArgs, ProgressMode};
 use crate::exit::{Code, Exit, print_failure, print_message};
 use crate::out::object::Object;
 use crate::out::progress::Progress;
@@ -42,11 +41,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
     if let Some((user, host)) = other {
         let stop = StopHandle::new();
         signals::watch(&stop, false);
-        let settings = SshSettings {
-            command: args.ssh.0.clone(),
-            remote_path: args.remote_path.clone(),
-            bootstrap: args.bootstrap == Bootstrap::Auto,
-        };
+        let settings = args.ssh.settings();
         let sending = Sending(Progress::new(ProgressMode::Auto, args.json));
         let checked = doctor::check_there(&settings, user.as_deref(), &host, &sending, &stop);
         sending.0.finish();

@@ -7,15 +7,14 @@ use packtrain_identity::config::Policy;
 use packtrain_identity::tickets::Ticket;
 use packtrain_runtime::candidate_paths::MAX_DEPOTS;
 use packtrain_service::{
-    CpRequest, HopTransport, Location, Options, RequestError, Resume, SshSettings, StopHandle,
-    TransportChoice,
+    CpRequest, HopTransport, Location, Options, RequestError, Resume, StopHandle, TransportChoice,
 };
 use packtrain_units::DataRate;
 
 use super::{extra, files_from, rules, stores};
 use crate::args::{
-    Bootstrap, CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, Streams, TicketArg,
-    TransportArgs, VerifyArgs, Via, WriteArgs, precedence,
+    CpArgs, FilterArgs, KeepArgs, OutputArgs, RemoteArgs, Streams, TicketArg, TransportArgs,
+    VerifyArgs, Via, WriteArgs, precedence,
 };
 use crate::exit::Exit;
 
@@ -164,11 +163,7 @@ fn request(
         via,
         depots,
         background: transport.background,
-        ssh: SshSettings {
-            command: remote.ssh.0.clone(),
-            remote_path: remote.remote_path.clone(),
-            bootstrap: remote.bootstrap == Bootstrap::Auto,
-        },
+        ssh: remote.ssh.settings(),
         ports: remote.ports,
         data_addr: remote.data_addr.clone(),
         ticket: remote.ticket.as_ref().map(ticket).transpose()?,

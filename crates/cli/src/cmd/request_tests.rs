@@ -1,5 +1,5 @@
 use clap::FromArgMatches as _;
-use packtrain_service::PortRange;
+use packtrain_service::{PortRange, SshSettings};
 use packtrain_units::ByteCount;
 
 use super::*;
