@@ -27,7 +27,7 @@ fn a_file_is_removed_when_it_survives_a_power_failure_at_the_sink() {
         let mut tree = tree::random(&mut rng, 1 + seed % 18);
         let all: BTreeMap<_, _> = tree.iter().map(|e| (e.entry.path.clone(), e.clone())).collect();
         let mut disk = Disk::default();
-        let faults = Faults { transport: 0.02, ..Faults::default() };
+        let faults = Faults { transport: 0.02, garble: 0.005, ..Faults::default() };
         for _ in 0..rng.below(6) {
             let options = options(&mut rng);
             let mut run = Run::new(rng.next_u64(), &tree, &options, &faults, &mut disk);

@@ -32,20 +32,22 @@ impl Needs {
     }
 
     /// The sink requests this range again, because it failed verification. Returns the parts to
-    /// move now. The parts in `under_way`, which are still assigned from before, are moved again
-    /// after they are placed.
+    /// move now. The parts in `under_way` are still assigned from before: they are moved again
+    /// after they are placed, or after their transport returns them.
     pub(super) fn want_again(
         &mut self,
         range: &Range<Offset>,
         under_way: Vec<Range<Offset>>,
     ) -> Vec<Range<Offset>> {
         self.wanted.insert(range.clone());
-        let fresh = self.unplaced.gaps(range.clone()).collect();
+        let mut fresh: RangeSet = self.unplaced.gaps(range.clone()).collect();
         self.unplaced.insert(range.clone());
         for part in under_way {
+            // A hole that was withdrawn is not in `unplaced`, and its transport may still have it.
+            fresh.remove(part.clone());
             self.resend.insert(part);
         }
-        fresh
+        fresh.iter().collect()
     }
 
     /// Whether all of this range is requested and not verified.

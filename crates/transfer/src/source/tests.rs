@@ -85,6 +85,28 @@ fn what_fails_verification_is_read_and_moved_again_even_before_it_was_placed() {
 const CHUNK_RANGE_END: Offset = Offset(4 << 20);
 
 #[test]
+fn a_hole_that_fails_verification_has_one_owner() {
+    for is_returned in [true, false] {
+        let mut source = source(&[CHUNK.get()]);
+        source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
+        let range = Offset(0)..CHUNK_RANGE_END;
+        source.on_message(now(), need(Some(0), vec![range.clone()], false)).unwrap();
+        source.on_hole(now(), range.clone());
+        let revoke = SourceAction::Revoke(TransportId(1), range.clone());
+        assert!(actions(&mut source).contains(&revoke));
+        source.on_message(now(), need(None, vec![range.clone()], true)).unwrap();
+        // The transport has not answered the revocation.
+        assert_eq!(actions(&mut source), [SourceAction::Reread(range.clone())]);
+        let answer = match is_returned {
+            true => TransportEvent::Returned(range.clone()),
+            false => TransportEvent::Placed(range.clone()),
+        };
+        source.on_transport_event(now(), TransportId(1), answer);
+        assert_eq!(actions(&mut source), [SourceAction::Assign(TransportId(1), range)]);
+    }
+}
+
+#[test]
 fn a_failed_entry_is_taken_back_and_named() {
     let mut source = source(&[CHUNK.get(), 100]);
     source.on_transport_event(now(), TransportId(1), TransportEvent::Up { rank: 0 });
