@@ -82,7 +82,8 @@ pub enum SinkAction {
     /// Sync all data written to temporaries before this action; answer with `on_synced`.
     Sync(u64),
     /// Set the metadata of each temporary and rename it to its final name. Answer with
-    /// `on_committed` for each.
+    /// `on_committed` for each. A link, which only a source that removes its files has here, was
+    /// made before; it fails if the directory that it was made in did not get its name.
     Commit(Vec<(EntryId, Entry)>),
     /// Set the metadata of directories, and of files whose content did not change. This action has
     /// no answer. It is complete before the driver answers a later `JournalSync`.

@@ -374,6 +374,9 @@ impl Target {
         self.renamed.store(true, Ordering::Release);
         let place = self.place(entry)?;
         let stays = |e: &io::Error| self.failure(entry, "cannot put the file in its place", e);
+        if matches!(entry.kind, EntryKind::Symlink { .. }) {
+            return self.root.naming_error(&place).map_err(|e| stays(&e));
+        }
         if let Some(named) = self.root.take_named(id, &place) {
             return named.map_err(|e| stays(&e));
         }

@@ -4,7 +4,7 @@
 //! [`SYNC_BYTES`] or [`SYNC_FILES`] wait, when the first of them has waited [`SYNC_EVERY`], or when
 //! there is no other work to wait for.
 
-use packtrain_object::EntryId;
+use packtrain_object::{EntryId, EntryKind};
 use packtrain_units::Time;
 
 use super::Sink;
@@ -67,16 +67,11 @@ impl Durability {
         self.touch(now);
     }
 
-    /// All bytes of a file were verified.
+    /// All bytes of a file were verified, or a link was made whose source will be removed.
     pub(super) fn add_file(&mut self, now: Time, id: EntryId, paths: u64) {
         self.waiting.files.push(id);
         self.waiting.paths += paths;
         self.touch(now);
-    }
-
-    /// A link was made; the source removes its own when that is durable.
-    pub(super) fn store(&mut self, id: EntryId) {
-        self.waiting.stored.push(id);
     }
 
     /// A file or link is left alone; the source keeps its own.
@@ -205,7 +200,9 @@ impl Sink {
             cycle.batch.stored.push(id);
         }
         self.tally.summary.bytes += item.size();
-        self.tally.file_moved();
+        if !matches!(item.entry.kind, EntryKind::Symlink { .. }) {
+            self.tally.file_moved();
+        }
         self.report(id, FileReport::Moved);
         self.done(id);
     }

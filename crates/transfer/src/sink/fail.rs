@@ -1,6 +1,6 @@
 //! Failure of one entry; the transfer continues.
 
-use packtrain_object::EntryId;
+use packtrain_object::{EntryId, EntryKind};
 
 use super::Sink;
 use super::entries::{Item, Stage};
@@ -72,7 +72,8 @@ impl Sink {
             Some(number) => self.journal.forget(&[number], &mut self.out),
             None => {}
         }
-        if !self.options.inplace {
+        let is_link = matches!(item.entry.kind, EntryKind::Symlink { .. });
+        if !self.options.inplace && !is_link {
             self.out.push_back(SinkAction::Discard(id, item.entry.clone()));
         }
     }

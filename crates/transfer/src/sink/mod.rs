@@ -403,12 +403,10 @@ impl Sink {
         let Some(item) = self.entries.get(id) else { return };
         match item.entry.kind {
             EntryKind::File { .. } | EntryKind::Stream => self.complete(id),
+            // The directory that it is in may have no name yet. The commit tells whether it got one.
+            EntryKind::Symlink { .. } if self.options.removes_source() => self.complete(id),
             EntryKind::Directory | EntryKind::Symlink { .. } => {
-                let is_link = item.entry.kind != EntryKind::Directory;
                 self.durability.touch(self.now);
-                if is_link && self.options.removes_source() {
-                    self.durability.store(id);
-                }
                 self.report_moved(id);
                 self.done(id);
             }

@@ -269,3 +269,34 @@ fn a_source_that_removes_files_is_waited_for() {
     let [SinkAction::Finished(outcome)] = &over[..] else { panic!("{over:?}") };
     assert_eq!((outcome.summary.removed, outcome.summary.failed), (1, 2));
 }
+
+#[test]
+fn a_link_in_a_directory_without_a_name_stays_at_the_source() {
+    for is_named in [true, false] {
+        let extra = ExtraOptions { remove_source_files: true, ..ExtraOptions::default() };
+        let options = Options { extra: Box::new(extra), ..Options::default() };
+        let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
+        let mut link = entries(&[0]).remove(0);
+        link.kind = EntryKind::Symlink { target: b"target".to_vec() };
+        sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &[link]))).unwrap();
+        let (failures, empty) = (vec![], vec![]);
+        let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
+        sink.on_message(now(), end).unwrap();
+        let nothing = TargetState { target: None, temporary: None };
+        sink.on_examined(now(), EntryId(0), vec![nothing]);
+        let output = actions(&mut sink);
+        assert!(output.iter().any(|a| matches!(a, SinkAction::MakeSymlink(..))), "{output:?}");
+        sink.on_made(EntryId(0), Ok(()));
+        let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+        sink.on_synced(token);
+        let [SinkAction::Commit(..)] = actions(&mut sink)[..] else { panic!("no commit") };
+        let failure = Failure::new(FailureKind::TargetRefused, "the directory has no name");
+        sink.on_committed(EntryId(0), is_named.then_some(()).ok_or(failure));
+        let output = answer_syncs(&mut sink);
+        let stored = Message::Stored { entries: vec![EntryId(0)], left: vec![] };
+        assert_eq!(output.contains(&SinkAction::Send(stored)), is_named, "{output:?}");
+        let is_failed = |a: &SinkAction| matches!(a, SinkAction::Send(Message::SinkFailed { .. }));
+        assert_eq!(output.iter().any(is_failed), !is_named, "{output:?}");
+        assert!(!output.iter().any(|a| matches!(a, SinkAction::Discard(..))), "{output:?}");
+    }
+}
