@@ -267,14 +267,8 @@ impl Sink {
 
     pub(super) fn take_last_message(&mut self, message: Message) -> Result<(), Failure> {
         match message {
-            Message::Bye => {
-                self.phase = Phase::Over;
-                self.finished(None);
-                Ok(())
-            }
-            Message::Cancel(_) | Message::Refused(_) => {
-                self.phase = Phase::Over;
-                self.finished(None);
+            Message::Bye | Message::Cancel(_) | Message::Refused(_) => {
+                self.end_durable();
                 Ok(())
             }
             Message::Removed { failures, .. } if failures.len() > MAX_FAILED => {
@@ -310,16 +304,23 @@ impl Sink {
     pub(super) fn end(&mut self, failure: Failure, notify: bool) {
         match self.phase {
             // All data is durable; only `Bye` is missing.
-            Phase::AwaitBye => {
-                self.phase = Phase::Over;
-                self.finished(None);
-            }
+            Phase::AwaitBye => self.end_durable(),
             Phase::Over | Phase::Ending { .. } => {}
             Phase::Running | Phase::Deleting | Phase::Naming { .. } | Phase::Closing { .. } => {
                 self.planner.clear();
                 self.phase = Phase::Ending { failure, notify };
             }
         }
+    }
+
+    /// Ends the transfer when all is durable. It fails only if the source was to remove files and has
+    /// not said which: without an error, the caller would rely on their removal.
+    fn end_durable(&mut self) {
+        self.phase = Phase::Over;
+        let is_unknown = self.options.removes_source() && !self.told_removed;
+        let text = "everything is copied, but the source ended before it said which files it \
+                    removed; the same command moves those that are left";
+        self.finished(is_unknown.then(|| Failure::new(FailureKind::Fatal, text)));
     }
 
     fn finished(&mut self, failure: Option<Failure>) {

@@ -1,6 +1,7 @@
 //! Late events: failures and the end of the transfer during renames, and answers in another order.
 
 use super::*;
+use crate::Outcome;
 use crate::limits::MAX_HELD_PATHS;
 use crate::message::ExtraOptions;
 
@@ -243,6 +244,19 @@ fn removing() -> Sink {
     sink
 }
 
+/// A sink that has told its source that all is stored.
+fn removed_awaited() -> Sink {
+    let mut sink = removing();
+    actions(&mut sink);
+    sink.on_made(EntryId(0), Ok(()));
+    let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    sink.on_synced(token);
+    actions(&mut sink);
+    sink.on_committed(EntryId(0), Ok(()));
+    answer_syncs(&mut sink);
+    sink
+}
+
 #[test]
 fn a_source_that_removes_files_is_waited_for() {
     let mut sink = removing();
@@ -262,6 +276,13 @@ fn a_source_that_removes_files_is_waited_for() {
     assert!(output.contains(&SinkAction::Send(stored)), "{output:?}");
     sink.on_accounted();
     assert_eq!(actions(&mut sink), [], "it waits");
+    let mut lost = removed_awaited();
+    lost.cancel(now(), Failure::new(FailureKind::Temporary, "connection lost"));
+    let over = actions(&mut lost);
+    let [SinkAction::Finished(Outcome { failure: Some(failure), .. })] = &over[..] else {
+        panic!("{over:?}")
+    };
+    assert_eq!(failure.kind, FailureKind::Fatal, "{failure}");
     sink.on_message(now(), removed(2)).unwrap();
     assert!(sink.on_message(now(), removed(2)).is_err(), "told twice");
     sink.on_message(now(), Message::Bye).unwrap();
