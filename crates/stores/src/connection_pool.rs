@@ -62,10 +62,12 @@ impl ConnectionPool {
         self.sockets.clone()
     }
 
-    /// The target number, limited by `cap` and `most`; at least `least` if the number is tuned.
-    pub(super) fn wanted(&self, least: u32, cap: u32) -> u32 {
-        let least = if self.pool.is_tuned() { least } else { 0 };
-        self.pool.target().max(least).min(cap).clamp(1, self.most)
+    /// The target number, limited by `cap` and `most`. If the number is tuned, it is at most `fed`,
+    /// and at least `least`.
+    pub(super) fn wanted(&self, least: u32, fed: u32, cap: u32) -> u32 {
+        let target = self.pool.target();
+        let target = if self.pool.is_tuned() { target.min(fed).max(least) } else { target };
+        target.min(cap).clamp(1, self.most)
     }
 
     /// Samples the kernel's statistics when a sample is due. `busy` gets the interval and the

@@ -41,6 +41,8 @@ const TRIES: u32 = 5;
 const CROWDED: u32 = 3;
 /// Files of one request that are asked for beside each other, whatever the path would take.
 const SMALL_FILES: usize = 16;
+/// A further stream is opened only if there is so much for each.
+const WORTH_A_STREAM: u64 = 8 << 20;
 /// A stream that has nothing looks again after this: somebody may be in need of relief.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -163,7 +165,7 @@ impl Downloader {
     fn look_after(&mut self, now: Time) {
         self.sample(now);
         let there = self.shared.range_scheduler().count() as u32;
-        let wanted = self.wanted();
+        let wanted = self.wanted(there);
         for _ in there..wanted {
             self.add();
         }
@@ -175,14 +177,17 @@ impl Downloader {
         }
     }
 
-    fn wanted(&self) -> u32 {
+    fn wanted(&self, there: u32) -> u32 {
         let range_scheduler = self.shared.range_scheduler();
         if !range_scheduler.is_used() {
             return 0;
         }
         let small = range_scheduler.files_waiting(SMALL_FILES) as u32;
+        let open = range_scheduler.open_bytes().get();
         drop(range_scheduler);
-        self.connection_pool.wanted(small, *self.shared.cap.lock())
+        // A connection that has little to bring ends before it is up to speed.
+        let fed = u32::try_from(open / WORTH_A_STREAM).unwrap_or(u32::MAX).max(there);
+        self.connection_pool.wanted(small, fed, *self.shared.cap.lock())
     }
 
     fn sample(&mut self, now: Time) {

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Request, Response, Uri, Version};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use packtrain_net::tcp::{ConnectOptions, connect, tune};
@@ -361,6 +361,19 @@ pub(super) fn reason(error: &hyper::Error) -> String {
     }
 }
 
+/// Whether the connection stays open after this response (RFC 9112 section 9.3).
+pub(super) fn keeps_connection<B>(answer: &Response<B>) -> bool {
+    let says = |what: &str| {
+        let values = answer.headers().get_all(header::CONNECTION).iter();
+        let mut options = values.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+        options.any(|option| option.trim().eq_ignore_ascii_case(what))
+    };
+    if says("close") {
+        return false;
+    }
+    answer.version() >= Version::HTTP_11 || says("keep-alive")
+}
+
 /// The next bytes of a body; none at its end. `whom` names the server in errors.
 pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes>, Trouble> {
     loop {
@@ -392,4 +405,28 @@ pub(super) async fn document(body: &mut Incoming, whom: &str) -> Result<Vec<u8>,
         whole.extend_from_slice(&bytes);
     }
     Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_says_whether_the_connection_stays() {
+        let cases = [
+            (Version::HTTP_11, None, true),
+            (Version::HTTP_11, Some("Upgrade, Close"), false),
+            (Version::HTTP_10, None, false),
+            (Version::HTTP_10, Some("keep-alive"), true),
+            (Version::HTTP_10, Some("keep-alive, close"), false),
+        ];
+        for (version, connection, stays) in cases {
+            let mut answer = Response::builder().version(version);
+            if let Some(connection) = connection {
+                answer = answer.header(header::CONNECTION, connection);
+            }
+            let answer = answer.body(()).expect("a response");
+            assert_eq!(keeps_connection(&answer), stays, "{version:?} {connection:?}");
+        }
+    }
 }

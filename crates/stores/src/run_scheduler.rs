@@ -2,10 +2,12 @@
 //! serial files, and digests.
 //!
 //! Streams take *runs*: adjacent pieces of one file, one request each, long enough that the round
-//! trip before a request's first byte does not matter. What arrives is counted in blocks (256 KiB,
-//! the unit whose digests add up to those of chunks). When nothing waits, an idle stream takes the
-//! second half of the run that would end last, or all of one that stands still. A file of a server
-//! without ranges is one *serial* run, from its first byte on. No I/O, no clock.
+//! trip before a request's first byte matters little, and short enough that a new stream finds
+//! something that waits. What arrives is counted in blocks (256 KiB, the unit whose digests add up
+//! to those of chunks). When nothing waits, an idle stream takes the second half of the run that
+//! would end last, or all of one that stands still. That ends a connection, because a response
+//! cannot be cut short, so it is done only where it saves a second. A file of a server without
+//! ranges is one *serial* run, from its first byte on. No I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,14 +19,21 @@ use packtrain_units::{ByteCount, Duration, Offset, Time};
 
 use packtrain_runtime::transports::StreamId;
 
-/// A run is no shorter than this where there is more.
+/// A run is no shorter than this where there is more, and than [`RUN_LEAST_SPAN`].
 const RUN_LEAST: u64 = 1 << 20;
+/// A stream's run takes at least so long, where there is more.
+const RUN_LEAST_SPAN: Duration = Duration::from_millis(500);
+/// A stream's run takes at most so long: until then, what it has is out of reach of others.
+const RUN_MOST_SPAN: Duration = Duration::from_secs(2);
+/// The first run of a stream, whose rate is unknown.
+const RUN_FIRST: u64 = 16 << 20;
 /// A run is no longer: so much is fetched again at most where a server answers nonsense.
 const RUN_MOST: u64 = 256 << 20;
-/// When a run is shared: its stream stands still, or needs longer than `gain` for the rest.
+/// When a run is shared: its stream stands still, or needs longer than `gain` for the rest. Both
+/// streams then need half as long, and each a new connection, which begins slowly.
 const THRESHOLDS: Thresholds = Thresholds {
     still: (Duration::from_secs(3), 0),
-    gain: Duration::from_millis(400),
+    gain: Duration::from_secs(2),
     ..Thresholds::NEVER
 };
 
@@ -89,12 +98,14 @@ pub(super) struct RunScheduler {
     works: BTreeMap<Offset, Work>,
     /// The end of what was ever assigned.
     reach: Offset,
+    /// Whether the server ends the connection after each response.
+    closes: bool,
 }
 
 impl Default for RunScheduler {
     fn default() -> Self {
         let ranges = RangeScheduler::new(THRESHOLDS);
-        Self { ranges, works: BTreeMap::new(), reach: Offset::ZERO }
+        Self { ranges, works: BTreeMap::new(), reach: Offset::ZERO, closes: false }
     }
 }
 
@@ -184,10 +195,26 @@ impl RunScheduler {
         Take::Run(Run { entry: file.entry, file_at: range.start.since(file.begin).get(), range })
     }
 
-    /// The first of what waits, about as much as there is for each stream.
+    /// The first of what waits: for one stream all, for several half of each one's share, so that
+    /// runs become shorter towards the end and all end at about the same time. If each run needs a
+    /// connection of its own, runs are long instead.
     fn front(&mut self, now: Time, id: StreamId) -> Option<(File, Range<Offset>)> {
-        let share = self.ranges.waiting().len_bytes().get() / self.count().max(1) as u64;
-        let most = share.clamp(RUN_LEAST, RUN_MOST);
+        let waiting = self.ranges.waiting().len_bytes().get();
+        let share = match self.count() as u64 {
+            0 | 1 => waiting,
+            count if self.closes => waiting / count,
+            count => waiting / (2 * count),
+        };
+        let stream = self.ranges.worker(id).filter(|stream| stream.done_since_start() > 0);
+        let most = match stream.map(|stream| stream.rate_since_start(now)) {
+            _ if self.closes => share.clamp(RUN_LEAST, RUN_MOST),
+            Some(rate) => {
+                let least = rate.bytes_in(RUN_LEAST_SPAN).get().max(RUN_LEAST);
+                let most = rate.bytes_in(RUN_MOST_SPAN).get().clamp(least, RUN_MOST.max(least));
+                share.clamp(least, most)
+            }
+            None => share.clamp(RUN_LEAST, RUN_FIRST),
+        };
         let first = self.ranges.waiting().first()?;
         let file = self.work(first.start)?.file;
         let mut range = first.start..first.start;
@@ -288,6 +315,11 @@ impl RunScheduler {
         busy > 0 && (busy == streams || !self.ranges.waiting().is_empty())
     }
 
+    /// The server ends the connection after each response.
+    pub(super) fn note_closing(&mut self) {
+        self.closes = true;
+    }
+
     /// What lies before this has a place, or had one.
     pub(super) fn reach(&mut self, end: Offset) {
         self.reach = self.reach.max(end);
@@ -296,6 +328,11 @@ impl RunScheduler {
     /// Whether there ever was anything to fetch.
     pub(super) fn is_used(&self) -> bool {
         self.ranges.is_used()
+    }
+
+    /// Bytes that were assigned and have not arrived.
+    pub(super) fn open_bytes(&self) -> ByteCount {
+        self.ranges.open().len_bytes()
     }
 
     /// Bytes that arrived, each once.

@@ -59,29 +59,49 @@ fn step(
 #[test]
 fn an_idle_stream_takes_the_second_half_and_all_of_one_that_stands_still() {
     let mut run_scheduler = RunScheduler::default();
-    assigned(&mut run_scheduler, &[64 * MIB], false);
+    assigned(&mut run_scheduler, &[16 * MIB], false);
     let first = run_scheduler.join();
     let Take::Run(run) = run_scheduler.take(at(0), first) else { panic!("there is work") };
-    assert_eq!((run.file_at, run.range.end.get()), (0, 64 * MIB), "one stream gets all");
+    assert_eq!((run.file_at, run.range.end.get()), (0, 16 * MIB), "one stream gets all");
     let mut done = 0;
     for _ in 0..16 {
-        assert!(step(&mut run_scheduler, at(1000), first, &run, 64 * MIB, &mut done).goes_on);
+        assert!(step(&mut run_scheduler, at(1000), first, &run, 16 * MIB, &mut done).goes_on);
     }
     let second = run_scheduler.join();
-    let Take::Run(stolen) = run_scheduler.take(at(1000), second) else { panic!("half of it") };
-    assert_eq!((stolen.file_at, stolen.range.end.get()), (34 * MIB, 64 * MIB));
+    assert_eq!(run_scheduler.take(at(1000), second), Take::Wait, "it is too early");
+    // At the rate until now the rest takes six seconds.
+    let Take::Run(stolen) = run_scheduler.take(at(2000), second) else { panic!("half of it") };
+    assert_eq!((stolen.file_at, stolen.range.end.get()), (10 * MIB, 16 * MIB));
     // The first one stands still: the third gets all that it has.
     let third = run_scheduler.join();
     let mut ahead = 0;
-    step(&mut run_scheduler, at(4100), second, &stolen, 64 * MIB, &mut ahead);
-    let Take::Run(relief) = run_scheduler.take(at(4100), third) else { panic!("all of it") };
-    assert_eq!((relief.file_at, relief.range.end.get()), (4 * MIB, 34 * MIB));
+    step(&mut run_scheduler, at(5100), second, &stolen, 16 * MIB, &mut ahead);
+    let Take::Run(relief) = run_scheduler.take(at(5100), third) else { panic!("all of it") };
+    assert_eq!((relief.file_at, relief.range.end.get()), (4 * MIB, 10 * MIB));
     // It wakes up: what it brings is taken once, and it is told to stop.
-    let late = step(&mut run_scheduler, at(4200), first, &run, 64 * MIB, &mut done);
+    let late = step(&mut run_scheduler, at(5200), first, &run, 16 * MIB, &mut done);
     assert!(late.is_new && !late.goes_on);
     let mut again = 0;
-    assert!(!step(&mut run_scheduler, at(4300), third, &relief, 64 * MIB, &mut again).is_new);
+    assert!(!step(&mut run_scheduler, at(5300), third, &relief, 16 * MIB, &mut again).is_new);
     assert_eq!(run_scheduler.twice(), BLOCK);
+}
+
+#[test]
+fn a_new_stream_finds_something_that_waits() {
+    let mut run_scheduler = RunScheduler::default();
+    assigned(&mut run_scheduler, &[64 * MIB], false);
+    let first = run_scheduler.join();
+    let Take::Run(run) = run_scheduler.take(at(0), first) else { panic!("there is work") };
+    assert_eq!(run.range.end.get(), RUN_FIRST, "its rate is unknown");
+    let second = run_scheduler.join();
+    let Take::Run(other) = run_scheduler.take(at(100), second) else { panic!("there is work") };
+    assert_eq!((other.file_at, other.range.end.get()), (16 * MIB, 28 * MIB), "half of its share");
+    let mut done = 0;
+    while step(&mut run_scheduler, at(4000), first, &run, 64 * MIB, &mut done).goes_on {}
+    run_scheduler.ran(first);
+    let Take::Run(next) = run_scheduler.take(at(4000), first) else { panic!("there is work") };
+    assert_eq!(next.file_at, 28 * MIB);
+    assert_eq!(size(&next.range), 8 * MIB, "what it moves in two seconds");
 }
 
 #[test]

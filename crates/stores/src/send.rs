@@ -296,7 +296,7 @@ impl Runner<'_> {
         self.connection_pool
             .look(now, |_, streams| !work.pace.is_set() && work.upload_queue().is_busy(streams));
         let waiting = work.upload_queue().waiting(SMALL_FILES);
-        let wanted = self.connection_pool.wanted(waiting as u32, u32::MAX);
+        let wanted = self.connection_pool.wanted(waiting as u32, u32::MAX, u32::MAX);
         let new = {
             let mut streams = work.streams.lock();
             streams.1 = wanted;

@@ -61,6 +61,9 @@ impl<'a> Get<'a> {
                 Err(trouble) => return Err(trouble),
             }
         };
+        if !http::keeps_connection(&answer) {
+            self.shared.range_scheduler().note_closing();
+        }
         let mut body = answer.into_body();
         let done = self.take(&mut body, end).await?;
         if !done {

@@ -105,6 +105,11 @@ impl<T> Worker<T> {
         self.rate
     }
 
+    /// Its rate since it had nothing; zero before it has moved anything.
+    pub fn rate_since_start(&self, now: Time) -> DataRate {
+        DataRate::from_bytes_over(ByteCount(self.done_since_start()), now.since(self.since))
+    }
+
     /// Whether it has nothing under way that counts.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty()
@@ -162,9 +167,7 @@ impl<T> Worker<T> {
 
     /// How long it will take for [`Worker::rest`] at its rate since it began.
     pub(super) fn rest_time(&self, now: Time) -> Duration {
-        let done = ByteCount(self.done_since_start());
-        let rate = DataRate::from_bytes_over(done, now.since(self.since));
-        let time = rate.time_for(ByteCount(size(&self.rest())));
+        let time = self.rate_since_start(now).time_for(ByteCount(size(&self.rest())));
         if self.is_stalled(now) { Duration::MAX } else { time }
     }
 
