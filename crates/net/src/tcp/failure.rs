@@ -3,7 +3,6 @@
 //! TLS, HTTP and the runtime describe an error to programmers, with names of types and addresses of
 //! documentation. Everything that prints an error of a connection uses [`describe`] instead.
 
-use std::error::Error as _;
 use std::io::{self, ErrorKind};
 
 use rustls::{AlertDescription as Alert, Error as Tls};
@@ -14,8 +13,13 @@ use super::tls::{is_corrupted, is_key_refused};
 ///
 /// An error that another part of Packtrain made keeps its text.
 pub fn describe(error: &io::Error) -> String {
-    if let Some(tls) = tls_error(error) {
-        return describe_tls(error, tls);
+    if let Some(inner) = error.get_ref() {
+        if let Some(below) = inner.downcast_ref::<io::Error>() {
+            return describe(below);
+        }
+        if let Some(tls) = inner.downcast_ref::<Tls>() {
+            return describe_tls(error, tls);
+        }
     }
     let text = match error.kind() {
         // TLS and `read_exact` have texts of their own for an end without a farewell.
@@ -33,15 +37,6 @@ pub fn describe(error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     text.to_owned()
-}
-
-/// The error of TLS in an error of a connection, also below another error.
-fn tls_error(error: &io::Error) -> Option<&Tls> {
-    let inner = error.get_ref()?;
-    if let Some(below) = inner.downcast_ref::<io::Error>() {
-        return tls_error(below);
-    }
-    inner.downcast_ref::<Tls>().or_else(|| inner.source()?.downcast_ref::<Tls>())
 }
 
 fn describe_tls(error: &io::Error, tls: &Tls) -> String {
