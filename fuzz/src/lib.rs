@@ -72,6 +72,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "offer", body: product::offer, seeds: product::offer_seeds },
     Target { name: "perf_word", body: product::perf_word, seeds: product::perf_word_seeds },
     Target {
+        name: "query_answer",
+        body: product::query_answer,
+        seeds: product::query_answer_seeds,
+    },
+    Target {
         name: "reported_json",
         body: product::reported_json,
         seeds: product::reported_json_seeds,

@@ -1,6 +1,7 @@
 //! The commands of a user: copies and comparisons, ssh to the other end, kept sessions, forecasts,
 //! and the removal of what interrupted transfers left.
 
+pub mod checksums;
 pub mod clean;
 pub mod cp;
 pub mod doctor;
