@@ -109,6 +109,11 @@ pub const TARGETS: &[Target] = &[
         body: product::bootstrap_line,
         seeds: product::bootstrap_line_seeds,
     },
+    Target {
+        name: "completion_names",
+        body: product::completion_names,
+        seeds: product::completion_names_seeds,
+    },
     Target { name: "ssh_marker", body: product::ssh_marker, seeds: product::ssh_marker_seeds },
     Target { name: "sink_machine", body: machines::sink_machine, seeds: machines::seeds },
     Target { name: "source_machine", body: machines::source_machine, seeds: machines::seeds },

@@ -3,6 +3,7 @@
 
 pub mod checksums;
 pub mod clean;
+pub mod completion;
 pub mod cp;
 pub mod doctor;
 pub mod forecast;
