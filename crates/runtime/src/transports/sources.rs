@@ -323,8 +323,11 @@ impl SourceTransports {
             && let Some((_, failure)) =
                 self.closed.take_if(|(closed, _)| now.since(*closed) >= LAST_WORD)
         {
+            // The one transport of a web server or a store was not chosen by the user.
+            let is_chosen = self.slots.iter().any(|slot| slot.transport.name() == name);
             let text = match self.plan.choice {
                 TransportChoice::Auto => failure.text,
+                _ if !is_chosen => failure.text,
                 _ => format!("{}; --transport {name} leaves no other way", failure.text),
             };
             return Some(Failure { text, ..failure });
