@@ -18,20 +18,10 @@ use packtrain_service::paths::show;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, FileReport, filters};
 use packtrain_units::escape;
-use serde::{Deserialize, Serialize};
 
+pub use crate::handshake::HashKind;
 use crate::source::explain;
 use crate::traces::is_trace;
-
-/// The hash function of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HashKind {
-    /// BLAKE3 with 32 bytes, as `b3sum`.
-    #[default]
-    Blake3,
-    /// SHA-256, as `sha256sum`.
-    Sha256,
-}
 
 /// Files that could not be read, with the reasons.
 pub type Unread = Vec<(Vec<u8>, Failure)>;

@@ -7,7 +7,6 @@ use packtrain_units::{ByteCount, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Incoming};
-use crate::query::Query;
 use crate::session::Stop;
 use crate::transports::TcpSettings;
 use packtrain_service::TransportChoice;
@@ -100,6 +99,23 @@ pub struct MeasureRequest {
     pub millis: u64,
     /// Number of bytes, instead of a duration.
     pub bytes: Option<u64>,
+}
+
+/// A query about the files of the responder, see [`query`](crate::query).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Query {
+    /// The digest of each regular file below the directory of the request that its filters include.
+    Digests(HashKind),
+}
+
+/// The hash function of a list of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HashKind {
+    /// BLAKE3 with 32 bytes, as `b3sum`.
+    #[default]
+    Blake3,
+    /// SHA-256, as `sha256sum`.
+    Sha256,
 }
 
 impl SessionRequest {
@@ -509,7 +525,7 @@ mod tests {
         assert!(SessionRequest::decode(&bytes[..bytes.len() - 2]).is_err());
         // An end of version 2 sends no query.
         assert_eq!(SessionRequest::decode(&bytes[..bytes.len() - 1]).unwrap(), ask);
-        let query = Some(Query::Digests(crate::checksum_list::HashKind::Sha256));
+        let query = Some(Query::Digests(HashKind::Sha256));
         let asks = SessionRequest { query, ..ask.clone() };
         let bytes = asks.encode();
         assert_eq!(SessionRequest::decode(&bytes).unwrap(), asks);

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum_list::{self, HashKind, OnDigest, Sum};
 use crate::confinement::Confinement;
 use crate::control::{Control, Incoming};
+pub use crate::handshake::Query;
 use crate::handshake::{Call, SessionRequest};
 use crate::session::{Pulse, Stop};
 
@@ -35,13 +36,6 @@ const MAX_TEXT: usize = 1000;
 const CHECK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 /// How often a responder looks whether the caller reads on.
 const ROOM_INTERVAL: StdDuration = StdDuration::from_millis(5);
-
-/// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Query {
-    /// The digest of each regular file below the directory of the request that its filters include.
-    Digests(HashKind),
-}
 
 /// A part of the answer.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
