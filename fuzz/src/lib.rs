@@ -72,6 +72,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "offer", body: product::offer, seeds: product::offer_seeds },
     Target { name: "perf_word", body: product::perf_word, seeds: product::perf_word_seeds },
     Target {
+        name: "query_answer",
+        body: product::query_answer,
+        seeds: product::query_answer_seeds,
+    },
+    Target {
         name: "reported_json",
         body: product::reported_json,
         seeds: product::reported_json_seeds,
@@ -103,6 +108,11 @@ pub const TARGETS: &[Target] = &[
         name: "bootstrap_line",
         body: product::bootstrap_line,
         seeds: product::bootstrap_line_seeds,
+    },
+    Target {
+        name: "completion_names",
+        body: product::completion_names,
+        seeds: product::completion_names_seeds,
     },
     Target { name: "ssh_marker", body: product::ssh_marker, seeds: product::ssh_marker_seeds },
     Target { name: "sink_machine", body: machines::sink_machine, seeds: machines::seeds },

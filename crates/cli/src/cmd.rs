@@ -20,6 +20,7 @@ mod key;
 mod loss;
 mod manifest;
 mod perf;
+mod places;
 #[cfg(feature = "laboratory")]
 mod predict;
 mod request;

@@ -237,6 +237,7 @@ fn ask(request: &CpRequest, routes: &Routes) -> SessionRequest {
         path: PathRequest { relayed: !request.via.is_empty() },
         run: RunRequest { number: (!request.via.is_empty()).then(|| routes.number()) },
         options: (*request.options.extra).clone(),
+        query: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Compiled only with the feature `fuzzing`. A body takes any bytes and must return: a panic, a
 //! hang or unbounded memory is a finding.
 
-use crate::{forecast, ssh};
+use crate::{completion, forecast, ssh};
 
 /// The other end's description of its system, before the program is sent.
 pub fn bootstrap_line(data: &[u8]) {
@@ -17,6 +17,22 @@ pub fn bootstrap_line(data: &[u8]) {
 pub fn bootstrap_line_seeds() -> Vec<Vec<u8>> {
     let line = b"PACKTRAIN-BOOTSTRAP-2 Linux x86_64 gzip absent\n";
     vec![line.to_vec(), [b"Welcome!\n".as_slice(), line].concat()]
+}
+
+/// The names that another machine offers for completion.
+pub fn completion_names(data: &[u8]) {
+    let names = completion::names_in(data);
+    assert!(names.len() <= 1000);
+    for name in names {
+        assert!(!name.is_empty() && !name.chars().any(char::is_control) && name.len() <= 256);
+    }
+}
+
+/// Seeds: some names after a greeting, and hostile ones.
+pub fn completion_names_seeds() -> Vec<Vec<u8>> {
+    let begin = b"motd\nPACKTRAIN-NAMES-1\0";
+    let names = [&b"a\0b c/\0"[..], b"\x1b[2J\0a/b\0\xff\0cut off"];
+    names.map(|names| [begin, names].concat()).to_vec()
 }
 
 /// An archive of perfSONAR: throughputs of the requested path, and the counts of others.

@@ -1,5 +1,6 @@
 //! Reads a depot's answer to a header from a shared socket.
 
+use packtrain_net::tcp::describe;
 use packtrain_session::{ANSWER_HEAD, Answer};
 
 use super::Socket;
@@ -33,10 +34,10 @@ async fn read_exact(socket: &impl Socket, mut room: &mut [u8]) -> std::io::Resul
 /// Reads an answer and no byte more.
 pub async fn read_answer(socket: &impl Socket) -> Result<Answer, String> {
     let mut bytes = vec![0; ANSWER_HEAD];
-    read_exact(socket, &mut bytes).await.map_err(|e| e.to_string())?;
+    read_exact(socket, &mut bytes).await.map_err(|e| describe(&e))?;
     let head = bytes.first_chunk().ok_or("too short")?;
     let text = Answer::text_len(head).map_err(|e| e.to_string())?;
     bytes.resize(ANSWER_HEAD + text, 0);
-    read_exact(socket, &mut bytes[ANSWER_HEAD..]).await.map_err(|e| e.to_string())?;
+    read_exact(socket, &mut bytes[ANSWER_HEAD..]).await.map_err(|e| describe(&e))?;
     Answer::read(&bytes).map_err(|e| e.to_string())
 }

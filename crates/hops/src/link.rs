@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use packtrain_net::tcp::tune;
+use packtrain_net::tcp::{describe, tune};
 use packtrain_proto::CloseReason;
 use packtrain_session::hop::{
     FRAME_HEAD, Frame, HELLO, Hello, HopError, HopFlow, HopFlows, Secret,
@@ -36,7 +36,7 @@ const MAX_UNSENT: ByteCount = ByteCount(128 << 10);
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The TCP connection failed.
-    #[error("{0}")]
+    #[error("{}", describe(.0))]
     Io(#[from] std::io::Error),
     /// The other end sent a malformed message.
     #[error("{0}")]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use packtrain_net::tcp::tls::{ServerName, any_name};
-use packtrain_net::tcp::{ConnectOptions, Identity, connect, tune};
+use packtrain_net::tcp::{ConnectOptions, Identity, connect, describe, tune};
 use packtrain_net::udp::PortRange;
 use packtrain_os::{clock, entropy};
 use packtrain_session::{
@@ -172,7 +172,7 @@ pub enum DialError {
     #[error("{0}")]
     Silent(String),
     /// The other end was reached, and the handshake failed.
-    #[error("{0}")]
+    #[error("{}", describe(.0))]
     Handshake(#[from] std::io::Error),
 }
 
@@ -450,7 +450,7 @@ impl Route {
         let broken = || away("the connection broke".to_owned());
         let socket = shaking.get_ref().ok_or_else(broken)?;
         let answered = async {
-            write_all(socket, &words).await.map_err(|e| e.to_string())?;
+            write_all(socket, &words).await.map_err(|e| describe(&e))?;
             read_answer(socket).await
         };
         let answer = tokio::time::timeout(ANSWER_TIMEOUT.to_std(), answered).await;

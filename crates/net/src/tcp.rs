@@ -2,6 +2,7 @@
 //! `TCP_INFO`, and mutual authentication by keys.
 
 pub mod connect;
+pub mod failure;
 pub mod info;
 pub mod key;
 pub mod listen;
@@ -11,6 +12,7 @@ pub mod tune;
 mod sys;
 
 pub use connect::{ConnectError, ConnectOptions, connect, connect_any, lookup};
+pub use failure::describe;
 pub use info::{TcpInfo, tcp_info};
 pub use key::{Identity, KeyError, PublicKey};
 pub use listen::{listen, listen_in};

@@ -378,6 +378,7 @@ fn measure(
         path: handshake::PathRequest::default(),
         run: handshake::RunRequest::default(),
         options: Default::default(),
+        query: None,
     };
     let rate_bps = request.rate.map(packtrain_units::DataRate::as_bps);
     let open = Open {

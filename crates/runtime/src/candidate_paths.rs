@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use packtrain_net::tcp::{ConnectOptions, connect, tcp_info};
+use packtrain_net::tcp::{ConnectOptions, connect, describe, tcp_info};
 use packtrain_plan::route::{Forecasted, PathId, PathSelector};
 use packtrain_session::measure::{
     Measure, Point, REPORT_HEAD, Series, read_points, read_report, report_len,
@@ -298,7 +298,7 @@ async fn answer_to(
 ) -> Result<Vec<u8>, String> {
     let place = Place { host: towards.clone(), port: ANY_PORT };
     let header = route.header_of(Kind::Measure(what), place).map_err(|e| e.to_string())?;
-    let broken = |error: std::io::Error| error.to_string();
+    let broken = |error: std::io::Error| describe(&error);
     socket.write_all(&header).await.map_err(broken)?;
     match read_answer(&socket).await? {
         Answer::Accepted => {}

@@ -1,39 +1,33 @@
-//! Lists of digests as `b3sum` and `sha256sum` write and check them: of a directory of this machine,
-//! for `packtrain verify --manifest-out` and `--manifest`.
+//! Lists of digests as `b3sum` and `sha256sum` write and check them, for `packtrain verify
+//! --manifest-out` and `--manifest`: of a directory of this machine, or of what the other end answers
+//! to a [`Query`](crate::query::Query).
 //!
 //! A line is the digest in hexadecimal, two spaces and the path. If the path has a backslash or a
 //! line break, the line begins with a backslash, and these characters are written `\\`, `\n`, `\r`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use packtrain_disk::{SourceFile, WalkOptions, Walker};
-use packtrain_object::{CHUNK, EntryKind, Filters, RelPath};
+use packtrain_disk::{Root, SourceFile, WalkOptions, Walker};
+use packtrain_object::{CHUNK, EntryKind, RelPath};
 use packtrain_service::paths::show;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, FileReport, filters};
 use packtrain_units::escape;
 
+pub use crate::handshake::HashKind;
+use crate::source::explain;
 use crate::traces::is_trace;
-
-/// The hash function of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HashKind {
-    /// BLAKE3 with 32 bytes, as `b3sum`.
-    #[default]
-    Blake3,
-    /// SHA-256, as `sha256sum`.
-    Sha256,
-}
 
 /// Files that could not be read, with the reasons.
 pub type Unread = Vec<(Vec<u8>, Failure)>;
 
 /// The digest of one file.
-type Sum = [u8; 32];
+pub type Sum = [u8; 32];
 
 /// Counts of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,39 +42,97 @@ pub struct Checked {
     pub failed: u64,
 }
 
-/// The list of the files in `dir` that the filters of `options` include, in the order of their paths, and the files that could not be
-/// read. Links, pipes and working files of packtrain are left out, and so is the file `out`.
+/// The digest of each file of a directory, in the order of the paths.
+pub type OnDigest<'a> = dyn FnMut(&[u8], Result<Sum, Failure>) + 'a;
+
+/// A directory whose files have digests: it calls back for each of them.
+///
+/// # Errors
+/// The directory cannot be read at all.
+pub type Digests<'a> = dyn FnOnce(&mut OnDigest<'_>) -> Result<(), Failure> + 'a;
+
+/// The digests of the files in `dir` of this machine that the filters of `options` include. Links,
+/// pipes and working files of packtrain are left out, and so is the file `out`.
 ///
 /// # Errors
 /// `dir` cannot be opened, or a filter is invalid.
-pub fn write(
+pub fn of_directory(
     dir: &Path,
     options: &Options,
     kind: HashKind,
     out: Option<&Path>,
-) -> Result<(Vec<u8>, Unread), Failure> {
+    on_digest: &mut OnDigest<'_>,
+) -> Result<(), Failure> {
     let own = out.and_then(|out| std::fs::canonicalize(out).ok());
+    // With a slash: the contents of the directory.
+    let contents: PathBuf = dir.join("");
+    let walker = Walker::new(&[contents], walk_options(options)?);
+    each_file(walker, |path, file| {
+        let is_own = own.as_deref().is_some_and(|own| is_file(dir, path, own));
+        if file.is_err() || !is_own {
+            on_digest(path, file.and_then(|file| digest(&file, kind, || Ok(()))));
+        }
+        Ok(())
+    })
+}
+
+/// The same of a directory beneath the root of a server. `check` is called at least for every 4 MiB
+/// that are read; an error of it ends the walk.
+///
+/// # Errors
+/// The directory cannot be opened or leads out of the root, a filter is invalid, or `check` fails.
+pub fn of_confined(
+    root: &Root,
+    dir: &[u8],
+    options: &Options,
+    kind: HashKind,
+    check: impl FnMut() -> Result<(), Failure>,
+    on_digest: &mut OnDigest<'_>,
+) -> Result<(), Failure> {
+    let contents = [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
+    let walker = Walker::beneath(root, vec![contents], walk_options(options)?);
+    each_digest(walker, kind, check, on_digest)
+}
+
+/// The same of a directory of this machine, by the path that a caller over ssh names.
+///
+/// # Errors
+/// As [`of_confined`], but the path may lead anywhere.
+pub fn of_path(
+    dir: &[u8],
+    options: &Options,
+    kind: HashKind,
+    check: impl FnMut() -> Result<(), Failure>,
+    on_digest: &mut OnDigest<'_>,
+) -> Result<(), Failure> {
+    // An empty path is the directory in which ssh starts.
+    let dir = if dir.is_empty() { b"." } else { dir };
+    let path = Path::new(OsStr::from_bytes(dir)).join("");
+    let walker = Walker::new(&[path], walk_options(options)?);
+    each_digest(walker, kind, check, on_digest)
+}
+
+/// The list of a directory, and its files that could not be read.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn write(digests: Box<Digests<'_>>) -> Result<(Vec<u8>, Unread), Failure> {
     let (mut list, mut failed) = (Vec::new(), Vec::new());
-    each_file(dir, filters(options)?, |path, file| match file {
-        Ok(_) if own.as_deref().is_some_and(|own| is_file(dir, path, own)) => {}
-        Ok(file) => match digest(&file, kind) {
-            Ok(sum) => list.extend(line(path, &sum)),
-            Err(failure) => failed.push((path.to_vec(), failure)),
-        },
+    digests(&mut |path, sum| match sum {
+        Ok(sum) => list.extend(line(path, &sum)),
         Err(failure) => failed.push((path.to_vec(), failure)),
     })?;
     Ok((list, failed))
 }
 
-/// Compares the files in `dir` with a list, and reports those that differ, are missing or are not
-/// in the list.
+/// Compares the files of a directory with a list, and reports those that differ, are missing or are
+/// not in the list. The filters of `options` apply to the list too.
 ///
 /// # Errors
-/// `dir` cannot be opened, or the list or a filter is malformed.
+/// The directory cannot be read, or the list or a filter is malformed.
 pub fn check(
-    dir: &Path,
+    digests: Box<Digests<'_>>,
     options: &Options,
-    kind: HashKind,
     list: &[u8],
     mut report: impl FnMut(&[u8], &FileReport),
 ) -> Result<Checked, Failure> {
@@ -88,16 +140,13 @@ pub fn check(
     let mut wanted = parse(list)?;
     wanted.retain(|path, _| !filters.excludes_within(path.as_bytes(), false));
     let mut checked = Checked::default();
-    each_file(dir, filters, |path, file| {
+    digests(&mut |path, found| {
         let sum = RelPath::try_from(path.to_vec()).ok().and_then(|path| wanted.remove(&path));
-        let outcome = match (sum, file) {
+        let outcome = match (sum, found) {
             (None, _) => FileReport::Deleted,
             (Some(_), Err(failure)) => FileReport::Failed(failure),
-            (Some(sum), Ok(file)) => match digest(&file, kind) {
-                Ok(found) if found == sum => FileReport::Unchanged,
-                Ok(_) => FileReport::Differs,
-                Err(failure) => FileReport::Failed(failure),
-            },
+            (Some(sum), Ok(found)) if found == sum => FileReport::Unchanged,
+            (Some(_), Ok(_)) => FileReport::Differs,
         };
         match &outcome {
             FileReport::Unchanged => checked.same += 1,
@@ -114,16 +163,41 @@ pub fn check(
     Ok(checked)
 }
 
-/// Calls `work` for each regular file below `dir`, in the order of the walk.
-fn each_file(
-    dir: &Path,
-    filters: Filters,
-    mut work: impl FnMut(&[u8], Result<SourceFile, Failure>),
+fn walk_options(options: &Options) -> Result<WalkOptions, Failure> {
+    let filters = filters(options)?;
+    Ok(WalkOptions { recursive: true, filters, ..WalkOptions::default() })
+}
+
+fn each_digest(
+    walker: Walker,
+    kind: HashKind,
+    mut check: impl FnMut() -> Result<(), Failure>,
+    on_digest: &mut OnDigest<'_>,
 ) -> Result<(), Failure> {
-    let options = WalkOptions { recursive: true, filters, ..WalkOptions::default() };
-    // With a slash: the contents of the directory.
-    let contents: PathBuf = dir.join("");
-    let mut walker = Walker::new(&[contents], options);
+    each_file(walker, |path, file| {
+        check()?;
+        let sum = match file {
+            Ok(file) => {
+                let mut stopped = None;
+                let sum =
+                    digest(&file, kind, || check().map_err(|why| stopped.insert(why).clone()));
+                if let Some(why) = stopped {
+                    return Err(why);
+                }
+                sum
+            }
+            Err(failure) => Err(failure),
+        };
+        on_digest(path, sum);
+        Ok(())
+    })
+}
+
+/// Calls `work` for each regular file of a walk, in its order.
+fn each_file(
+    mut walker: Walker,
+    mut work: impl FnMut(&[u8], Result<SourceFile, Failure>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let roots = walker.roots().to_vec();
     for item in &mut walker {
         match item {
@@ -132,21 +206,18 @@ fn each_file(
                 let EntryKind::File { .. } = item.entry.kind else { continue };
                 let Some(root) = roots.get(item.root) else { continue };
                 let opened = SourceFile::open(root, &item.source);
-                work(item.entry.path.as_bytes(), opened.map_err(|e| unreadable(&e)));
+                work(item.entry.path.as_bytes(), opened.map_err(|e| unreadable(&e)))?;
             }
             Err(failure) if failure.is_special => {}
-            Err(failure) if failure.is_source => {
-                let text = format!("{}: {}", dir.display(), failure.error);
-                return Err(Failure::new(FailureKind::SourceMissing, text));
-            }
-            Err(failure) => work(&failure.path, Err(unreadable(&failure.error))),
+            Err(failure) if failure.is_source => return Err(explain(&failure)),
+            Err(failure) => work(&failure.path, Err(explain(&failure)))?,
         }
     }
     Ok(())
 }
 
 fn is_file(dir: &Path, path: &[u8], own: &Path) -> bool {
-    let full = dir.join(std::ffi::OsStr::from_bytes(path));
+    let full = dir.join(OsStr::from_bytes(path));
     full.file_name() == own.file_name() && std::fs::canonicalize(full).is_ok_and(|full| full == own)
 }
 
@@ -154,12 +225,18 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::new(FailureKind::Unreadable, error.to_string())
 }
 
-fn digest(file: &SourceFile, kind: HashKind) -> Result<Sum, Failure> {
+/// The digest of a file; `check` is called before each chunk.
+fn digest(
+    file: &SourceFile,
+    kind: HashKind,
+    mut check: impl FnMut() -> Result<(), Failure>,
+) -> Result<Sum, Failure> {
     let mut buffer = vec![0; CHUNK.get() as usize];
     let (mut blake, mut sha) =
         (blake3::Hasher::new(), aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256));
     let mut at = 0;
     loop {
+        check()?;
         let n = file.file().read_at(&mut buffer, at).map_err(|e| unreadable(&e))?;
         if n == 0 {
             break;
@@ -279,11 +356,15 @@ mod tests {
         dir
     }
 
+    fn digests(dir: &Path) -> Box<Digests<'_>> {
+        let options = Options::default();
+        Box::new(move |on_digest| of_directory(dir, &options, HashKind::Blake3, None, on_digest))
+    }
+
     #[test]
     fn a_list_is_that_of_b3sum_and_is_read_again() {
         let dir = tree();
-        let (list, failed) =
-            write(dir.path(), &Options::default(), HashKind::Blake3, None).expect("a directory");
+        let (list, failed) = write(digests(dir.path())).expect("a directory");
         assert!(failed.is_empty());
         let text = String::from_utf8(list.clone()).expect("text");
         let mut lines = text.lines();
@@ -296,8 +377,7 @@ mod tests {
             let note = |path: &[u8], report: &FileReport| {
                 reports.push((path.to_vec(), report.clone()));
             };
-            let checked =
-                super::check(dir.path(), &Options::default(), HashKind::Blake3, list, note);
+            let checked = super::check(digests(dir.path()), &Options::default(), list, note);
             (checked.expect("a good list"), std::mem::take(&mut reports))
         };
         assert_eq!(check(&list).0, Checked { same: 2, ..Checked::default() });
@@ -326,8 +406,6 @@ mod tests {
             let failure = parse(line.as_bytes()).expect_err(&line);
             assert!(failure.text.contains(why), "{line}: {}", failure.text);
         }
-        assert!(
-            write(Path::new("/nonexistent"), &Options::default(), HashKind::Sha256, None).is_err()
-        );
+        assert!(write(digests(Path::new("/nonexistent"))).is_err());
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use packtrain_net::tcp::describe;
 use packtrain_transfer::message::{self, Message};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Offset;
@@ -261,9 +262,8 @@ pub fn over_streams(
 /// The text for a connection that failed.
 fn failure_text(error: &io::Error) -> String {
     match error.kind() {
-        // TLS has a technical text for this, which does not help users.
         io::ErrorKind::UnexpectedEof => "the connection broke".to_owned(),
-        _ => format!("the connection broke: {error}"),
+        _ => format!("the connection broke: {}", describe(error)),
     }
 }
 

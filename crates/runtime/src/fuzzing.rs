@@ -10,8 +10,10 @@ use packtrain_service::ceilings::Ceilings;
 use packtrain_units::Duration;
 
 use crate::candidate_paths::{CandidatePaths, MAX_DEPOTS};
+use crate::checksum_list::HashKind;
 use crate::handshake::SessionRequest;
 use crate::marker;
+use crate::query::{self, Query};
 
 pub use crate::pack::fuzzing::{pack, pack_seeds};
 pub use crate::transports::fuzzing::{
@@ -44,6 +46,7 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
         ports: Some((7880, 7890)),
         ticket: Some([7; 16]),
         peer: vec!["192.0.2.1".parse().expect("an address")],
+        query: Some(Query::Digests(HashKind::Sha256)),
         options: ExtraOptions { max_size: Some(7), patterns: true, ..ExtraOptions::default() },
         ..SessionRequest::default()
     };
@@ -53,6 +56,18 @@ pub fn session_request_seeds() -> Vec<Vec<u8>> {
         transports: Some(vec!["tcp".to_owned()]),
     };
     vec![SessionRequest::default().encode(), full.encode(), told.encode()]
+}
+
+/// A part of the answer to a query.
+pub fn query_answer(data: &[u8]) {
+    let Some(written) = query::rewrite_answer(data) else { return };
+    assert!(written.len() <= data.len());
+    assert_eq!(query::rewrite_answer(&written), Some(written));
+}
+
+/// Seed inputs: each kind of part, a failure, and a path that leads out.
+pub fn query_answer_seeds() -> Vec<Vec<u8>> {
+    query::sample_answers()
 }
 
 /// JSON in control messages: streams and paths. The parser must enforce their limits.

@@ -52,6 +52,9 @@ pub struct SessionRequest {
     /// Options of the transfer that ends of protocol version 1 do not know.
     #[serde(skip)]
     pub options: ExtraOptions,
+    /// A query instead of a transfer. Ends of protocol version 2 do not know it.
+    #[serde(skip)]
+    pub query: Option<Query>,
 }
 
 /// Follows a [`SessionRequest`] on the wire. An older responder ignores it; for an older initiator
@@ -98,12 +101,29 @@ pub struct MeasureRequest {
     pub bytes: Option<u64>,
 }
 
+/// A query about the files of the responder, see [`query`](crate::query).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Query {
+    /// The digest of each regular file below the directory of the request that its filters include.
+    Digests(HashKind),
+}
+
+/// The hash function of a list of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HashKind {
+    /// BLAKE3 with 32 bytes, as `b3sum`.
+    #[default]
+    Blake3,
+    /// SHA-256, as `sha256sum`.
+    Sha256,
+}
+
 impl SessionRequest {
     /// The encoding for `Open`.
     pub fn encode(&self) -> Vec<u8> {
         // Serialising plain values into memory cannot fail.
-        postcard::to_stdvec(&(self, &self.more, &self.path, &self.run, &self.options))
-            .unwrap_or_default()
+        let words = (self, &self.more, &self.path, &self.run, &self.options, &self.query);
+        postcard::to_stdvec(&words).unwrap_or_default()
     }
 
     /// Decodes the request in `Open`.
@@ -118,7 +138,7 @@ impl SessionRequest {
                 ask.path = path;
                 if let Ok((run, rest)) = postcard::take_from_bytes(rest) {
                     ask.run = run;
-                    ask.options = decode_options(rest)?;
+                    (ask.options, ask.query) = decode_options(rest)?;
                 }
             }
         }
@@ -126,19 +146,23 @@ impl SessionRequest {
     }
 }
 
-/// The options of version 2; an end of version 1 sends none. Options that cannot be read would be
-/// left out of the transfer, so they end it.
-fn decode_options(bytes: &[u8]) -> Result<ExtraOptions, Failure> {
+/// The options of version 2 and the query of version 3; an older end sends none. Options that cannot
+/// be read would be left out of the transfer, so they end it.
+fn decode_options(bytes: &[u8]) -> Result<(ExtraOptions, Option<Query>), Failure> {
     if bytes.is_empty() {
-        return Ok(ExtraOptions::default());
+        return Ok((ExtraOptions::default(), None));
     }
     let refused = |why: &str| {
         Failure::new(FailureKind::Protocol, format!("the options of the transfer: {why}"))
     };
-    let options: ExtraOptions =
-        postcard::from_bytes(bytes).map_err(|_| refused("they are unintelligible"))?;
+    let (options, rest): (ExtraOptions, _) =
+        postcard::take_from_bytes(bytes).map_err(|_| refused("they are unintelligible"))?;
     options.check().map_err(refused)?;
-    Ok(options)
+    let query = match rest {
+        [] => None,
+        rest => postcard::from_bytes(rest).map_err(|_| refused("its query is unintelligible"))?,
+    };
+    Ok((options, query))
 }
 
 /// The number of a transport in a [`SessionRequest`].
@@ -250,6 +274,11 @@ impl Call {
     /// Sends the greeting and the request.
     pub fn begin(control: &Control, open: Open) -> Self {
         Self::begin_with(control, open, Versions::OWN)
+    }
+
+    /// The same for a request with a query, which older ends do not know.
+    pub(crate) fn begin_query(control: &Control, open: Open) -> Self {
+        Self::begin_with(control, open, Versions { lowest: Versions::QUERIES, ..Versions::OWN })
     }
 
     fn begin_with(control: &Control, open: Open, own: Versions) -> Self {
@@ -493,6 +522,13 @@ mod tests {
         let ask = SessionRequest { options, ..SessionRequest::default() };
         let bytes = ask.encode();
         assert_eq!(SessionRequest::decode(&bytes).unwrap(), ask);
+        assert!(SessionRequest::decode(&bytes[..bytes.len() - 2]).is_err());
+        // An end of version 2 sends no query.
+        assert_eq!(SessionRequest::decode(&bytes[..bytes.len() - 1]).unwrap(), ask);
+        let query = Some(Query::Digests(HashKind::Sha256));
+        let asks = SessionRequest { query, ..ask.clone() };
+        let bytes = asks.encode();
+        assert_eq!(SessionRequest::decode(&bytes).unwrap(), asks);
         assert!(SessionRequest::decode(&bytes[..bytes.len() - 1]).is_err());
         let backup = packtrain_transfer::message::Backup { suffix: b"/".to_vec(), dir: None };
         let options = ExtraOptions { backup: Some(backup), ..ExtraOptions::default() };

@@ -17,6 +17,7 @@ pub mod marker;
 pub mod meters;
 pub mod pack;
 pub mod permissions;
+pub mod query;
 pub mod reader;
 pub mod session;
 pub mod sink;

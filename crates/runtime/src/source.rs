@@ -35,6 +35,7 @@ use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::{Notice, NoticeLevel, cipher};
 pub(crate) use table::Table;
 pub use walk::SourceSpec;
+pub(crate) use walk::explain;
 
 /// How often the driver looks around without an event, and near the end, where transports do not
 /// report that the last byte has left.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use packtrain_net::tcp::tls::{any_name, client_config, is_key_refused};
-use packtrain_net::tcp::{ConnectError, ConnectOptions, connect, tune};
+use packtrain_net::tcp::{ConnectError, ConnectOptions, connect, describe, tune};
 use packtrain_session::{Host, Place};
 use packtrain_transfer::FailureKind;
 use packtrain_units::Duration;
@@ -129,7 +129,7 @@ fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {
         let text = format!("what answers at {host}:{port} is no packtrain server: check the port");
         return RequestError::new(FailureKind::Fatal, text);
     }
-    let text = format!("{host}:{port}: {error}; is it a packtrain server?");
+    let text = format!("{host}:{port}: {}; is it a packtrain server?", describe(error));
     RequestError::new(FailureKind::Temporary, text)
 }
 

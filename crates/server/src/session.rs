@@ -8,6 +8,7 @@ use packtrain_perf as perf;
 use packtrain_runtime::control::Control;
 use packtrain_runtime::handshake::{self, SessionRequest};
 use packtrain_runtime::permissions::Permissions;
+use packtrain_runtime::query;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::{self, Destination, SinkSetup};
 use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
@@ -51,13 +52,18 @@ pub(crate) fn serve(
     if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
         plan.earlier = observer.earlier(&far);
     }
+    let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
     observer.asked(&open, ask.perf.as_ref().map(|test| test.parallel), plan.choice.name());
     control.tx.send(&Message::Opened(Opened { channel: allowed.ceilings.encode() }));
     if let Some(test) = &ask.perf {
-        let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };
         let parallel = allowed.ceilings.and(&ask.ceilings).streams;
         let done = perf::called(control, plan, open.role, (test, parallel), stop);
         return done.map(|moved| (empty, moved));
+    }
+    if let Some(query) = &ask.query {
+        let done = query::answer(&control, query, &open, allowed.root.as_ref(), stop);
+        control.tx.close();
+        return done.map(|()| (empty, Moved::default()));
     }
     let tx = control.tx.clone();
     let ended = match open.role {

@@ -1,6 +1,8 @@
 //! Connections to HTTP servers. Each carries one request at a time over HTTP/1.1, so that every
 //! stream is a TCP connection whose socket can be queried.
 
+mod trust;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -12,12 +14,10 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, Uri, Version};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
-use packtrain_net::tcp::{ConnectOptions, connect, tune};
+use packtrain_net::tcp::{ConnectOptions, connect, describe, tune};
 use packtrain_transfer::FailureKind;
 use packtrain_units::{ByteCount, Duration};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
@@ -37,10 +37,6 @@ const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const MAX_ANSWER: usize = 16 << 10;
 /// Maximum bytes of a document (a list, an error) that is read into memory.
 pub(super) const MAX_DOCUMENT: usize = 16 << 20;
-/// Environment variables that name a file of certificates to trust in addition to those of the
-/// system.
-const CA_FILES: [&str; 2] = ["CURL_CA_BUNDLE", "AWS_CA_BUNDLE"];
-
 /// Headers in addition to those that every request has.
 pub(super) type Headers = Vec<(HeaderName, HeaderValue)>;
 
@@ -62,7 +58,7 @@ impl Client {
             ..ConnectOptions::default()
         };
         let proxies = Matcher::from_env();
-        Ok(Self { tls: TlsConnector::from(tls_config()?), proxies, options, background })
+        Ok(Self { tls: TlsConnector::from(trust::tls_config()?), proxies, options, background })
     }
 
     /// Connects to the server of `url`.
@@ -96,7 +92,7 @@ impl Client {
         }
         let _ = tune::set_dead_after(&socket, DEAD_PEER_TIMEOUT);
         let descriptor = socket.as_fd().try_clone_to_owned();
-        let descriptor = descriptor.map_err(|e| Trouble::later(e.to_string()))?;
+        let descriptor = descriptor.map_err(|e| Trouble::later(describe(&e)))?;
         let mut forward_proxy = None;
         if let Some(proxy) = &proxy {
             let secret = proxy.basic_auth().cloned();
@@ -109,82 +105,14 @@ impl Client {
         let sender = if secure {
             let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
             let name = name.map_err(|_| invalid_url(url))?;
-            let stream = self.tls.connect(name, socket).await.map_err(|e| tls(url, &e))?;
+            let stream =
+                self.tls.connect(name, socket).await.map_err(|e| trust::refused(url, &e))?;
             handshake(stream).await
         } else {
             handshake(socket).await
         };
-        let sender = sender.map_err(|e| Trouble::later(format!("{}: {e}", site(url))))?;
+        let sender = sender.map_err(|e| broken(&site(url), &e))?;
         Ok(Connection { sender, descriptor: Arc::new(descriptor), site: site(url), forward_proxy })
-    }
-}
-
-/// TLS with the trusted certificates of the system and of [`CA_FILES`].
-fn tls_config() -> Result<Arc<ClientConfig>, Trouble> {
-    let mut roots = RootCertStore::empty();
-    // This reads SSL_CERT_FILE and SSL_CERT_DIR first.
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    for path in CA_FILES.iter().filter_map(std::env::var_os).filter(|path| !path.is_empty()) {
-        let bad = |why: String| {
-            let path = path.to_string_lossy();
-            Trouble::never(FailureKind::Usage, format!("certificates of {path}: {why}"))
-        };
-        let all = CertificateDer::pem_file_iter(&path).map_err(|e| bad(e.to_string()))?;
-        for one in all {
-            roots.add(one.map_err(|e| bad(e.to_string()))?).map_err(|e| bad(e.to_string()))?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let broken = |e: rustls::Error| Trouble::never(FailureKind::Fatal, format!("TLS: {e}"));
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(broken)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn tls(url: &WebUrl, error: &std::io::Error) -> Trouble {
-    use rustls::Error as Tls;
-    let site = site(url);
-    let never = |text: String| Trouble::never(FailureKind::NotAuthorised, text);
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) {
-        // A retry does not make a certificate valid.
-        Some(Tls::InvalidCertificate(why)) => {
-            never(format!("{site}: the certificate is not accepted: {}", certificate(why)))
-        }
-        Some(Tls::InvalidMessage(_)) => {
-            let text = format!("{site} does not speak TLS: check the port, or write http://");
-            Trouble::never(FailureKind::Protocol, text)
-        }
-        _ => Trouble::later(format!("{site}: TLS: {error}")),
-    }
-}
-
-/// What is wrong with a certificate, and what to do.
-fn certificate(why: &CertificateError) -> String {
-    match why {
-        CertificateError::UnknownIssuer => "its issuer is not known here; name the CA's \
-                                            certificate by AWS_CA_BUNDLE or SSL_CERT_FILE"
-            .to_owned(),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "it has expired; check the clock of this machine too".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it is not valid yet; check the clock of this machine".to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name; use the name that it has".to_owned()
-        }
-        // webpki reports a certificate that is its own CA so.
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "it is a CA's own certificate, which no server may show; have the CA sign one for the \
-             server"
-                .to_owned()
-        }
-        other => other.to_string(),
     }
 }
 
@@ -234,7 +162,7 @@ async fn tunnel(
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"\r\n");
-    let away = |e: std::io::Error| Trouble::later(format!("the proxy: {e}"));
+    let away = |e: std::io::Error| Trouble::later(format!("the proxy: {}", describe(&e)));
     socket.write_all(&request).await.map_err(away)?;
     proxy_answer(socket, &format!("{host}:{port}")).await
 }
@@ -244,7 +172,7 @@ pub(super) async fn proxy_answer(
     input: &mut (impl AsyncRead + Unpin),
     to: &str,
 ) -> Result<(), Trouble> {
-    let away = |e: std::io::Error| Trouble::later(format!("the proxy: {e}"));
+    let away = |e: std::io::Error| Trouble::later(format!("the proxy: {}", describe(&e)));
     let mut answer = Vec::new();
     // Reads byte by byte, because the data after the response belongs to TLS.
     while !answer.ends_with(b"\r\n\r\n") {
@@ -333,12 +261,12 @@ impl Connection {
         let progress = body.progress();
         let request = request.body(body).map_err(|_| invalid_url(url))?;
         let away = |why: String| Trouble::later(format!("{}: {why}", self.site));
-        self.sender.ready().await.map_err(|e| away(e.to_string()))?;
+        self.sender.ready().await.map_err(|e| broken(&self.site, &e))?;
         let mut answer = std::pin::pin!(self.sender.send_request(request));
         let mut before = progress.sent();
         loop {
             match tokio::time::timeout(IDLE_TIMEOUT.to_std(), &mut answer).await {
-                Ok(answer) => return answer.map_err(|e| away(reason(&e))),
+                Ok(answer) => return answer.map_err(|e| broken(&self.site, &e)),
                 // While the body is being sent, or the rate limit holds it, the response is not
                 // overdue.
                 Err(_) if progress.sent() != before || progress.is_paused() => {
@@ -352,13 +280,33 @@ impl Connection {
     }
 }
 
-/// The text of an error with its source.
-pub(super) fn reason(error: &hyper::Error) -> String {
-    use std::error::Error as _;
-    match error.source() {
-        Some(inner) => format!("{error}: {inner}"),
-        None => error.to_string(),
+/// What an error of HTTP means for the user. `whom` names the server.
+fn broken(whom: &str, error: &hyper::Error) -> Trouble {
+    let io = || {
+        let mut source = std::error::Error::source(error);
+        while let Some(below) = source {
+            if let Some(io) = below.downcast_ref::<std::io::Error>() {
+                return Some(describe(io));
+            }
+            source = below.source();
+        }
+        None
+    };
+    if error.is_parse() {
+        let text = format!("{whom}: what answers there does not speak HTTP: check the port");
+        return Trouble::never(FailureKind::Protocol, text);
     }
+    let why = match io() {
+        // A reset before any answer is the usual end of HTTP at a port for TLS.
+        Some(why) if whom.starts_with("http://") && error.is_incomplete_message() => {
+            format!("{why}; does the server want https://?")
+        }
+        Some(why) => why,
+        None if error.is_timeout() => "it does not answer".to_owned(),
+        None if error.is_user() => "the request could not be sent".to_owned(),
+        None => "the server closed the connection before its answer was complete".to_owned(),
+    };
+    Trouble::later(format!("{whom}: {why}"))
 }
 
 /// Whether the connection stays open after this response (RFC 9112 section 9.3).
@@ -383,7 +331,7 @@ pub(super) async fn next(body: &mut Incoming, whom: &str) -> Result<Option<Bytes
         })?;
         match frame {
             None => return Ok(None),
-            Some(Err(e)) => return Err(Trouble::later(format!("{whom}: {}", reason(&e)))),
+            Some(Err(e)) => return Err(broken(whom, &e)),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) => return Ok(Some(data)),

@@ -119,7 +119,7 @@ impl Found {
             } else {
                 "the server says nothing by which versions could be told apart (ETag, Last-Modified)"
             };
-            self.say.push(format!("{}: {why}: one stream, from its begin", object.name));
+            self.say.push(format!("{}: {why}: one stream, from its beginning", object.name));
         }
         let kind = match object.size {
             Some(size) => EntryKind::File { size: size.get() },

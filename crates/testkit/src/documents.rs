@@ -35,9 +35,9 @@ pub fn text(page: &Path) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|e| panic!("{}: {e}", page.display()))
 }
 
-/// A block of shell in a page.
+/// A block of shell, or of what a screen shows, in a page.
 #[derive(Debug)]
-pub struct ShellBlock {
+pub struct Block {
     /// The number of its first line in the page.
     pub line: usize,
     /// Its lines.
@@ -49,16 +49,29 @@ pub struct ShellBlock {
 /// # Panics
 /// If the page cannot be read.
 #[must_use]
-pub fn shell_blocks(page: &Path) -> Vec<ShellBlock> {
-    let mut all: Vec<ShellBlock> = Vec::new();
+pub fn shell_blocks(page: &Path) -> Vec<Block> {
+    blocks(page, "sh")
+}
+
+/// The blocks in a page that show what a screen shows.
+///
+/// # Panics
+/// If the page cannot be read.
+#[must_use]
+pub fn screen_blocks(page: &Path) -> Vec<Block> {
+    blocks(page, "text")
+}
+
+fn blocks(page: &Path, wanted: &str) -> Vec<Block> {
+    let mut all: Vec<Block> = Vec::new();
     let mut language = None;
     for (number, line) in text(page).lines().enumerate() {
         if let Some(name) = line.trim_start().strip_prefix("```") {
             language = if language.is_some() { None } else { Some(name.to_owned()) };
-            if language.as_deref() == Some("sh") {
-                all.push(ShellBlock { line: number + 2, text: String::new() });
+            if language.as_deref() == Some(wanted) {
+                all.push(Block { line: number + 2, text: String::new() });
             }
-        } else if let (Some("sh"), Some(block)) = (language.as_deref(), all.last_mut()) {
+        } else if let (true, Some(block)) = (language.as_deref() == Some(wanted), all.last_mut()) {
             block.text.push_str(line);
             block.text.push('\n');
         }

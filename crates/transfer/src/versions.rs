@@ -20,9 +20,11 @@ impl Versions {
     /// A build that adds or changes a message raises `highest`, and uses the new form only if the
     /// agreed version has it. What an initiator sends before the responder's `Hello` has the form
     /// of `lowest`.
-    pub const OWN: Self = Self { lowest: 1, highest: 2 };
+    pub const OWN: Self = Self { lowest: 1, highest: 3 };
     /// The first version with `NeedChanged` and `Same`.
     pub const CHANGED_PIECES: u16 = 2;
+    /// The first version whose responders answer queries about their files.
+    pub const QUERIES: u16 = 3;
 
     /// The versions that are in both ranges; none if the ends cannot understand each other.
     pub fn common(self, other: Self) -> Option<Self> {

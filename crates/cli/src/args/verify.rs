@@ -10,21 +10,22 @@ use super::{FilterArgs, OutputArgs, RemoteArgs, TransportArgs};
 /// Arguments of `verify`.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "packtrain verify [OPTIONS] SRC DST\n       packtrain verify --manifest-out FILE DIR\n       packtrain verify --manifest FILE DIR",
+    override_usage = "packtrain verify [OPTIONS] SRC DST\n       packtrain verify --manifest-out FILE PLACE\n       packtrain verify --manifest FILE PLACE",
     after_help = "Exit code 0: everything in SRC is in DST with the same content; 13: \
                   something differs or is missing. Names that only DST has are listed as extra. \
                   Places are those of cp: SRC/ means the contents of a directory."
 )]
 pub(crate) struct VerifyArgs {
     /// The reference and the copy to compare with it; with --manifest or --manifest-out one
-    /// directory of this machine.
+    /// directory: a path, user@host:path or pt://host:port/path.
     #[arg(required = true, num_args = 1..=2, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<OsString>,
-    /// Compare DIR with the digests in FILE, as b3sum and sha256sum write them; - is standard input.
+    /// Compare the one PLACE with the digests in FILE, as b3sum and sha256sum write them; - is
+    /// standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "manifest_out")]
     pub(crate) manifest: Option<PathBuf>,
-    /// Write the digests of the files in DIR to FILE, for b3sum -c or sha256sum -c run in DIR; - is
-    /// standard output.
+    /// Write the digests of the files in the one PLACE to FILE, for b3sum -c or sha256sum -c run
+    /// there; - is standard output. A remote machine makes them itself: only digests travel.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) manifest_out: Option<PathBuf>,
     /// Hash function of the manifest: blake3 or sha256.

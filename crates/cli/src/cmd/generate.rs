@@ -4,14 +4,17 @@ use std::fmt::Write as _;
 
 use packtrain_service::{FailureKind, RequestError};
 
+use super::places;
 use crate::args::{self, CompletionArgs, ManArgs};
 use crate::exit::{Code, Exit};
 
 /// `packtrain completions`.
 pub(crate) fn completions(args: &CompletionArgs) -> Code {
+    let Some(shell) = args.shell else { return places::complete(args) };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::bare(), "packtrain", &mut script);
-    crate::out::bytes(&script);
+    clap_complete::generate(shell, &mut args::bare(), "packtrain", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    crate::out::bytes(places::add_to(script, shell).as_bytes());
     Code::DONE
 }
 

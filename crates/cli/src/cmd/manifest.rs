@@ -1,12 +1,17 @@
-//! `packtrain verify --manifest-out` and `--manifest`: digests of a directory of this machine.
+//! `packtrain verify --manifest-out` and `--manifest`: digests of one directory, here or at another
+//! machine.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use clap::ArgMatches;
-use packtrain_runtime::checksum_list::{self, HashKind};
+use packtrain_client::checksums::{self, Reach};
+use packtrain_runtime::checksum_list::{self, Digests, HashKind, OnDigest};
 use packtrain_service::{
-    Failure, FailureKind, Location, Options, Outcome, Reporter as _, RequestError, Summary,
+    Failure, FailureKind, FileReport, Location, Options, Outcome, Reporter as _, RequestError,
+    StopHandle, Summary,
 };
 
 use super::{files_from, request};
@@ -15,6 +20,7 @@ use crate::exit::{Code, Exit, print_message};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
 use crate::out::{done, json_line, shown};
+use crate::signals;
 
 /// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 30;
@@ -29,21 +35,16 @@ pub(super) fn run(args: &VerifyArgs, matches: &ArgMatches) -> Result<Code, Exit>
     let [place] = args.places.as_slice() else {
         return Err(Exit::usage("a manifest is of one directory: name only that"));
     };
-    let Location::Local(dir) = Location::parse(place).map_err(|e| Exit::usage(e.to_string()))?
-    else {
-        return Err(Exit::usage(
-            "a manifest is of a directory of this machine: copy the manifest and run verify there",
-        ));
-    };
-    let dir = PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(dir));
+    let place = Location::parse(place).map_err(|e| Exit::usage(e.to_string()))?;
     let options = options(args, matches)?;
     let kind = match args.hash {
         HashArg::Blake3 => HashKind::Blake3,
         HashArg::Sha256 => HashKind::Sha256,
     };
+    let directory = Directory { place: &place, options: &options, kind, args };
     let outcome = match (&args.manifest_out, &args.manifest) {
-        (Some(out), _) => write(&dir, &options, kind, out, args)?,
-        (None, Some(list)) => check(&dir, &options, kind, list, args)?,
+        (Some(out), _) => write(&directory, out)?,
+        (None, Some(list)) => check(&directory, list)?,
         (None, None) => return Err(Exit::usage("name a manifest")),
     };
     let code = Code(outcome.exit_code());
@@ -64,19 +65,59 @@ fn options(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, Exit> {
     Ok(chosen)
 }
 
-fn write(
-    dir: &Path,
-    options: &Options,
+/// The directory, and how its digests are made.
+struct Directory<'a> {
+    place: &'a Location,
+    options: &'a Options,
     kind: HashKind,
-    out: &Path,
-    args: &VerifyArgs,
-) -> Result<Outcome, Exit> {
+    args: &'a VerifyArgs,
+}
+
+impl Directory<'_> {
+    /// Calls `work` with what makes the digests; without those of the file `out`. `console` hears of
+    /// the other end.
+    fn with_digests<T>(
+        &self,
+        console: &ConsoleReporter,
+        out: Option<&Path>,
+        work: impl FnOnce(Box<Digests<'_>>) -> Result<T, Failure>,
+    ) -> Result<T, Exit> {
+        let Self { options, kind, .. } = *self;
+        if let Location::Local(dir) = self.place {
+            let dir = Path::new(OsStr::from_bytes(dir));
+            let digests = move |on_digest: &mut OnDigest<'_>| {
+                checksum_list::of_directory(dir, options, kind, out, on_digest)
+            };
+            return work(Box::new(digests)).map_err(failed);
+        }
+        let stop = StopHandle::new();
+        signals::watch(&stop, false);
+        let remote = &self.args.remote;
+        let reach = Reach {
+            ssh: remote.ssh.settings(),
+            ticket: remote.ticket.as_ref().map(request::ticket).transpose()?,
+            accept_new_host: remote.accept_new_host,
+            reporter: console,
+            stop,
+        };
+        let digests = move |on_digest: &mut OnDigest<'_>| {
+            checksums::digests(&reach, self.place, options, kind, on_digest)
+                .map_err(|error| Failure::new(error.kind, error.text))
+        };
+        work(Box::new(digests)).map_err(failed)
+    }
+}
+
+fn write(directory: &Directory<'_>, out: &Path) -> Result<Outcome, Exit> {
+    let args = directory.args;
     let to_stdout = out == Path::new("-");
     if to_stdout && args.output.json {
         return Err(Exit::usage("--json and the manifest cannot both go to stdout: leave one out"));
     }
     let own = (!to_stdout).then_some(out);
-    let (list, unread) = checksum_list::write(dir, options, kind, own).map_err(failed)?;
+    let console = ConsoleReporter::new(&args.output, Work::Verify)?;
+    let (list, unread) = directory.with_digests(&console, own, checksum_list::write)?;
+    console.finish();
     let written = match to_stdout {
         true => {
             let mut stdout = std::io::stdout().lock();
@@ -93,21 +134,16 @@ fn write(
     Ok(Outcome { summary, failed: unread, transport: "none".to_owned(), ..Outcome::default() })
 }
 
-fn check(
-    dir: &Path,
-    options: &Options,
-    kind: HashKind,
-    list: &Path,
-    args: &VerifyArgs,
-) -> Result<Outcome, Exit> {
+fn check(directory: &Directory<'_>, list: &Path) -> Result<Outcome, Exit> {
+    let args = directory.args;
     let bytes = files_from::read_some(list, MAX_MANIFEST).map_err(|error| {
         Exit::usage(format!("--manifest {}: {error}: check the name", list.display()))
     })?;
     let console = ConsoleReporter::new(&args.output, Work::Verify)?;
-    let checked = checksum_list::check(dir, options, kind, &bytes, |path, report| {
-        console.file(path, report);
-    })
-    .map_err(failed)?;
+    let report = |path: &[u8], report: &FileReport| console.file(path, report);
+    let checked = directory.with_digests(&console, None, |digests| {
+        checksum_list::check(digests, directory.options, &bytes, report)
+    })?;
     console.finish();
     let summary = Summary {
         entries: checked.same,

@@ -3,14 +3,15 @@
 //! Each page is one script in mount and network namespaces, in an empty home directory. Every host
 //! of the page is an address of this machine. A command in place of `ssh` starts a login shell in
 //! the host's home directory, where packtrain is not installed. Servers run in the background;
-//! `/data` and `/var/spool` are folders of the test.
+//! `/data` and `/var/spool` are folders of the test. What a tutorial shows of the screen is compared
+//! with what was printed, apart from figures.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use packtrain_testkit::documents::{guide, shell_blocks};
+use packtrain_testkit::documents::{guide, screen_blocks, shell_blocks};
 
 use crate::rig::{Rig, is_root, skipped};
 
@@ -213,7 +214,7 @@ pages! {
     };
     cp: Page {
         path: "docs/guide/reference/cp.md",
-        given: "results; mkdir outbox && echo one >outbox/one && head -c 9M /dev/urandom >disk.img",
+        given: "results; mkdir -p $HOSTS/host && cp -r results $HOSTS/host/ && mkdir outbox && echo one >outbox/one && head -c 9M /dev/urandom >disk.img",
         then: "test -s MANIFEST && cmp disk.img $HOSTS/host/vm/disk.img && test ! -e outbox/one && \
                test -s $HOSTS/host/archive/one",
         not_run: &[("packtrain cp [-r]", FORM), ("packtrain verify SRC", FORM)],
@@ -333,8 +334,20 @@ ip link set lo up
 ip address add 198.51.100.7/32 dev lo && ip address add 198.51.100.9/32 dev lo
 mount --bind hosts /etc/hosts || exit 99
 mkdir -p data spool home servers && cd home
-# What the pages copy in gibibytes is copied in mebibytes.
-head() { command head "${@/%G/M}"; }
+# Of what the pages copy in gibibytes a hundredth is copied.
+head() { command head "${@/%G/0M}"; }
+# Presses Ctrl-C once a part of the copy is durable at the host.
+interrupted() {
+    PACKTRAIN_RATE=40mbit env --default-signal=INT "$@" &
+    local copy=$! size='' first=''
+    for _ in $(seq 1200); do
+        size=$(cat $(find "$HOSTS" -name '.packtrain-*.journal') </dev/null | wc -c)
+        [ "$size" != 0 ] && first=${first:-$size} && [ "$size" -gt "$first" ] && break
+        sleep 0.05
+    done
+    kill -INT "$copy"
+    if wait "$copy"; then return 1; else [ $? = 130 ]; fi
+}
 packtrain() {
     case "$1 $2" in
     serve*|depot*|'perf server') ;;
@@ -371,7 +384,14 @@ trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 fn script(page: &Page, data: &Path, spool: &Path) -> String {
     let mut script = format!("{PRELUDE}{}\n", page.given);
     let mut unused: Vec<&str> = page.not_run.iter().map(|(begin, _)| *begin).collect();
-    for block in shell_blocks(Path::new(page.path)) {
+    let screens = screen_blocks(Path::new(page.path));
+    let blocks = shell_blocks(Path::new(page.path));
+    for (at, block) in blocks.iter().enumerate() {
+        // The screen after a command that is interrupted says how it is resumed.
+        let next = blocks.get(at + 1).map_or(usize::MAX, |next| next.line);
+        let is_interrupted = screens.iter().any(|screen| {
+            (block.line..next).contains(&screen.line) && screen.text.contains("to resume, run:")
+        });
         script.push_str(&format!("echo '== {}:{}' >&2\n", page.path, block.line));
         let mut left_out = false;
         for line in block.text.lines() {
@@ -379,6 +399,9 @@ fn script(page: &Page, data: &Path, spool: &Path) -> String {
             unused.retain(|begin| skipped.is_none_or(|(skipped, _)| skipped != begin));
             // A command that is left out ends with its last line.
             if !std::mem::replace(&mut left_out, false) && skipped.is_none() {
+                if is_interrupted && line.starts_with("packtrain ") {
+                    script.push_str("interrupted ");
+                }
                 script.push_str(line);
                 script.push('\n');
             } else {
@@ -418,12 +441,73 @@ fn run(page: &Page) {
     command.env("PAGE", packtrain_testkit::documents::root().join(page.path));
     command.env("HOME", rig.path("home")).env("HOSTS", rig.path("far")).env("TOP", &top);
     command.env("XDG_STATE_HOME", rig.path("state")).env("XDG_CONFIG_HOME", rig.path("config"));
+    let is_tutorial = page.path.starts_with("docs/guide/tutorials");
+    if is_tutorial {
+        // The reader of a tutorial sits at a terminal, where copies end with a line.
+        command.env("PACKTRAIN_PROGRESS", "bar");
+    }
     let ended = rig.run(command.current_dir(&top).stdin(std::process::Stdio::null()));
     if ended.code == 99 || ended.stderr.contains("unshare:") {
         return skipped(&format!("no namespaces: {}", ended.stderr));
     }
     let out = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert_eq!(ended.code, 0, "{}:\n{out}{}", page.path, ended.stderr);
+    if is_tutorial {
+        shows(page, &format!("{out}{}", ended.stderr));
+    }
+}
+
+/// Asserts that each line that the page shows of the screen was printed, in the order of the page.
+/// Figures, units, ids and names of transports may be others, and a printed line may say more.
+fn shows(page: &Page, printed: &str) {
+    // The bar is erased before a line is printed in its place.
+    let on_screen = |line: &str| clauses(line.rsplit("\u{1b}[K").next().unwrap_or_default());
+    let mut lines = printed.split(['\n', '\r']).map(on_screen);
+    for screen in screen_blocks(Path::new(page.path)) {
+        for line in screen.text.lines() {
+            let wanted = clauses(line);
+            let found = lines.any(|line| wanted.iter().all(|clause| line.contains(clause)));
+            assert!(found, "{}: {line:?} was not printed:\n{printed}", page.path);
+        }
+    }
+}
+
+/// The parts of a line between semicolons, with words in place of what differs from run to run.
+fn clauses(line: &str) -> Vec<String> {
+    let line = line.replace("what limited it: packtrain diagnose ", "id ");
+    let is_id = |word: &str| word.len() == 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let general = |word: &str| {
+        let core = word.trim_matches(['(', ')', ',']);
+        let class = match core {
+            "B" | "KiB" | "MiB" | "GiB" => "BYTES",
+            "us" | "ms" | "s" => "TIME",
+            "bit/s" | "kbit/s" | "Mbit/s" | "Gbit/s" => "RATE",
+            "native" | "tcp" | "pipe" => "TRANSPORT",
+            number if number.parse::<f64>().is_ok() => "NUMBER",
+            id if is_id(id) => "ID",
+            _ => return word.to_owned(),
+        };
+        word.replace(core, class)
+    };
+    let words = |clause: &str| clause.split(' ').map(general).collect::<Vec<_>>().join(" ");
+    line.split("; ").map(words).collect()
+}
+
+#[test]
+fn screens_differ_by_more_than_figures_or_not_at_all() {
+    let shown = "packtrain: 2 files, 2.0 GiB in 21.4 s (806.5 Mbit/s) over native; what limited it: \
+                 packtrain diagnose 4f21c09a";
+    let same = "packtrain: 2 files, 30.0 MiB in 310 ms (1.2 Gbit/s) over tcp; the sending disk; id 00aa11bb";
+    let has = |printed: &str| {
+        let printed = clauses(printed);
+        clauses(shown).iter().all(|clause| printed.contains(clause))
+    };
+    assert!(has(same));
+    for (from, to) in
+        [(" in ", " within "), ("files", "file"), ("; id 00aa11bb", ""), (" over tcp", "")]
+    {
+        assert!(!has(&same.replace(from, to)), "{from}");
+    }
 }
 
 #[test]

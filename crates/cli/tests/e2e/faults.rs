@@ -146,6 +146,41 @@ fn a_full_disk_is_one_message_and_resumes() {
 
 #[test]
 #[ignore = "needs namespaces; `cargo xtask test` runs it"]
+fn a_server_without_room_is_one_message_over_every_transport() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/big"), 40 * MIB, 1);
+    rig.own_key("keys");
+    for (mount, says) in [("size=24m", "is full"), ("ro", "read-only")] {
+        let script = format!(
+            r#"
+            ip link set lo up && mkdir -p mnt && mount -t tmpfs -o {mount} none mnt || exit 99
+            "$0" serve --listen 127.0.0.1:7700 --root mnt --authorized-keys keys 2>served &
+            server=$!
+            trap 'kill $server 2>/dev/null' EXIT
+            for i in $(seq 200); do grep -q listening served && break; sleep 0.05; done
+            for transport in auto native tcp pipe; do
+                "$0" cp -r --transport $transport --accept-new-host src/                     pt://127.0.0.1:7700/dst 2>$transport
+                echo $? >$transport.code
+            done
+            "#
+        );
+        let Some(()) = in_namespace(&rig, &script) else { return };
+        for transport in ["auto", "native", "tcp", "pipe"] {
+            let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+            let (told, code) = (read(transport), read(&format!("{transport}.code")));
+            let case = format!("{mount}, {transport}, exit {code}:\n{told}");
+            assert!(!["0", "2", "101"].contains(&code.trim()), "{case}");
+            assert_eq!(told.matches(says).count(), 1, "{case}");
+            for word in ["going on", "UDP:", "TCP:", "://docs", "trying again"] {
+                assert!(!told.contains(word), "{word}: {case}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces; `cargo xtask test` runs it"]
 fn a_read_only_target_is_said() {
     let rig = Rig::local();
     fs::create_dir(rig.path("src")).expect("a folder");

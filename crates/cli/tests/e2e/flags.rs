@@ -226,6 +226,46 @@ fn a_manifest_is_what_b3sum_and_sha256sum_check() {
 }
 
 #[test]
+#[ignore = "needs an ssh server; `cargo xtask test` runs it"]
+fn a_manifest_of_another_machine_is_that_of_its_directory() {
+    let Some(rig) = Rig::ssh() else { return };
+    let dir = rig.path("dir");
+    fs::create_dir_all(dir.join("sub")).expect("a folder");
+    for (name, text) in [("a", ""), ("sub/new\nline", "text"), ("sp ace", "more"), ("x.log", "")] {
+        fs::write(dir.join(name), text).expect("a file");
+    }
+    let verify = |words: &[&str], place: &std::ffi::OsStr| {
+        let mut verify = rig.packtrain();
+        verify.args(["verify", "--exclude", "*.log"]).args(words).arg(place);
+        rig.reach(&mut verify);
+        rig.run(&mut verify)
+    };
+    for hash in ["sha256", "blake3"] {
+        let (here, there) = (rig.path("here"), rig.path("there"));
+        for (list, place) in [(&here, dir.clone().into_os_string()), (&there, rig.far("dir"))] {
+            let list = list.to_str().expect("text");
+            let ended = verify(&["--hash", hash, "--manifest-out", list], &place);
+            assert_eq!(ended.code, 0, "{}", ended.stderr);
+        }
+        let list = fs::read(&there).expect("a list");
+        assert_eq!(list.iter().filter(|b| **b == b'\n').count(), 3);
+        assert_eq!(list, fs::read(&here).expect("a list"), "{hash}");
+        let check = || {
+            let list = there.to_str().expect("text");
+            verify(&["--json", "--hash", hash, "--manifest", list], &rig.far("dir"))
+        };
+        assert_eq!(check().code, 0);
+        fs::write(dir.join("a"), "changed").expect("a file");
+        let ended = check();
+        assert_eq!((ended.code, ended.number("differing"), ended.number("extra")), (13, 1, 0));
+        fs::write(dir.join("a"), "").expect("a file");
+    }
+    let ended = verify(&["--manifest-out", "-"], &rig.far("none"));
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("no such file or directory"), "{}", ended.stderr);
+}
+
+#[test]
 fn rules_of_one_side_and_files_of_rules_do_what_rsync_does() {
     let rig = Rig::local();
     for dir in ["src", "dst"] {

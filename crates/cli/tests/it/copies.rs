@@ -184,3 +184,34 @@ fn a_signal_leaves_a_resumable_state_and_the_command_that_resumes() {
     assert_eq!(code(&home.run(&["cp", "it's big", "copy"])), 0);
     assert_eq!(std::fs::read(home.path("copy")).expect("there").len(), 64 << 20);
 }
+
+#[test]
+fn a_home_directory_that_is_the_destination_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let set = |path: &std::path::Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
+    };
+    let mode = |path: &std::path::Path| {
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+    };
+    home.file("src/sub/f", b"text");
+    set(&home.path("src"), 0o775);
+    set(&home.path("src/sub"), 0o775);
+    // Below a link too, and whatever the destination is called.
+    let account = home.state().with_file_name("home");
+    std::fs::create_dir(&account).expect("a folder");
+    std::os::unix::fs::symlink(&account, home.path("link")).expect("a link");
+    set(&account, 0o700);
+    let place = account.to_str().expect("text");
+    for to in [place, "link", "dst"] {
+        let output = home.run(&["cp", "-r", "src/", to]);
+        assert_eq!(code(&output), 0, "{to}: {}", stderr(&output));
+    }
+    assert_eq!((mode(&account), mode(&account.join("sub"))), (0o700, 0o775));
+    assert_eq!(mode(&home.path("dst")), 0o775, "another directory gets the mode of the source");
+    // A dry run does not announce a change of the mode.
+    let output = home.run(&["cp", "-r", "-n", "-v", "src/", place]);
+    assert!(!stdout(&output).contains("775"), "{}", stdout(&output));
+    assert!(!stderr(&output).contains("775"), "{}", stderr(&output));
+}

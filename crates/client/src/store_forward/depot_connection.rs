@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration as StdDuration;
 
-use packtrain_net::tcp::tune;
+use packtrain_net::tcp::{describe, tune};
 use packtrain_os::names;
 use packtrain_session::spool::{FRAME_HEAD, Frame};
 use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
@@ -112,13 +112,12 @@ impl DepotConnection {
     }
 
     fn away(&self, error: &std::io::Error) -> DepotError {
-        use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+        use std::io::ErrorKind::{TimedOut, WouldBlock};
         let text = match error.kind() {
             TimedOut | WouldBlock => {
                 format!("nothing comes from it for {}", SILENCE_TIMEOUT.to_readable())
             }
-            UnexpectedEof => "the connection broke".to_owned(),
-            _ => error.to_string(),
+            _ => describe(error),
         };
         DepotError::Unreachable(self.place.clone(), text)
     }

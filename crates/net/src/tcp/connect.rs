@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use super::tune;
+use super::{describe, tune};
 
 /// Delay before the next address is tried concurrently (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -57,7 +57,7 @@ pub enum ConnectError {
     },
     /// Every address failed. This is the error of the first attempt, since later ones are often of
     /// an address family that the machine does not have.
-    #[error("cannot connect to {addr}: {error}")]
+    #[error("cannot connect to {addr}: {}", describe(error))]
     Refused {
         /// The first address.
         addr: SocketAddr,

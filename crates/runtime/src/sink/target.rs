@@ -1,6 +1,7 @@
 //! The destination on disk: locations of entries, their temporaries and their metadata.
 
 mod backup;
+mod metadata;
 mod pieces;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -16,7 +17,6 @@ use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 use packtrain_units::ByteCount;
-use rustix::process::{getegid, geteuid};
 
 use super::delete;
 use crate::assembly::SMALL_FILE_BYTES;
@@ -227,7 +227,7 @@ impl Target {
             },
             size: stat.size,
             mtime: stat.mtime,
-            mode: stat.mode,
+            mode: self.mode_there(entry, stat.mode),
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == packtrain_disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
@@ -346,29 +346,6 @@ impl Target {
             .map_err(|e| self.failure(entry, "cannot remove the directory in its place", &e))
     }
 
-    /// The mode of the source, if it is kept.
-    fn mode(&self, entry: &Entry) -> Option<u32> {
-        self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
-    }
-
-    /// The metadata of the entry that is kept.
-    fn meta(&self, entry: &Entry) -> Meta {
-        let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
-        if !self.owners && !own() {
-            self.not_owned.fetch_add(1, Ordering::Relaxed);
-        }
-        Meta {
-            mode: self.mode(entry),
-            mtime: self.options.preserve_times.then_some(entry.mtime),
-            owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
-        }
-    }
-
-    /// Number of entries whose owner could not be set.
-    pub(super) fn not_owned(&self) -> u64 {
-        self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
-    }
-
     pub(crate) fn commit(&self, id: EntryId, entry: &Entry) -> Result<(), Failure> {
         self.close(id);
         self.renamed.store(true, Ordering::Release);
@@ -407,19 +384,6 @@ impl Target {
             named => named,
         };
         named.map_err(|e| stays(&e))
-    }
-
-    pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
-        let place = self.place(entry)?;
-        self.renamed.store(true, Ordering::Release);
-        let found = self.root.stat(&place).ok().flatten();
-        let mut meta = self.meta(entry);
-        if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
-            meta.mode = None;
-        }
-        self.root
-            .settle(&place, &meta)
-            .map_err(|e| self.failure(entry, "cannot set mode and time", &e))
     }
 
     pub(crate) fn discard(&self, id: EntryId, entry: &Entry) {

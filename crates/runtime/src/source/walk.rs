@@ -257,7 +257,8 @@ fn walk(
     Ok(())
 }
 
-fn explain(failure: &WalkFailure) -> Failure {
+/// What a failure of the walk means for the user.
+pub(crate) fn explain(failure: &WalkFailure) -> Failure {
     let path = show(&failure.path);
     let trouble = packtrain_disk::classify(&failure.error);
     let (kind, text) = match trouble {

@@ -99,8 +99,10 @@ pub struct SourceTransports {
     offered: Option<Time>,
     slots: Vec<Slot>,
     wake: Option<Wake>,
-    /// Why the last transport closed that did.
-    closed: Option<Failure>,
+    /// When the last transport closed that did, and why.
+    closed: Option<(Time, Failure)>,
+    /// When transports closed that were up, and why, until the user is told.
+    lost: Vec<(Time, String)>,
     /// All that the sink asked for has been sent.
     is_end_near: bool,
     samples: PathSamples,
@@ -148,6 +150,7 @@ impl SourceTransports {
             slots: transports.into_iter().map(slot).collect(),
             wake: None,
             closed: None,
+            lost: Vec::new(),
             is_end_near: false,
             samples: PathSamples::default(),
         }
@@ -262,7 +265,6 @@ impl SourceTransports {
     fn poll_events(&mut self, now: Time, observer: &dyn Observer) -> Vec<TransportNews> {
         let mut news = Vec::new();
         let others = self.slots.len() > 1;
-        let mut lost = Vec::new();
         for (id, slot) in self.slots.iter_mut().enumerate() {
             let id = TransportId(id as u32);
             while let Some(event) = slot.next_event(now, self.is_end_near) {
@@ -271,9 +273,9 @@ impl SourceTransports {
                 }
                 if let TransportEvent::Closed(failure) = &event {
                     if slot.is_up() && others {
-                        lost.push(failure.text.clone());
+                        self.lost.push((now, failure.text.clone()));
                     }
-                    self.closed = Some(failure.clone());
+                    self.closed = Some((now, failure.clone()));
                 }
                 let events = slot.custody.admit(event).into_iter();
                 news.extend(events.map(|event| TransportNews::Event(id, event)));
@@ -282,14 +284,21 @@ impl SourceTransports {
                 observer.notice(&notice);
             }
         }
-        for why in lost {
+        self.report_lost(now, observer);
+        news
+    }
+
+    /// Tells the user of transports that closed, unless the transfer ends soon after. A sink that
+    /// fails closes its transports, and the reason may come after that.
+    fn report_lost(&mut self, now: Time, observer: &dyn Observer) {
+        while self.lost.first().is_some_and(|(closed, _)| now.since(*closed) >= LAST_WORD) {
+            let (_, why) = self.lost.remove(0);
             let text = match self.current() {
                 Some(name) => format!("{why}; going on over {name}"),
                 None => format!("{why}; going on without it"),
             };
             observer.notice(&Notice::new(NoticeLevel::Info, text));
         }
-        news
     }
 
     fn is_alone(&self) -> bool {
@@ -311,10 +320,14 @@ impl SourceTransports {
         }
         let name = self.plan.choice.name();
         if self.are_others_over()
-            && let Some(failure) = self.closed.take()
+            && let Some((_, failure)) =
+                self.closed.take_if(|(closed, _)| now.since(*closed) >= LAST_WORD)
         {
+            // The one transport of a web server or a store was not chosen by the user.
+            let is_chosen = self.slots.iter().any(|slot| slot.transport.name() == name);
             let text = match self.plan.choice {
                 TransportChoice::Auto => failure.text,
+                _ if !is_chosen => failure.text,
                 _ => format!("{}; --transport {name} leaves no other way", failure.text),
             };
             return Some(Failure { text, ..failure });

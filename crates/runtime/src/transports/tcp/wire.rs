@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use packtrain_net::tcp::describe;
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
 use packtrain_units::{ByteCount, Offset};
@@ -65,7 +66,7 @@ pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream
             if let Some(watched) = watched {
                 watched.failed(&e);
             }
-            sender.over(id, &e.to_string());
+            sender.over(id, &describe(&e));
         }
     });
     let hearer = group.clone();
@@ -79,7 +80,7 @@ pub(super) fn send(group: &Group, id: StreamId, tasks: &Tasks, stream: TcpStream
         if let Some(watched) = heard_by {
             watched.failed(&why);
         }
-        hearer.over(id, &why.to_string());
+        hearer.over(id, &describe(&why));
     });
 }
 

@@ -1,0 +1,81 @@
+//! Modes, times and owners of entries at the target.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
+
+use packtrain_disk::Meta;
+use packtrain_object::{Entry, EntryKind};
+use packtrain_transfer::Failure;
+use rustix::process::{getegid, geteuid};
+
+use super::Target;
+
+impl Target {
+    /// The mode of the source, if it is kept.
+    pub(super) fn mode(&self, entry: &Entry) -> Option<u32> {
+        self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
+    }
+
+    /// The metadata of the entry that is kept.
+    pub(super) fn meta(&self, entry: &Entry) -> Meta {
+        let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
+        if !self.owners && !own() {
+            self.not_owned.fetch_add(1, Ordering::Relaxed);
+        }
+        Meta {
+            mode: self.mode(entry),
+            mtime: self.options.preserve_times.then_some(entry.mtime),
+            owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
+        }
+    }
+
+    /// Number of entries whose owner could not be set.
+    pub(in crate::sink) fn not_owned(&self) -> u64 {
+        self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
+    }
+
+    pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
+        let place = self.place(entry)?;
+        self.renamed.store(true, Ordering::Release);
+        let found = self.root.stat(&place).ok().flatten();
+        let mut meta = self.meta(entry);
+        if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
+            meta.mode = None;
+        }
+        if self.is_home(entry) {
+            (meta.mode, meta.owner) = (None, None);
+        }
+        self.root
+            .settle(&place, &meta)
+            .map_err(|e| self.failure(entry, "cannot set mode and time", &e))
+    }
+
+    /// The mode that counts as that of the target when it is compared with the source.
+    pub(super) fn mode_there(&self, entry: &Entry, found: u32) -> u32 {
+        match self.mode(entry) {
+            Some(mode) if self.is_home(entry) => mode,
+            _ => found,
+        }
+    }
+
+    /// Whether the entry is the destination itself, and that is this user's home directory. It keeps
+    /// its mode and owner: with a mode that lets others write, sshd refuses the keys of the account
+    /// and the user can no longer log in.
+    fn is_home(&self, entry: &Entry) -> bool {
+        if entry.kind != EntryKind::Directory || !entry.path.is_root() || self.is_renamed() {
+            return false;
+        }
+        let Some(home) = std::env::var_os("HOME").filter(|home| !home.is_empty()) else {
+            return false;
+        };
+        let prefix = std::ffi::OsStr::from_bytes(self.prefix.as_bytes());
+        let place = self.root.path().join(prefix);
+        let identity = |path: &std::path::Path| {
+            fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+        };
+        let home = identity(home.as_ref());
+        home.is_some() && home == identity(&place)
+    }
+}
