@@ -255,7 +255,15 @@ pub fn ticket(data: &[u8]) {
 
 fn entry(path: &[u8], kind: EntryKind) -> Entry {
     let path = RelPath::new(path.to_vec()).expect("a path");
-    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 3, gid: 4 }
+    Entry {
+        path,
+        kind,
+        mode: 0o644,
+        mtime: Mtime { secs: 1, nanos: 2 },
+        uid: 3,
+        gid: 4,
+        extras: Default::default(),
+    }
 }
 
 fn manifest_seeds() -> Vec<Vec<u8>> {

@@ -143,6 +143,7 @@ pub fn source_machine(data: &[u8]) {
             mtime: Mtime { secs: 1, nanos: 0 },
             uid: 0,
             gid: 0,
+            extras: Default::default(),
         };
         let sizes = [100, 4 << 20, (4 << 20) + 5];
         source.on_entries(now, sizes.into_iter().enumerate().map(file).collect());

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_object::{Entry, EntryKind, Filters, RelPath};
+use packtrain_object::{Entry, EntryKind, Extras, Filters, RelPath};
 use rustix::io::Errno;
 
 use super::leftover::LeftoverName;
@@ -309,7 +309,7 @@ impl Walker {
             Kind::Special => return Err(not_moved()),
         };
         let Stat { mode, mtime, uid, gid, .. } = *stat;
-        let entry = Entry { path, kind, mode, mtime, uid, gid };
+        let entry = Entry { path, kind, mode, mtime, uid, gid, extras: Extras::default() };
         let (root, argument) = (self.sources.root_index(place), place.source);
         let is_mount_point = stat.kind == Kind::Directory && self.is_mount_point(stat);
         let identity = (stat.dev, stat.ino);

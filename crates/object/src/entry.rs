@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::chunk::EntryId;
 use crate::path::RelPath;
 
 /// A modification time.
@@ -49,6 +50,30 @@ pub struct Entry {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// What only some options keep.
+    pub extras: Extras,
+}
+
+/// What only some options keep of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Which other entries are names of the same file (`--hard-links`).
+    pub hard_link: HardLink,
+}
+
+/// Whether other entries of a manifest are names of the same file. Only a regular file has any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardLink {
+    /// No other entry is known to be.
+    #[default]
+    None,
+    /// It is the first name of a file to which later entries may refer.
+    First {
+        /// Maximum number of later entries that refer to it.
+        further: u32,
+    },
+    /// It is a further name of the file of this earlier entry.
+    To(EntryId),
 }
 
 /// Value of [`Entry::mode`] where the source has no permissions: a pipe, a web server.

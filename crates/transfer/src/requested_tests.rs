@@ -5,7 +5,15 @@ use super::*;
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
     let path = RelPath::try_from(path.as_bytes().to_vec()).unwrap();
-    Entry { path, kind, mode: 0o4755, mtime: Mtime { secs: 1, nanos: 0 }, uid: 7, gid: 8 }
+    Entry {
+        path,
+        kind,
+        mode: 0o4755,
+        mtime: Mtime { secs: 1, nanos: 0 },
+        uid: 7,
+        gid: 8,
+        extras: Default::default(),
+    }
 }
 
 fn file(path: &str) -> Entry {

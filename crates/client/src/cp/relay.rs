@@ -198,6 +198,7 @@ mod tests {
             mtime: Mtime::default(),
             uid: 0,
             gid: 0,
+            extras: Default::default(),
         };
         let file = |path, size| entry(path, EntryKind::File { size });
         let entries = [file("a", 70), entry("d", EntryKind::Directory), file("d/b", 30)];

@@ -23,14 +23,17 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     let mtime = (prop_oneof![Just(1_700_000_000i64), any::<i64>()], 0..1_000_000_000u32);
     let owner = prop_oneof![Just((1000, 1000)), any::<(u32, u32)>()];
-    (path(), kind, 0..=NO_MODE, mtime, owner).prop_map(
-        |(path, kind, mode, (secs, nanos), (uid, gid))| Entry {
-            path,
-            kind,
-            mode,
-            mtime: Mtime { secs, nanos },
-            uid,
-            gid,
+    let hard_link = prop_oneof![
+        4 => Just(HardLink::None),
+        1 => any::<u32>().prop_map(|further| HardLink::First { further }),
+        1 => (0..7u32).prop_map(|id| HardLink::To(EntryId(id))),
+    ];
+    (path(), kind, 0..=NO_MODE, mtime, owner, hard_link).prop_map(
+        |(path, kind, mode, (secs, nanos), (uid, gid), hard_link)| {
+            let is_regular = matches!(kind, EntryKind::File { .. });
+            let hard_link = if is_regular { hard_link } else { HardLink::None };
+            let extras = Extras { hard_link };
+            Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid, extras }
         },
     )
 }
@@ -43,6 +46,7 @@ fn plain(path: &[u8]) -> Entry {
         mtime: Mtime { secs: 1_700_000_000, nanos: 123_456_789 },
         uid: 1000,
         gid: 1000,
+        extras: Extras::default(),
     }
 }
 
@@ -62,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn segments_round_trip(first in 0..1_000_000u32, entries in prop::collection::vec(entry(), 0..40)) {
+    fn segments_round_trip(first in 7..1_000_000u32, entries in prop::collection::vec(entry(), 0..40)) {
         let bytes = encode_segment(EntryId(first), &entries);
         prop_assert_eq!(fitting(&entries), entries.len());
         prop_assert_eq!(decode_segment(&bytes), Ok((EntryId(first), entries)));
@@ -177,6 +181,10 @@ fn what_is_out_of_range_is_refused() {
     refuse(|e| e.kind = EntryKind::Symlink { target: Vec::new() });
     refuse(|e| e.kind = EntryKind::Symlink { target: b"a\0b".to_vec() });
     refuse(|e| e.path = RelPath::root());
+    refuse(|e| {
+        e.kind = EntryKind::Directory;
+        e.extras.hard_link = HardLink::First { further: 1 };
+    });
 
     assert_eq!(decode_segment(&[]), Err(ManifestError::Malformed));
     assert_eq!(decode_segment(&[9, 0, 0]), Err(ManifestError::Version(9)));
@@ -186,6 +194,14 @@ fn what_is_out_of_range_is_refused() {
     assert_eq!(decode_segment(&many), Err(ManifestError::TooLarge));
     let last = encode_segment(EntryId(u32::MAX), &[plain(b"x")]);
     assert_eq!(decode_segment(&last), Err(ManifestError::Field("entry id")));
+    // A name of the file of an entry before the first one, encoded by hand.
+    let mut linked = vec![VERSION, 5, 1, 0];
+    put_bytes(b"x", &mut linked);
+    linked.extend_from_slice(&[NAMES | SAME_MODE | SAME_OWNER | SAME_SECOND, 0, 1]);
+    let with = |distance| [&linked[..], &[distance]].concat();
+    let (_, decoded) = decode_segment(&with(5)).expect("the first entry of all");
+    assert_eq!(decoded[0].extras.hard_link, HardLink::To(EntryId(0)));
+    assert_eq!(decode_segment(&with(6)), Err(ManifestError::Field("hard link")));
     // A path that leaves the destination, encoded by hand.
     let mut escape = vec![VERSION, 0, 1, 0];
     put_bytes(b"../x", &mut escape);

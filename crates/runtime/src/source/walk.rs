@@ -120,7 +120,15 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<SourceEvent>) -> Result<()
     let wall = clock::wall();
     let nanos = (wall.as_nanos() % 1_000_000_000) as u32;
     let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
-    let entry = Entry { path, kind: EntryKind::Stream, mode: NO_MODE, mtime, uid: 0, gid: 0 };
+    let entry = Entry {
+        path,
+        kind: EntryKind::Stream,
+        mode: NO_MODE,
+        mtime,
+        uid: 0,
+        gid: 0,
+        extras: Default::default(),
+    };
     table.push_nothing();
     let _ = news.send(SourceEvent::Entries(vec![entry]));
     let _ = news.send(SourceEvent::WalkEnd(Vec::new(), Vec::new()));

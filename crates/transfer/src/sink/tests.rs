@@ -24,7 +24,15 @@ fn entry(name: &str, kind: EntryKind) -> Entry {
         "" => RelPath::root(),
         name => RelPath::new(name.as_bytes().to_vec()).unwrap(),
     };
-    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 0 }, uid: 0, gid: 0 }
+    Entry {
+        path,
+        kind,
+        mode: 0o644,
+        mtime: Mtime { secs: 1, nanos: 0 },
+        uid: 0,
+        gid: 0,
+        extras: Default::default(),
+    }
 }
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {

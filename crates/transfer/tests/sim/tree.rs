@@ -45,7 +45,7 @@ pub fn entry(rng: &mut Rng, path: &str, kind: EntryKind) -> SourceEntry {
     let mtime = Mtime { secs: 1_000_000 + rng.below(1 << 30) as i64, nanos: 5 };
     let mode = 0o600 + rng.below(0o100) as u32;
     SourceEntry {
-        entry: Entry { path, kind, mode, mtime, uid: 0, gid: 0 },
+        entry: Entry { path, kind, mode, mtime, uid: 0, gid: 0, extras: Default::default() },
         content: rng.next_u64(),
         sparse: rng.chance(0.2),
     }

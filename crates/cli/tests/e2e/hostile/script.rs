@@ -109,7 +109,7 @@ pub(crate) fn entry(choices: &mut Choices<'_>) -> Entry {
     let kind = if path.is_root() { EntryKind::Directory } else { kind };
     let mode = [0o644, 0o4755, 0o2777, 0][choices.below(4)];
     let mtime = Mtime { secs: choices.number() as i64, nanos: 0 };
-    Entry { path, kind, mode, mtime, uid: 0, gid: 0 }
+    Entry { path, kind, mode, mtime, uid: 0, gid: 0, extras: Default::default() }
 }
 
 /// A message, and the number of entries announced after it.
