@@ -17,6 +17,7 @@ mod beneath;
 mod file_systems;
 mod fresh;
 mod fresh_state;
+mod hard_link;
 mod leftover;
 mod meta;
 mod own;
@@ -31,6 +32,7 @@ mod temp_state;
 mod trouble;
 
 pub use backup::Kept;
+pub use hard_link::HardLinked;
 pub use journal::JournalFile;
 pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};

@@ -3,8 +3,8 @@
 //!
 //! Directories follow rsync's rule: `dir/` (and `dir/.`, `.`, `..`) means the contents of the
 //! directory, `dir` the directory with its name. An unreadable path is a failure of that path, and
-//! the walk continues. Pipes, sockets and devices are skipped and counted. Hard links are separate
-//! files.
+//! the walk continues. Pipes, sockets and devices are skipped and counted. Each name of a file is an
+//! entry; [`WalkItem::identity`] tells which are names of the same file.
 
 mod list;
 mod listed;
@@ -57,6 +57,8 @@ pub struct WalkItem {
     pub is_mount_point: bool,
     /// Device and inode of what its path leads to.
     pub identity: (u64, u64),
+    /// Number of names of what its path leads to.
+    pub names: u64,
 }
 
 /// A path that cannot be transferred.
@@ -313,7 +315,8 @@ impl Walker {
         let (root, argument) = (self.sources.root_index(place), place.source);
         let is_mount_point = stat.kind == Kind::Directory && self.is_mount_point(stat);
         let identity = (stat.dev, stat.ino);
-        Ok(WalkItem { entry, root, source, argument, is_mount_point, identity })
+        let names = stat.nlink;
+        Ok(WalkItem { entry, root, source, argument, is_mount_point, identity, names })
     }
 
     fn enter(&mut self, place: Place, stat: &Stat) {

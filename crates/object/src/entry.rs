@@ -16,6 +16,15 @@ pub struct Mtime {
     pub nanos: u32,
 }
 
+impl Mtime {
+    /// Whether a file system may have stored `wanted` as this time: some store only whole seconds
+    /// or microseconds.
+    pub fn is_stored(self, wanted: Self) -> bool {
+        let nanos = wanted.nanos;
+        self.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&self.nanos)
+    }
+}
+
 /// The type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {

@@ -1,6 +1,6 @@
 //! Decides what an entry needs, from the state of its target.
 
-use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, Mtime};
+use packtrain_object::{CHUNK, Entry, EntryId, EntryKind};
 
 use super::Sink;
 use super::entries::Stage;
@@ -119,7 +119,7 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if size != Some(found.size) {
         return moved;
     }
-    let same_time = same_time(found.mtime, entry.mtime);
+    let same_time = found.mtime.is_stored(entry.mtime);
     if size == Some(0) && (options.checksum || options.verify) {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
@@ -172,13 +172,6 @@ fn metadata_differs(options: &Options, entry: &Entry, found: &Found) -> bool {
     let has_time = options.preserve_times && entry.kind != EntryKind::Directory;
     let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
     mode.is_some_and(|mode| found.mode != mode) || (has_time && found.mtime != entry.mtime)
-}
-
-/// Whether a file system may have stored `wanted` as `stored`: some store only whole seconds or
-/// microseconds.
-fn same_time(stored: Mtime, wanted: Mtime) -> bool {
-    let nanos = wanted.nanos;
-    stored.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&stored.nanos)
 }
 
 fn refused(text: &str) -> Decision {
