@@ -2,7 +2,7 @@
 
 use std::io;
 
-use packtrain_object::{Mtime, RelPath};
+use packtrain_object::RelPath;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
@@ -29,20 +29,21 @@ pub enum HardLinked {
 }
 
 impl Root {
-    /// Gives the regular file `first` the name `further` too, and replaces what has this name.
-    /// `first` must have this size and, if given, this modification time. Both paths are resolved
-    /// beneath the root, and no link in the last component is followed. `tag` identifies the
-    /// transfer: with it the new name is made beside an existing one and then renamed.
+    /// Gives the regular file `first`, which must have this size, the name `further` too, and
+    /// replaces what has this name. Both paths are resolved beneath the root, and no link in the last
+    /// component is followed. `tag` identifies the transfer: with it the new name is made beside an
+    /// existing one and then renamed.
     ///
     /// # Errors
     /// I/O errors; `IsADirectory` if a directory has the name `further`.
     pub fn hard_link(
         &self,
-        (first, size, mtime): (&RelPath, u64, Option<Mtime>),
+        first: &RelPath,
+        size: u64,
         further: &RelPath,
         tag: &str,
     ) -> io::Result<HardLinked> {
-        let file = match self.linkable(first, size, mtime)? {
+        let file = match self.linkable(first, size)? {
             Some(file) => file,
             None => return Ok(HardLinked::Gone),
         };
@@ -80,35 +81,25 @@ impl Root {
         }
     }
 
-    /// Whether `further` is a name of the regular file `first`, which must have this size and, if
-    /// given, this modification time.
+    /// Whether `further` is a name of the regular file `first`, which must have this size.
     ///
     /// # Errors
     /// I/O errors other than a missing name.
     pub fn is_hard_link(
         &self,
-        (first, size, mtime): (&RelPath, u64, Option<Mtime>),
+        first: &RelPath,
+        size: u64,
         further: &RelPath,
     ) -> io::Result<HardLinked> {
-        match self.linkable(first, size, mtime)? {
+        match self.linkable(first, size)? {
             None => Ok(HardLinked::Gone),
             Some(file) if self.is_same(&file, further)? => Ok(HardLinked::Same),
             Some(_) => Ok(HardLinked::Differs),
         }
     }
 
-    fn linkable(
-        &self,
-        first: &RelPath,
-        size: u64,
-        mtime: Option<Mtime>,
-    ) -> io::Result<Option<Stat>> {
-        let fits = |stat: &Stat| {
-            stat.kind == Kind::File
-                && stat.size == size
-                && mtime.is_none_or(|mtime| stat.mtime.is_stored(mtime))
-        };
-        Ok(self.stat(first)?.filter(fits))
+    fn linkable(&self, first: &RelPath, size: u64) -> io::Result<Option<Stat>> {
+        Ok(self.stat(first)?.filter(|stat| stat.kind == Kind::File && stat.size == size))
     }
 
     fn is_same(&self, file: &Stat, further: &RelPath) -> io::Result<bool> {
@@ -138,7 +129,7 @@ mod tests {
         fs::write(at("first"), "four").expect("fine");
         fs::write(at("old"), "old version").expect("fine");
         fs::hard_link(at("old"), at("outside")).expect("fine");
-        let link = |size, name: &str| root.hard_link((&rel("first"), size, None), &rel(name), TAG);
+        let link = |size, name: &str| root.hard_link(&rel("first"), size, &rel(name), TAG);
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Made);
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Same);
         assert_eq!(link(4, "old").expect("fine"), HardLinked::Made);
@@ -151,7 +142,7 @@ mod tests {
         assert_eq!(fs::metadata(at("outside")).expect("there").nlink(), 1);
         let names = || fs::read_dir(dir.path()).expect("a directory").count();
         assert_eq!(names(), 4, "no temporary is left");
-        let check = |name: &str| root.is_hard_link((&rel("first"), 4, None), &rel(name));
+        let check = |name: &str| root.is_hard_link(&rel("first"), 4, &rel(name));
         assert_eq!(check("old").expect("fine"), HardLinked::Same);
         assert_eq!(check("outside").expect("fine"), HardLinked::Differs);
         assert_eq!(check("none").expect("fine"), HardLinked::Differs);
@@ -169,8 +160,7 @@ mod tests {
         symlink("..", base.join("out")).expect("fine");
         symlink("../secret", base.join("link")).expect("fine");
         let root = Root::open(&base).expect("open");
-        let link =
-            |first: &str, name: &str| root.hard_link((&rel(first), 4, None), &rel(name), TAG);
+        let link = |first: &str, name: &str| root.hard_link(&rel(first), 4, &rel(name), TAG);
         assert!(link("out/secret", "x").is_err());
         assert!(link("first", "out/x").is_err());
         assert_eq!(link("link", "x").expect("fine"), HardLinked::Gone, "it is a symbolic link");

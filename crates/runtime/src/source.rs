@@ -6,6 +6,7 @@
 mod collected;
 mod content;
 mod holes;
+mod links;
 mod local;
 mod table;
 mod walk;
@@ -23,7 +24,7 @@ use crate::handshake::{Agreed, Call};
 use crate::meters::EndWatch;
 use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
-use crate::sink::Leftovers;
+use crate::sink::{Leftovers, unlinked_notice};
 use crate::skipped::Skipped;
 use crate::transports::offer::ControlMessage;
 use crate::transports::transport::Wake;
@@ -180,6 +181,7 @@ struct Runner<'a> {
     pulse: Pulse,
     watch: EndWatch,
     leftovers_reported: bool,
+    unlinked_reported: bool,
     /// Bytes that were not moved because they are holes.
     holes: ByteCount,
     /// The requested and repeated bytes that the sink was last given an account of.
@@ -205,6 +207,7 @@ impl<'a> Runner<'a> {
             reported_at: Time::ZERO,
             gone: false,
             leftovers_reported: false,
+            unlinked_reported: false,
             holes: ByteCount::ZERO,
             accounted: None,
         }
@@ -348,6 +351,10 @@ impl<'a> Runner<'a> {
                 Some(ControlMessage::Leftovers(files, bytes)) if !self.leftovers_reported => {
                     self.leftovers_reported = true;
                     self.setup.observer.notice(&Leftovers { files, bytes }.notice());
+                }
+                Some(ControlMessage::Unlinked(names)) if !self.unlinked_reported => {
+                    self.unlinked_reported = true;
+                    self.setup.observer.notice(&unlinked_notice(names));
                 }
                 Some(message) => {
                     if let Some(failure) = self.setup.transports.on_control(&message) {

@@ -23,6 +23,11 @@ pub(crate) const MAX_DIRECTORY_PATHS: u64 = 1 << 30;
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
 /// Complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_FILES: usize = 64 << 10;
+/// Maximum files with several names of which not all were found, at a source. Each takes about 40
+/// bytes there, and about 150 bytes and its path at the sink. Further ones become files of their own.
+pub const MAX_LINK_GROUPS: usize = 4 << 20;
+/// Maximum bytes of the paths of their first names.
+pub const MAX_LINK_PATHS: u64 = 512 << 20;
 /// Number of complete files that triggers a sync.
 pub(crate) const SYNC_FILES: usize = 16 << 10;
 /// Number of verified bytes that triggers a sync.

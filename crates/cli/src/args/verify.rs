@@ -30,6 +30,9 @@ pub(crate) struct VerifyArgs {
     /// Hash function of the manifest: blake3 or sha256.
     #[arg(long, value_name = "NAME", default_value = "blake3")]
     pub(crate) hash: HashArg,
+    /// Names of one file in SRC must be names of one file in DST.
+    #[arg(short = 'H', long, conflicts_with_all = ["manifest", "manifest_out"])]
+    pub(crate) hard_links: bool,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     #[command(flatten)]

@@ -21,6 +21,7 @@ pub(super) const IDS: &[&str] = &[
     "chmod",
     "backup",
     "remove_source_files",
+    "hard_links",
 ];
 
 /// The options of protocol version 2.
@@ -58,6 +59,7 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
         backup: backup(args)?,
         whole_file: keep.whole_file,
         remove_source_files: keep.remove_source_files,
+        hard_links: keep.hard_links,
         report_metadata: plain.dry_run,
         ..ExtraOptions::default()
     };

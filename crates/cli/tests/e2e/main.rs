@@ -22,6 +22,7 @@ mod emulate;
 mod faults;
 mod filled;
 mod flags;
+mod hard_links;
 mod history;
 mod hops;
 mod hostile;

@@ -14,7 +14,7 @@ use super::watch::Watch;
 use packtrain_runtime::control::{Control, ControlSender, Incoming, PayloadSink};
 use packtrain_runtime::reader::Slice;
 use packtrain_runtime::session::{Observer, Stop};
-use packtrain_runtime::sink::Leftovers;
+use packtrain_runtime::sink::{Leftovers, unlinked_notice};
 use packtrain_runtime::skipped::Skipped;
 use packtrain_runtime::transports::Moved;
 use packtrain_runtime::transports::offer::ControlMessage;
@@ -69,7 +69,7 @@ pub(super) fn run(
     let mut failure = None;
     let mut failed = Vec::new();
     let mut streams = None;
-    let (mut leftovers_told, mut skipped_told) = (false, false);
+    let (mut leftovers_told, mut skipped_told, mut unlinked_told) = (false, false, false);
     let mut totals = SinkTotals::default();
     // All is durable, and both ends have said goodbye.
     let (mut finished, mut done) = (false, false);
@@ -122,6 +122,11 @@ pub(super) fn run(
                         Some(ControlMessage::Leftovers(files, bytes)) => {
                             if !std::mem::replace(&mut leftovers_told, true) {
                                 watch.say(Leftovers { files, bytes }.notice());
+                            }
+                        }
+                        Some(ControlMessage::Unlinked(names)) => {
+                            if !std::mem::replace(&mut unlinked_told, true) {
+                                watch.say(unlinked_notice(names));
                             }
                         }
                         Some(ControlMessage::Skipped(count, first)) => {

@@ -1,6 +1,8 @@
 //! The destination on disk: locations of entries, their temporaries and their metadata.
 
 mod backup;
+mod leftovers;
+mod links;
 mod pieces;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -11,49 +13,24 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use packtrain_disk::{LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write};
+use packtrain_disk::{Meta, Root, Trouble, write};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
-use packtrain_units::ByteCount;
 use rustix::process::{getegid, geteuid};
 
 use super::delete;
 use crate::assembly::SMALL_FILE_BYTES;
 use crate::traces::is_trace;
+pub use leftovers::Leftovers;
+pub use links::unlinked_notice;
 use packtrain_service::paths::show;
-use packtrain_service::{Notice, NoticeLevel};
 pub(crate) use pieces::SharedTarget;
 
 /// Maximum files that are synced one by one instead of with their whole file system.
 const MAX_SINGLE_SYNCS: usize = 8;
 /// Maximum files kept open between writes.
 const OPEN_FILES: usize = 64;
-
-/// Maximum names of the destination that are examined for leftovers.
-const MAX_EXAMINED_NAMES: usize = 20_000;
-
-/// Files that interrupted transfers left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
-    /// Number of files.
-    pub files: u64,
-    /// Their size in bytes.
-    pub bytes: u64,
-}
-
-impl Leftovers {
-    /// The notice for the user.
-    pub fn notice(&self) -> Notice {
-        let files = if self.files == 1 { "1 file" } else { &format!("{} files", self.files) };
-        let text = format!(
-            "interrupted transfers left {files} ({}) in the destination: `packtrain clean` lists \
-             and removes such files",
-            ByteCount(self.bytes)
-        );
-        Notice::new(NoticeLevel::Warning, text)
-    }
-}
 
 /// The destination.
 pub(crate) struct Target {
@@ -79,6 +56,7 @@ pub(crate) struct Target {
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
     /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
+    pub(super) unlinked: links::Unlinked,
 }
 
 /// Data that the next sync must cover.
@@ -121,6 +99,7 @@ impl Target {
             not_owned,
             fresh,
             room: Mutex::default(),
+            unlinked: links::Unlinked::default(),
         }
     }
 
@@ -452,38 +431,6 @@ impl Target {
     /// more than one chunk.
     fn is_resumable(&self, entry: &Entry) -> bool {
         self.options.resume != Resume::Off && entry.size().is_some_and(|size| size > CHUNK.get())
-    }
-
-    /// Leftovers of interrupted transfers in the destination directory, without its subdirectories.
-    pub(crate) fn leftovers(&self) -> Leftovers {
-        let mut found = Leftovers::default();
-        let tagged = |name: &[u8]| LeftoverName::parse(name).map(|it| (it.kind, it.tag));
-        let mut held: HashMap<String, bool> = HashMap::new();
-        for item in self.root.list_at_most(&self.prefix, MAX_EXAMINED_NAMES).unwrap_or_default() {
-            let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
-            let Ok(place) = self.below(&item.name) else { continue };
-            let stat = self.root.stat(&place).ok().flatten().filter(packtrain_disk::Stat::is_own);
-            let Some(stat) = stat else { continue };
-            let in_use = match tag {
-                // A temporary of this transfer, which is complete.
-                Some(tag) if tag == self.tag => self.root.has_temps(),
-                Some(tag) => *held.entry(tag).or_insert_with_key(|tag| {
-                    let lock = self.below(LeftoverName::lock_of(tag).as_bytes());
-                    lock.is_ok_and(|lock| {
-                        matches!(
-                            Lock::take_existing(&self.root, &lock),
-                            Err(LockError::Held { .. })
-                        )
-                    })
-                }),
-                None => true,
-            };
-            if !in_use {
-                found.files += 1;
-                found.bytes += stat.space().get();
-            }
-        }
-        found
     }
 
     fn in_place(&self, entry: &Entry) -> bool {

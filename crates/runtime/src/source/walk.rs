@@ -9,11 +9,12 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use packtrain_disk::walk::WalkFailure;
 use packtrain_disk::{Trouble, WalkOptions, Walker, glob};
-use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
+use packtrain_object::{Entry, EntryId, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
+use super::links::HardLinks;
 use super::{SourceEvent, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
@@ -96,7 +97,8 @@ pub(super) fn start(
                 let paths = expanded(paths, &options, glob::expand)?;
                 let paths: Vec<PathBuf> =
                     paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-                walk(Walker::new(&paths, prepared), &meters, &table, &credit, &news)
+                let links = tracked_links(&options);
+                walk(Walker::new(&paths, prepared), links, &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = root
@@ -105,7 +107,7 @@ pub(super) fn start(
                 let expand = |path: &[u8]| glob::expand_beneath(&root, path);
                 let paths = expanded(paths, &options, expand)?;
                 let walker = Walker::beneath(&root, paths, prepared);
-                walk(walker, &meters, &table, &credit, &news)
+                walk(walker, tracked_links(&options), &meters, &table, &credit, &news)
             }),
         };
         if let Err(failure) = result {
@@ -185,9 +187,15 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     })
 }
 
+/// The table of files with several names, if they are kept.
+fn tracked_links(options: &Options) -> Option<HardLinks> {
+    options.extra.hard_links.then(HardLinks::default)
+}
+
 /// Walks the sources, passes on the entries and measures each step.
 fn walk(
     mut walker: Walker,
+    mut links: Option<HardLinks>,
     meters: &Meters,
     table: &Table,
     credit: &Credit,
@@ -204,7 +212,7 @@ fn walk(
     });
     let walker = std::iter::from_fn(|| measured.next().filter(|items| !items.is_empty())).flatten();
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
-    let (mut any, mut missing) = (false, 0);
+    let (mut any, mut missing, mut count) = (false, 0, 0);
     let (mut mounts, mut special) = (Vec::new(), Skipped::default());
     for item in walker {
         match item {
@@ -213,8 +221,14 @@ fn walk(
             Ok(item)
                 if item.entry.kind != EntryKind::Directory
                     && is_trace(item.entry.path.file_name()) => {}
-            Ok(item) => {
+            Ok(mut item) => {
                 any = true;
+                if let Some(links) = &mut links {
+                    let (id, path) = (EntryId(count), item.entry.path.as_bytes().len());
+                    item.entry.extras.hard_link =
+                        links.find(id, &item.entry.kind, item.identity, item.names, path);
+                }
+                count = count.saturating_add(1);
                 if item.entry.kind != EntryKind::Directory
                     && let Some(brought) = brought.get_mut(item.argument)
                 {
@@ -254,6 +268,9 @@ fn walk(
     }
     if !batch.is_empty() {
         let _ = news.send(SourceEvent::Entries(batch));
+    }
+    if let Some(warning) = links.as_ref().and_then(HardLinks::warning) {
+        let _ = news.send(SourceEvent::Warn(warning));
     }
     if special.count > 0 {
         let _ = news.send(SourceEvent::Skipped(special));

@@ -46,6 +46,9 @@ pub enum ControlMessage {
     Leftovers(u64, u64),
     /// Source: number and first path of the pipes, sockets and devices that it skipped.
     Skipped(u64, Vec<u8>),
+    /// Sink, before its last message: number of names that could not become hard links and are files
+    /// of their own.
+    Unlinked(u64),
 }
 
 impl ControlMessage {

@@ -107,7 +107,7 @@ impl ExtraOptions {
     /// What is out of range, or what this version does not carry out.
     pub fn check(&self) -> Result<(), &'static str> {
         // Reserved: a later version that asks for them must not be served without them.
-        if self.hard_links || self.xattrs || self.acls {
+        if self.xattrs || self.acls {
             return Err("an option that this version does not carry out");
         }
         if self.remove_source_files && self.copy_links {
@@ -271,7 +271,6 @@ mod tests {
         }
         for reserved in [
             ExtraOptions { remove_source_files: true, copy_links: true, ..ExtraOptions::default() },
-            ExtraOptions { hard_links: true, ..ExtraOptions::default() },
             ExtraOptions { xattrs: true, ..ExtraOptions::default() },
             ExtraOptions { acls: true, ..ExtraOptions::default() },
         ] {

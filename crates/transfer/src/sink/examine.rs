@@ -111,7 +111,7 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if stream {
         return moved;
     }
-    if options.update && !options.verify && found.mtime > entry.mtime {
+    if is_newer(options, entry, found) {
         // It need not match, so its source is not removed.
         let leave = options.removes_source();
         return if leave { Decision::Skip } else { Decision::Keep { settle: false } };
@@ -130,6 +130,11 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     moved
+}
+
+/// Whether `update` leaves the target alone.
+fn is_newer(options: &Options, entry: &Entry, found: &Found) -> bool {
+    options.update && !options.verify && entry.is_file() && found.mtime > entry.mtime
 }
 
 /// In a run that changes nothing: replaces changes with a report.
@@ -197,7 +202,12 @@ impl Sink {
         item.temporary = state.temporary;
         let found = state.target.as_ref();
         item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
-        match decide(&self.options, &item.entry, item.stream, found) {
+        let decision = decide(&self.options, &item.entry, item.stream, found);
+        if self.joins_group(id, &decision, found) {
+            return;
+        }
+        let Some(item) = self.entries.get(id) else { return };
+        match decision {
             Decision::Compare => {
                 let needs = if self.options.dry_run { metadata_differs } else { needs_settling };
                 let settle = found.is_some_and(|f| needs(&self.options, &item.entry, f));
@@ -208,6 +218,25 @@ impl Sink {
                 self.apply_decision(id, decision);
             }
         }
+    }
+
+    /// Waits for another name of the same file, if there is one that counts. Returns whether it does.
+    fn joins_group(&mut self, id: EntryId, decision: &Decision, found: Option<&Found>) -> bool {
+        let Some(item) = self.entries.get(id) else { return false };
+        let group = item.group;
+        let is_newer = found.is_some_and(|found| {
+            found.kind == FoundKind::File && is_newer(&self.options, &item.entry, found)
+        });
+        let is_different = self.options.verify && matches!(decision, Decision::ReportOnly(_));
+        if is_newer || is_different || matches!(decision, Decision::Skip | Decision::Fail(_)) {
+            self.leave_group(id, group);
+            return false;
+        }
+        let joins = self.is_further_name(id);
+        if joins {
+            self.await_anchor(id, decision.clone());
+        }
+        joins
     }
 
     /// Applies the decision about an entry.
@@ -224,7 +253,7 @@ impl Sink {
     }
 
     /// The entry already matches the source.
-    fn keep(&mut self, id: EntryId, settle: bool) {
+    pub(super) fn keep(&mut self, id: EntryId, settle: bool) {
         let Some(item) = self.entries.get(id) else { return };
         if item.entry.kind != EntryKind::Directory {
             self.tally.summary.unchanged += 1;
@@ -251,6 +280,8 @@ impl Sink {
 
     /// An option leaves the entry alone. The source counts its bytes as present.
     fn skip(&mut self, id: EntryId) {
+        let group = self.entries.get(id).and_then(|item| item.group);
+        self.leave_group(id, group);
         let Some(item) = self.entries.remove(id) else { return };
         if self.options.removes_source() && item.entry.kind != EntryKind::Directory {
             self.durability.leave(self.now, id);
@@ -273,7 +304,7 @@ impl Sink {
     }
 
     /// Reports an entry that would change, in a run that changes nothing.
-    fn report_only(&mut self, id: EntryId, report: FileReport) {
+    pub(super) fn report_only(&mut self, id: EntryId, report: FileReport) {
         let Some(item) = self.entries.get(id) else { return };
         if let Some(range) = &item.range {
             self.tally.verified_range(self.now, range.clone());
@@ -289,8 +320,10 @@ impl Sink {
         }
         self.tally.summary.files_moved += u64::from(item.entry.size().is_some());
         self.tally.planned(item.size());
+        let group = item.group;
         self.report(id, report);
         self.entries.remove(id);
+        self.changes_in_group(id, group);
     }
 
     fn begin_move(&mut self, id: EntryId) {
@@ -298,6 +331,9 @@ impl Sink {
         item.stage = Stage::Moving;
         // The chunk of a small file is planned when all its files are decided.
         if item.is_small() {
+            if item.is_late {
+                self.need_late(id);
+            }
             return;
         }
         let Some(range) = item.range.clone() else { return };

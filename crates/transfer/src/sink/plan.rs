@@ -88,6 +88,7 @@ impl Planner {
 
 impl Sink {
     pub(super) fn plan_more(&mut self) {
+        self.plan_late();
         let (mut first, mut again) = (Vec::new(), Vec::new());
         while self.chunks.has_room()
             && self.changed.has_room()

@@ -13,6 +13,7 @@ use crate::message::PieceDigest;
 
 mod changed;
 mod late;
+mod links;
 mod states;
 
 fn now() -> Time {

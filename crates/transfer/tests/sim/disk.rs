@@ -22,6 +22,8 @@ pub enum Node {
         contents: Vec<u64>,
         size: u64,
         entry: Entry,
+        /// Names with the same number are names of one file.
+        inode: u64,
     },
 }
 
@@ -52,6 +54,7 @@ pub struct Disk {
     stable: BTreeMap<Vec<u8>, Place>,
     pub journal: Vec<u8>,
     journal_stable: usize,
+    last_inode: u64,
     /// Snapshots that become stable when their sync is answered.
     syncing: BTreeMap<u64, BTreeMap<Vec<u8>, Temporary>>,
     naming: BTreeMap<u64, (BTreeMap<Vec<u8>, Place>, usize)>,
@@ -126,6 +129,8 @@ impl Disk {
     /// Renames a temporary to its final name.
     pub fn commit(&mut self, entry: &Entry) {
         let size = entry.size().expect("only files are committed");
+        self.last_inode += 1;
+        let inode = self.last_inode;
         let place = self.place(entry);
         let temporary = place.temporary.take().expect("a temporary to commit");
         let contents = (0..size.div_ceil(CHUNK.get()))
@@ -136,7 +141,7 @@ impl Disk {
                 chunk.filter(whole).map_or(0, |c| c.content)
             })
             .collect();
-        place.target = Some(Node::File { contents, size, entry: entry.clone() });
+        place.target = Some(Node::File { contents, size, entry: entry.clone(), inode });
     }
 
     /// Whether this file or link survives a power failure under its name.
