@@ -309,7 +309,7 @@ impl Sink {
         self.links.late.push_back(id);
     }
 
-    /// Requests small files whose chunks were planned without them.
+    /// Requests small files whose chunks may have been planned without them.
     pub(super) fn plan_late(&mut self) {
         let mut ranges = Vec::new();
         while self.chunks.has_room()
@@ -318,6 +318,10 @@ impl Sink {
             let range = self.entries.get(id).filter(|item| item.stage == Stage::Moving);
             let Some(range) = range.and_then(|item| item.range.clone()) else { continue };
             let Some(piece) = self.layout.piece_at(range.start) else { continue };
+            // Its chunk was planned with it after all.
+            if self.chunks.is_asked(&piece) {
+                continue;
+            }
             let chunk = packtrain_object::ChunkIndex::of(range.start);
             self.expect(chunk, vec![piece], &mut ranges);
         }

@@ -127,6 +127,7 @@ impl Sink {
         let mut pieces = self.layout.pieces(chunk);
         pieces.retain(|piece| {
             self.entries.is_moving(piece.entry)
+                && !self.chunks.is_asked(piece)
                 && !self.resumed.has(piece.entry, piece.file_offset / CHUNK.get())
         });
         pieces
