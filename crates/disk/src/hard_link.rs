@@ -3,12 +3,14 @@
 use std::io;
 
 use packtrain_object::RelPath;
+use packtrain_os::entropy;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::own;
-use super::root::Root;
+use super::root::{LINK_TAG, Root};
 use super::stat::{Kind, Stat};
+use super::temp_name;
 
 /// What became of a further name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +31,9 @@ pub enum HardLinked {
 }
 
 impl Root {
-    /// Gives the regular file `first`, which must have this size, the name `further` too, and
-    /// replaces what has this name. Both paths are resolved beneath the root, and no link in the last
-    /// component is followed. `tag` identifies the transfer: with it the new name is made beside an
-    /// existing one and then renamed.
+    /// Gives the regular file `first`, which must have this size, the name `further` too. A file or
+    /// link that has this name is replaced atomically. Both paths are resolved beneath the root, and no
+    /// link in the last component is followed.
     ///
     /// # Errors
     /// I/O errors; `IsADirectory` if a directory has the name `further`.
@@ -41,7 +42,6 @@ impl Root {
         first: &RelPath,
         size: u64,
         further: &RelPath,
-        tag: &str,
     ) -> io::Result<HardLinked> {
         let file = match self.linkable(first, size)? {
             Some(file) => file,
@@ -50,7 +50,7 @@ impl Root {
         if self.is_same(&file, further)? {
             return Ok(HardLinked::Same);
         }
-        let linked = self.with_temp(further, tag, |new, temp| {
+        let linked = self.with_place(further.as_bytes(), |new| {
             let linked = self.with_place_ungated(first.as_bytes(), |old| {
                 let link = |name: &[u8]| {
                     rustix::fs::linkat(&old.dir, old.name, &new.dir, name, AtFlags::empty())
@@ -59,20 +59,21 @@ impl Root {
                     Err(Errno::EXIST) => {}
                     linked => return linked,
                 }
-                // What an interrupted transfer left, or a temporary that is not needed any more.
-                own::remove(new, temp);
-                link(temp)?;
-                rustix::fs::renameat(&new.dir, temp, &new.dir, new.name).inspect_err(|_| {
-                    own::remove(new, temp);
+                let mut temp = temp_name::name(new.name, LINK_TAG, self.name_max);
+                if !own::remove(new, &temp) {
+                    // Another user's file has the name and cannot be removed.
+                    let tag = temp_name::random_tag(LINK_TAG, entropy::seed());
+                    temp = temp_name::name(new.name, &tag, self.name_max);
+                }
+                link(&temp)?;
+                rustix::fs::renameat(&new.dir, &*temp, &new.dir, new.name).inspect_err(|_| {
+                    own::remove(new, &temp);
                 })
             });
             linked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         });
         match linked.as_ref().map_err(Errno::from_io_error) {
-            Ok(()) => {
-                self.made.forget(further);
-                Ok(HardLinked::Made)
-            }
+            Ok(()) => Ok(HardLinked::Made),
             Err(Some(Errno::MLINK)) => Ok(HardLinked::TooMany),
             Err(Some(Errno::PERM | Errno::OPNOTSUPP | Errno::XDEV | Errno::NOSYS)) => {
                 Ok(HardLinked::Impossible)
@@ -114,8 +115,6 @@ mod tests {
 
     use super::*;
 
-    const TAG: &str = "0123456789abcdef";
-
     fn rel(path: &str) -> RelPath {
         RelPath::new(path.as_bytes().to_vec()).expect("a path")
     }
@@ -129,7 +128,7 @@ mod tests {
         fs::write(at("first"), "four").expect("fine");
         fs::write(at("old"), "old version").expect("fine");
         fs::hard_link(at("old"), at("outside")).expect("fine");
-        let link = |size, name: &str| root.hard_link(&rel("first"), size, &rel(name), TAG);
+        let link = |size, name: &str| root.hard_link(&rel("first"), size, &rel(name));
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Made);
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Same);
         assert_eq!(link(4, "old").expect("fine"), HardLinked::Made);
@@ -160,7 +159,7 @@ mod tests {
         symlink("..", base.join("out")).expect("fine");
         symlink("../secret", base.join("link")).expect("fine");
         let root = Root::open(&base).expect("open");
-        let link = |first: &str, name: &str| root.hard_link(&rel(first), 4, &rel(name), TAG);
+        let link = |first: &str, name: &str| root.hard_link(&rel(first), 4, &rel(name));
         assert!(link("out/secret", "x").is_err());
         assert!(link("first", "out/x").is_err());
         assert_eq!(link("link", "x").expect("fine"), HardLinked::Gone, "it is a symbolic link");

@@ -12,6 +12,8 @@ pub mod read;
 pub mod walk;
 pub mod write;
 
+mod acls;
+mod attributes;
 mod backup;
 mod beneath;
 mod file_systems;
@@ -31,6 +33,8 @@ mod temp_name;
 mod temp_state;
 mod trouble;
 
+pub use acls::Listed;
+pub use attributes::Attributed;
 pub use backup::Kept;
 pub use hard_link::HardLinked;
 pub use journal::JournalFile;

@@ -1,7 +1,11 @@
 //! Metadata of each file, directory and link in a manifest.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::acl::Acls;
+use crate::attributes::Attributes;
 use crate::chunk::EntryId;
 use crate::path::RelPath;
 
@@ -63,11 +67,29 @@ pub struct Entry {
     pub extras: Extras,
 }
 
+/// Bytes that an attribute takes in memory besides its name and value.
+const ATTRIBUTE_BYTES: usize = 64;
+/// Bytes that an entry of an access control list takes in memory.
+const ACL_ENTRY_BYTES: usize = 12;
+
 /// What only some options keep of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Which other entries are names of the same file (`--hard-links`).
     pub hard_link: HardLink,
+    /// The extended attributes that it has, and no others (`--xattrs`); none if they are not kept.
+    pub attributes: Option<Arc<Attributes>>,
+    /// The access control lists that it has, and no others (`--acls`); none if they are not kept.
+    pub acls: Option<Arc<Acls>>,
+}
+
+impl Extras {
+    /// Bytes that they take in memory, at most 150 KiB.
+    pub fn bytes(&self) -> usize {
+        let bytes = |list: &Arc<Attributes>| list.bytes() + ATTRIBUTE_BYTES * (list.len() + 1);
+        let acls = |acls: &Arc<Acls>| ATTRIBUTE_BYTES + ACL_ENTRY_BYTES * acls.entries();
+        self.attributes.as_ref().map_or(0, bytes) + self.acls.as_ref().map_or(0, acls)
+    }
 }
 
 /// Whether other entries of a manifest are names of the same file. Only a regular file has any.

@@ -3,12 +3,20 @@
 //! A segment is: version (1 byte), id of the first entry, number of entries, and the entries. An
 //! entry is: length of the path prefix shared with the previous entry, the rest of the path (length
 //! and bytes), a head byte (kind in the low two bits; flags: same mode, same owner, same second as
-//! the previous entry, names), then the fields that the head does not cover: mode, owner and group,
+//! the previous entry, names, attributes, lists), then the fields that the head does not cover: mode, owner and group,
 //! seconds (as a difference), nanoseconds, and for a file its size, for a link its target. The flag
 //! `names` marks a file with several names; two numbers or one follow: zero and the largest number
-//! of further names, or how many entries before this one its first name is. Numbers are LEB128 in
-//! their shortest form. The entry before the first is all zeros with an empty path.
+//! of further names, or how many entries before this one its first name is. With the flag
+//! `attributes` the number of extended attributes follows, and the name, without namespace, and the
+//! value of each. With the flag `lists` a byte follows that says which access control lists it has (1
+//! access, 2 default), and for each list the number of entries and the entries: a byte (kind times 8
+//! plus permissions), and the number of a user or group. Numbers are LEB128 in their shortest form. The entry before the first is all zeros
+//! with an empty path.
 
+use std::sync::Arc;
+
+use crate::acl::{AclError, Acls};
+use crate::attributes::{Attributes, AttributesError};
 use crate::chunk::EntryId;
 use crate::entry::{Entry, EntryKind, Extras, HardLink, Mtime, NO_MODE};
 use crate::path::{MAX_PATH, PathError, RelPath};
@@ -38,6 +46,8 @@ const SAME_MODE: u8 = 0b0000_0100;
 const SAME_OWNER: u8 = 0b0000_1000;
 const SAME_SECOND: u8 = 0b0001_0000;
 const NAMES: u8 = 0b0010_0000;
+const ATTRIBUTES: u8 = 0b0100_0000;
+const LISTS: u8 = 0b1000_0000;
 
 /// Why a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +67,12 @@ pub enum ManifestError {
     /// An invalid path.
     #[error("in a manifest segment: {0}")]
     Path(#[from] PathError),
+    /// Invalid extended attributes.
+    #[error("in a manifest segment: {0}")]
+    Attributes(#[from] AttributesError),
+    /// Invalid access control lists.
+    #[error("in a manifest segment: {0}")]
+    Acl(#[from] AclError),
     /// A size, mode, time, target or flag is out of range.
     #[error("in a manifest segment: {0} is out of range")]
     Field(&'static str),
@@ -110,6 +126,15 @@ pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
     let is_regular = matches!(entry.kind, EntryKind::File { .. });
     if entry.extras.hard_link != HardLink::None && !is_regular {
         return Err(ManifestError::Field("hard link"));
+    }
+    let is_link = matches!(entry.kind, EntryKind::Symlink { .. });
+    if entry.extras.attributes.is_some() && is_link {
+        return Err(ManifestError::Field("extended attributes"));
+    }
+    if let Some(acls) = &entry.extras.acls
+        && (is_link || acls.default.is_some() && entry.kind != EntryKind::Directory)
+    {
+        return Err(ManifestError::Field("access control list"));
     }
     if entry.mode > NO_MODE {
         return Err(ManifestError::Field("mode"));
@@ -182,7 +207,9 @@ fn longest(entry: &Entry) -> usize {
         EntryKind::Symlink { target } => target.len(),
         _ => 0,
     };
-    entry.path.as_bytes().len() + target + MAX_FIXED
+    let attributes = entry.extras.attributes.as_ref().map_or(0, |list| list.longest());
+    let acls = entry.extras.acls.as_ref().map_or(0, |acls| acls.longest());
+    entry.path.as_bytes().len() + target + attributes + acls + MAX_FIXED
 }
 
 fn put_entry(entry: &Entry, id: u64, before: &Before, out: &mut Vec<u8>) {
@@ -205,7 +232,9 @@ fn put_entry(entry: &Entry, id: u64, before: &Before, out: &mut Vec<u8>) {
         kind | flag(same_mode, SAME_MODE)
             | flag(same_owner, SAME_OWNER)
             | flag(same_second, SAME_SECOND)
-            | flag(entry.extras.hard_link != HardLink::None, NAMES),
+            | flag(entry.extras.hard_link != HardLink::None, NAMES)
+            | flag(entry.extras.attributes.is_some(), ATTRIBUTES)
+            | flag(entry.extras.acls.is_some(), LISTS),
     );
     if !same_mode {
         put_uint(u64::from(entry.mode), out);
@@ -231,15 +260,18 @@ fn put_entry(entry: &Entry, id: u64, before: &Before, out: &mut Vec<u8>) {
         }
         HardLink::To(earlier) => put_uint(id.saturating_sub(u64::from(earlier.0)), out),
     }
+    if let Some(attributes) = &entry.extras.attributes {
+        attributes.put(out);
+    }
+    if let Some(acls) = &entry.extras.acls {
+        acls.put(out);
+    }
 }
 
 fn read_entry(reader: &mut Reader<'_>, id: u64, before: &Before) -> Result<Entry, ManifestError> {
     const SHORT: ManifestError = ManifestError::Malformed;
     let path = read_path(reader, before)?;
     let head = reader.byte().ok_or(SHORT)?;
-    if head & !(KIND | SAME_MODE | SAME_OWNER | SAME_SECOND | NAMES) != 0 {
-        return Err(ManifestError::Field("entry head"));
-    }
     let mode = match head & SAME_MODE {
         0 => reader.uint32().ok_or(SHORT)?,
         _ => before.mode,
@@ -263,7 +295,15 @@ fn read_entry(reader: &mut Reader<'_>, id: u64, before: &Before) -> Result<Entry
         0 => HardLink::None,
         _ => read_hard_link(reader, id)?,
     };
-    let extras = Extras { hard_link };
+    let attributes = match head & ATTRIBUTES {
+        0 => None,
+        _ => Some(Arc::new(Attributes::read(reader).ok_or(SHORT)??)),
+    };
+    let acls = match head & LISTS {
+        0 => None,
+        _ => Some(Arc::new(Acls::read(reader).ok_or(SHORT)??)),
+    };
+    let extras = Extras { hard_link, attributes, acls };
     let entry = Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid, extras };
     check_entry(&entry)?;
     Ok(entry)

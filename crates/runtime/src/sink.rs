@@ -42,7 +42,7 @@ use files::{MetaJob, SyncJob};
 use journal::Journal;
 use open::Opened;
 pub use open::{Destination, SingleFile, expand_home, single_file};
-pub use target::{Leftovers, hash_file, kind_of, unlinked_notice};
+pub use target::{Leftovers, hash_file, kind_of};
 use target::{SharedTarget, Target};
 
 /// Answers of the threads.
@@ -59,17 +59,26 @@ pub(crate) enum Answer {
     JournalSynced(u64, Result<(), Failure>),
 }
 
-/// Tells the user once what the source skipped: a repeated message has no new information.
+/// Tells the user once what the source skipped, and what it could not keep: a repeated message has no
+/// new information.
 #[derive(Debug, Default)]
-struct SkippedOnce(bool);
+struct ToldOnce {
+    skipped: bool,
+    not_kept: bool,
+}
 
-impl SkippedOnce {
+impl ToldOnce {
     fn take(&mut self, bytes: &[u8], observer: &dyn Observer) {
-        if !self.0
-            && let Some(ControlMessage::Skipped(count, first)) = ControlMessage::decode(bytes)
-        {
-            self.0 = true;
-            observer.notice(&Skipped { count, first }.notice());
+        match ControlMessage::decode(bytes) {
+            Some(ControlMessage::Skipped(count, first)) if !self.skipped => {
+                self.skipped = true;
+                observer.notice(&Skipped { count, first }.notice());
+            }
+            Some(ControlMessage::NotKept(left)) if !self.not_kept => {
+                self.not_kept = true;
+                left.notices().iter().for_each(|notice| observer.notice(notice));
+            }
+            _ => {}
         }
     }
 }
@@ -97,7 +106,7 @@ pub struct SinkSetup<'a> {
 pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
     setup.transports.bind();
-    let mut skipped = SkippedOnce::default();
+    let mut skipped = ToldOnce::default();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {
@@ -194,7 +203,7 @@ struct Runner<'a> {
     lock: Option<Lock>,
     /// Whether the destination does not change any more.
     is_finished: bool,
-    skipped: SkippedOnce,
+    skipped: ToldOnce,
 }
 
 impl<'a> Runner<'a> {
@@ -202,7 +211,7 @@ impl<'a> Runner<'a> {
         setup: SinkSetup<'a>,
         opened: &Opened,
         lock: Option<Lock>,
-        skipped: SkippedOnce,
+        skipped: ToldOnce,
     ) -> Result<Self, Failure> {
         let refuse = |failure: Failure| {
             setup.control.tx.send(&Message::Refused(failure.clone()));
@@ -490,7 +499,7 @@ impl<'a> Runner<'a> {
         self.target.root.remove_unfinished_temps(&self.target.tag);
         if complete {
             self.report_leftovers();
-            self.report_unlinked();
+            self.report_not_kept();
         }
         self.lock = None;
     }

@@ -182,6 +182,9 @@ pub struct Found {
     pub mode: u32,
     /// For a symbolic link: whether it points to the target named in the entry.
     pub same_link: bool,
+    /// Whether it has the extended attributes and access control lists of the entry, if the entry
+    /// states any.
+    pub same_attributes: bool,
     /// For a directory: whether an entry of another kind may replace it, because it is empty or
     /// because `--delete` removes its contents.
     pub makes_way: bool,

@@ -26,6 +26,8 @@ pub struct Requested {
     preserve_mode: bool,
     preserve_owner: bool,
     hard_links: bool,
+    xattrs: bool,
+    acls: bool,
 }
 
 /// The allowed first components of entry paths.
@@ -85,6 +87,8 @@ impl Requested {
             preserve_mode: options.preserve_mode,
             preserve_owner: options.preserve_owner,
             hard_links: options.extra.hard_links,
+            xattrs: options.extra.xattrs,
+            acls: options.extra.acls,
         })
     }
 
@@ -100,6 +104,8 @@ impl Requested {
             preserve_mode: options.preserve_mode,
             preserve_owner: options.preserve_owner,
             hard_links: options.extra.hard_links,
+            xattrs: options.extra.xattrs,
+            acls: options.extra.acls,
         }
     }
 
@@ -153,6 +159,12 @@ impl Requested {
         // Without it each name is a file of its own.
         if !self.hard_links {
             entry.extras.hard_link = HardLink::None;
+        }
+        if !self.xattrs {
+            entry.extras.attributes = None;
+        }
+        if !self.acls {
+            entry.extras.acls = None;
         }
     }
 }

@@ -85,7 +85,8 @@ pub(super) fn check_pipes(
 
 /// The request that `verify` makes.
 pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpRequest, Exit> {
-    let extra = ExtraOptions { hard_links: args.hard_links, ..ExtraOptions::default() };
+    let (hard_links, xattrs, acls) = (args.hard_links, args.xattrs, args.acls);
+    let extra = ExtraOptions { hard_links, xattrs, acls, ..ExtraOptions::default() };
     let options = Options {
         recursive: true,
         verify: true,
@@ -428,7 +429,17 @@ fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
                     "--preserve={word} is not known: use -H to keep hard links"
                 )));
             }
-            "xattr" | "xattrs" | "acl" | "acls" | "context" => {
+            "xattr" | "xattrs" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not known: use -X to copy extended attributes"
+                )));
+            }
+            "acl" | "acls" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not known: use -A to copy access control lists"
+                )));
+            }
+            "context" => {
                 return Err(Exit::usage(format!(
                     "--preserve={word} is not in this version: use mode, times, owner"
                 )));

@@ -48,8 +48,11 @@ fn source(dir: &Path) {
     fs::hard_link(dir.join("b/outside"), dir.with_extension("outside")).expect("a hard link");
 }
 
-/// Every file of a directory: its content, its time, and the first name of its file.
-fn survey(dir: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>, i64, PathBuf)> {
+/// Of each file its size, the begin of its content, its time, and the first name of the file.
+type Survey = BTreeMap<PathBuf, (u64, Vec<u8>, i64, PathBuf)>;
+
+/// Every file of a directory.
+fn survey(dir: &Path) -> Survey {
     let mut files = BTreeMap::new();
     let mut firsts = BTreeMap::new();
     let mut all = Vec::new();
@@ -211,7 +214,7 @@ fn hard_links_end_as_rsync_leaves_them() {
             rig.ok(cp.arg(contents(&dir.join("src"))).arg(dir.join("ours")));
             let (theirs, ours) = (survey(&dir.join("theirs")), survey(&dir.join("ours")));
             if theirs != ours {
-                let differ = |from: &BTreeMap<_, _>, other: &BTreeMap<_, _>| {
+                let differ = |from: &Survey, other: &Survey| {
                     let names = from.iter().filter(|(name, what)| other.get(*name) != Some(what));
                     names.map(|(name, what)| format!("{name:?} {what:?}")).collect::<Vec<_>>()
                 };

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod accounts;
+mod attributes;
 mod auto;
 mod bootstrap;
 mod broken;

@@ -14,7 +14,7 @@ use super::watch::Watch;
 use packtrain_runtime::control::{Control, ControlSender, Incoming, PayloadSink};
 use packtrain_runtime::reader::Slice;
 use packtrain_runtime::session::{Observer, Stop};
-use packtrain_runtime::sink::{Leftovers, unlinked_notice};
+use packtrain_runtime::sink::Leftovers;
 use packtrain_runtime::skipped::Skipped;
 use packtrain_runtime::transports::Moved;
 use packtrain_runtime::transports::offer::ControlMessage;
@@ -69,7 +69,8 @@ pub(super) fn run(
     let mut failure = None;
     let mut failed = Vec::new();
     let mut streams = None;
-    let (mut leftovers_told, mut skipped_told, mut unlinked_told) = (false, false, false);
+    let (mut leftovers_told, mut skipped_told) = (false, false);
+    let mut not_kept_told = [false; 2];
     let mut totals = SinkTotals::default();
     // All is durable, and both ends have said goodbye.
     let (mut finished, mut done) = (false, false);
@@ -124,9 +125,11 @@ pub(super) fn run(
                                 watch.say(Leftovers { files, bytes }.notice());
                             }
                         }
-                        Some(ControlMessage::Unlinked(names)) => {
-                            if !std::mem::replace(&mut unlinked_told, true) {
-                                watch.say(unlinked_notice(names));
+                        Some(ControlMessage::NotKept(left)) => {
+                            // Once from each end.
+                            let told = &mut not_kept_told[usize::from(std::ptr::eq(from, &sink))];
+                            if !std::mem::replace(told, true) {
+                                left.notices().into_iter().for_each(|notice| watch.say(notice));
                             }
                         }
                         Some(ControlMessage::Skipped(count, first)) => {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::acl::{Acl, AclTag};
 
 fn path() -> impl Strategy<Value = RelPath> {
     let name = prop_oneof![
@@ -28,11 +29,33 @@ fn entry() -> impl Strategy<Value = Entry> {
         1 => any::<u32>().prop_map(|further| HardLink::First { further }),
         1 => (0..7u32).prop_map(|id| HardLink::To(EntryId(id))),
     ];
-    (path(), kind, 0..=NO_MODE, mtime, owner, hard_link).prop_map(
-        |(path, kind, mode, (secs, nanos), (uid, gid), hard_link)| {
+    let pair = (prop::collection::vec(1..=255u8, 1..9), prop::collection::vec(any::<u8>(), 0..40));
+    let list = prop::collection::btree_map(pair.0, pair.1, 0..4);
+    let attributes = prop::option::weighted(
+        0.3,
+        list.prop_map(|list| Arc::new(Attributes::new(list.into_iter().collect()).unwrap())),
+    );
+    let permissions = prop::collection::vec(0..8u8, 5);
+    let list = (permissions, any::<u32>()).prop_map(|(bits, user)| {
+        let tags =
+            [AclTag::Owner, AclTag::User(user), AclTag::OwningGroup, AclTag::Mask, AclTag::Other];
+        Acl::new(tags.into_iter().zip(bits).collect()).unwrap()
+    });
+    let lists = (prop::option::of(list.clone()), prop::option::of(list));
+    let lists = lists.prop_map(|(access, default)| Acls { access, default });
+    let extras = (hard_link, attributes, prop::option::weighted(0.3, lists));
+    (path(), kind, 0..=NO_MODE, mtime, owner, extras).prop_map(
+        |(path, kind, mode, (secs, nanos), (uid, gid), (hard_link, attributes, acls))| {
+            let is_link = matches!(kind, EntryKind::Symlink { .. });
+            let attributes = attributes.filter(|_| !is_link);
             let is_regular = matches!(kind, EntryKind::File { .. });
             let hard_link = if is_regular { hard_link } else { HardLink::None };
-            let extras = Extras { hard_link };
+            let mut acls = acls.filter(|_| !is_link);
+            if let (Some(acls), false) = (&mut acls, kind == EntryKind::Directory) {
+                acls.default = None;
+            }
+            let acls = acls.map(Arc::new);
+            let extras = Extras { hard_link, attributes, acls };
             Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid, extras }
         },
     )
@@ -157,6 +180,23 @@ fn a_segment_of_the_longest_entries_is_taken() {
 }
 
 #[test]
+fn a_segment_of_the_largest_attributes_is_taken() {
+    let with = |i: usize| {
+        let mut entry = plain(format!("{i}").as_bytes());
+        let value = vec![b'v'; crate::attributes::MAX_BYTES - 1];
+        let attributes = Attributes::new(vec![(b"n".to_vec(), value)]).unwrap();
+        entry.extras.attributes = Some(Arc::new(attributes));
+        entry
+    };
+    let entries: Vec<Entry> = (0..20).map(with).collect();
+    let fit = fitting(&entries);
+    assert_eq!(fit, 7);
+    let bytes = encode_segment(EntryId(0), &entries[..fit]);
+    assert!(bytes.len() <= MAX_SEGMENT_BYTES);
+    assert_eq!(decode_segment(&bytes), Ok((EntryId(0), entries[..fit].to_vec())));
+}
+
+#[test]
 fn front_coding_does_not_blow_up_memory() {
     let mut path = b"d/".repeat(2047);
     path.push(b'x');
@@ -184,6 +224,15 @@ fn what_is_out_of_range_is_refused() {
     refuse(|e| {
         e.kind = EntryKind::Directory;
         e.extras.hard_link = HardLink::First { further: 1 };
+    });
+    refuse(|e| {
+        e.kind = EntryKind::Symlink { target: b"x".to_vec() };
+        e.extras.attributes = Some(Arc::default());
+    });
+    refuse(|e| {
+        let tags = [AclTag::Owner, AclTag::OwningGroup, AclTag::Other].map(|tag| (tag, 7));
+        let default = Some(Acl::new(tags.to_vec()).unwrap());
+        e.extras.acls = Some(Arc::new(Acls { access: None, default }));
     });
 
     assert_eq!(decode_segment(&[]), Err(ManifestError::Malformed));

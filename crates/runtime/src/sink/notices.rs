@@ -2,7 +2,8 @@
 
 use packtrain_transfer::message::Message;
 
-use super::{Runner, unlinked_notice};
+use super::Runner;
+use crate::not_kept::NotKept;
 use crate::transports::offer::ControlMessage;
 
 impl Runner<'_> {
@@ -20,16 +21,16 @@ impl Runner<'_> {
         }
     }
 
-    /// Reports the names that could not become hard links.
-    pub(super) fn report_unlinked(&self) {
-        let names = self.target.unlinked.count();
-        if names == 0 {
+    /// Reports what the options ask to keep and the target could not keep.
+    pub(super) fn report_not_kept(&self) {
+        let left = self.target.not_kept();
+        if left == NotKept::default() {
             return;
         }
         if self.setup.observer.keeps() {
-            self.setup.observer.notice(&unlinked_notice(names));
+            left.notices().iter().for_each(|notice| self.setup.observer.notice(notice));
         } else {
-            let word = ControlMessage::Unlinked(names);
+            let word = ControlMessage::NotKept(left);
             self.setup.control.tx.send(&Message::Channel(word.encode()));
         }
     }

@@ -1,5 +1,6 @@
 //! The destination on disk: locations of entries, their temporaries and their metadata.
 
+mod attributes;
 mod backup;
 mod leftovers;
 mod links;
@@ -23,7 +24,6 @@ use super::delete;
 use crate::assembly::SMALL_FILE_BYTES;
 use crate::traces::is_trace;
 pub use leftovers::Leftovers;
-pub use links::unlinked_notice;
 use packtrain_service::paths::show;
 pub(crate) use pieces::SharedTarget;
 
@@ -56,7 +56,12 @@ pub(crate) struct Target {
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
     /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
-    pub(super) unlinked: links::Unlinked,
+    /// Names that could not become hard links.
+    unlinked: AtomicU64,
+    /// Entries whose extended attributes are none that the file system can have.
+    unattributed: AtomicU64,
+    /// The same for access control lists.
+    unlisted: AtomicU64,
 }
 
 /// Data that the next sync must cover.
@@ -99,7 +104,9 @@ impl Target {
             not_owned,
             fresh,
             room: Mutex::default(),
-            unlinked: links::Unlinked::default(),
+            unlinked: AtomicU64::new(0),
+            unattributed: AtomicU64::new(0),
+            unlisted: AtomicU64::new(0),
         }
     }
 
@@ -210,6 +217,8 @@ impl Target {
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == packtrain_disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
+            same_attributes: stat.kind == packtrain_disk::Kind::Symlink
+                || self.has_attributes(entry, &place) && self.has_acls(entry, &place),
             makes_way: in_the_way
                 && (self.options.delete
                     || self.root.list(&place).is_ok_and(|items| items.is_empty())),
@@ -331,7 +340,7 @@ impl Target {
     }
 
     /// The metadata of the entry that is kept.
-    fn meta(&self, entry: &Entry) -> Meta {
+    fn meta<'a>(&self, entry: &'a Entry) -> Meta<'a> {
         let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
         if !self.owners && !own() {
             self.not_owned.fetch_add(1, Ordering::Relaxed);
@@ -340,6 +349,8 @@ impl Target {
             mode: self.mode(entry),
             mtime: self.options.preserve_times.then_some(entry.mtime),
             owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
+            attributes: entry.extras.attributes.as_deref(),
+            acls: entry.extras.acls.as_deref(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_disk::walk::WalkFailure;
+use packtrain_disk::walk::{NotRead, WalkFailure};
 use packtrain_disk::{Trouble, WalkOptions, Walker, glob};
 use packtrain_object::{Entry, EntryId, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_os::clock;
@@ -18,6 +18,7 @@ use super::links::HardLinks;
 use super::{SourceEvent, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
+use crate::not_kept::NotKept;
 use crate::pack::Unpacked;
 use crate::skipped::Skipped;
 use crate::traces::is_trace;
@@ -26,6 +27,8 @@ use packtrain_service::paths::show;
 
 /// Entries passed on at once.
 const BATCH: usize = 1_024;
+/// Bytes of extended attributes passed on at once.
+const BATCH_BYTES: usize = 4 << 20;
 /// Steps of the walk that are measured at once.
 const STEPS: usize = 64;
 
@@ -184,6 +187,8 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
         files_from: options.files_from.clone(),
         copy_links: options.extra.copy_links,
         one_file_system: options.extra.one_file_system,
+        attributes: options.extra.xattrs,
+        acls: options.extra.acls,
     })
 }
 
@@ -213,6 +218,7 @@ fn walk(
     let walker = std::iter::from_fn(|| measured.next().filter(|items| !items.is_empty())).flatten();
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
     let (mut any, mut missing, mut count) = (false, 0, 0);
+    let (mut not_kept, mut batch_bytes) = (NotKept::default(), 0);
     let (mut mounts, mut special) = (Vec::new(), Skipped::default());
     for item in walker {
         match item {
@@ -229,6 +235,17 @@ fn walk(
                         links.find(id, &item.entry.kind, item.identity, item.names, path);
                 }
                 count = count.saturating_add(1);
+                match item.no_attributes {
+                    None => {}
+                    Some(NotRead::Unsupported) => not_kept.unsupported_attributes += 1,
+                    Some(NotRead::TooLarge) => not_kept.large_attributes += 1,
+                }
+                match item.no_acls {
+                    None => {}
+                    Some(NotRead::Unsupported) => not_kept.unsupported_acls += 1,
+                    Some(NotRead::TooLarge) => not_kept.large_acls += 1,
+                }
+                batch_bytes += item.entry.extras.bytes();
                 if item.entry.kind != EntryKind::Directory
                     && let Some(brought) = brought.get_mut(item.argument)
                 {
@@ -252,7 +269,8 @@ fn walk(
                 failed.push((failure.path, why));
             }
         }
-        if batch.len() >= BATCH {
+        if batch.len() >= BATCH || batch_bytes >= BATCH_BYTES {
+            batch_bytes = 0;
             if !credit.take(batch.len()) {
                 return Ok(());
             }
@@ -269,8 +287,9 @@ fn walk(
     if !batch.is_empty() {
         let _ = news.send(SourceEvent::Entries(batch));
     }
-    if let Some(warning) = links.as_ref().and_then(HardLinks::warning) {
-        let _ = news.send(SourceEvent::Warn(warning));
+    not_kept.untracked_links = links.as_ref().map_or(0, HardLinks::untracked);
+    if not_kept != NotKept::default() {
+        let _ = news.send(SourceEvent::NotKept(not_kept));
     }
     if special.count > 0 {
         let _ = news.send(SourceEvent::Skipped(special));

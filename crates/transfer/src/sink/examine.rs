@@ -155,6 +155,11 @@ fn for_dry_run(
     match decision {
         Decision::Make | Decision::Move => Decision::ReportOnly(changed),
         Decision::Fail(_) if options.verify => Decision::ReportOnly(changed),
+        Decision::Keep { .. } | Decision::Compare
+            if options.verify && found.is_some_and(|found| !found.same_attributes) =>
+        {
+            Decision::ReportOnly(changed)
+        }
         Decision::Keep { settle } => {
             // Directories are settled at the end of a real run, so no decision asks for it.
             let asks = settle || entry.kind == EntryKind::Directory;
@@ -171,12 +176,14 @@ pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) ->
     metadata_differs(options, entry, found) || options.preserve_owner
 }
 
-/// Whether the mode or the time that is kept differs. The time of a directory changes with every run.
+/// Whether the mode, the time or the attributes that are kept differ. The time of a directory changes with every run.
 fn metadata_differs(options: &Options, entry: &Entry, found: &Found) -> bool {
     let has_mode = !matches!(entry.kind, EntryKind::Symlink { .. });
     let has_time = options.preserve_times && entry.kind != EntryKind::Directory;
     let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
-    mode.is_some_and(|mode| found.mode != mode) || (has_time && found.mtime != entry.mtime)
+    mode.is_some_and(|mode| found.mode != mode)
+        || (has_time && found.mtime != entry.mtime)
+        || !found.same_attributes
 }
 
 fn refused(text: &str) -> Decision {

@@ -14,7 +14,15 @@ fn file(size: u64) -> Entry {
 
 fn found(size: u64) -> Found {
     let mtime = Mtime { secs: 1000, nanos: 123_456_789 };
-    Found { kind: FoundKind::File, size, mtime, mode: 0o644, same_link: false, makes_way: false }
+    Found {
+        kind: FoundKind::File,
+        size,
+        mtime,
+        mode: 0o644,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    }
 }
 
 fn decided(options: &Options, entry: &Entry, found: Option<Found>) -> Decision {

@@ -18,7 +18,7 @@ use super::entries::Stage;
 use super::examine::Decision;
 use crate::action::{FileReport, LinkPlan, Linked, SinkAction};
 use crate::failure::{Failure, protocol};
-use crate::limits::{MAX_HELD, MAX_HELD_PATHS, MAX_LINK_GROUPS, MAX_LINK_PATHS, path_bytes};
+use crate::limits::{MAX_HELD, MAX_HELD_PATHS, MAX_LINK_GROUPS, MAX_LINK_PATHS};
 
 /// A group keeps at least this many entries that do not wait any more.
 const MIN_STALE: usize = 64;
@@ -92,7 +92,7 @@ impl Links {
         match entry.extras.hard_link {
             HardLink::None => Ok(None),
             HardLink::First { further } => {
-                let path = path_bytes(entry);
+                let path = entry.path.as_bytes().len() as u64;
                 self.paths += path;
                 // What is complete at the source may wait for a sync here.
                 let is_full = self.groups.len() >= MAX_LINK_GROUPS + MAX_HELD

@@ -421,6 +421,7 @@ fn deleting(all: &[Entry], empty: &[&str], options: Options) -> Vec<SinkAction> 
             mtime,
             mode: 0o644,
             same_link: false,
+            same_attributes: true,
             makes_way: false,
         }),
         temporary: None,

@@ -70,12 +70,16 @@ impl Disk {
             return TargetState { target: None, temporary: None };
         };
         let target = place.target.as_ref().map(|node| match node {
-            Node::Directory { entry: meta } => found(FoundKind::Directory, 0, meta.as_ref(), false),
+            Node::Directory { entry: meta } => {
+                found(FoundKind::Directory, 0, meta.as_ref(), false, entry)
+            }
             Node::Symlink(target) => {
                 let same = matches!(&entry.kind, EntryKind::Symlink { target: t } if t == target);
-                found(FoundKind::Symlink, 0, None, same)
+                found(FoundKind::Symlink, 0, None, same, entry)
             }
-            Node::File { size, entry, .. } => found(FoundKind::File, *size, Some(entry), false),
+            Node::File { size, entry: meta, .. } => {
+                found(FoundKind::File, *size, Some(meta), false, entry)
+            }
         });
         TargetState { target, temporary: place.temporary.as_ref().map(|t| t.size) }
     }
@@ -142,6 +146,17 @@ impl Disk {
             })
             .collect();
         place.target = Some(Node::File { contents, size, entry: entry.clone(), inode });
+    }
+
+    /// Sets the metadata of a file, under all its names.
+    pub fn settle_file(&mut self, file: u64, entry: &Entry) {
+        for place in self.places.values_mut() {
+            if let Some(Node::File { inode, entry: meta, .. }) = &mut place.target
+                && *inode == file
+            {
+                *meta = entry.clone();
+            }
+        }
     }
 
     /// Whether this file or link survives a power failure under its name.
@@ -246,9 +261,26 @@ impl Disk {
     }
 }
 
-fn found(kind: FoundKind, size: u64, entry: Option<&Entry>, same_link: bool) -> Found {
+fn found(
+    kind: FoundKind,
+    size: u64,
+    entry: Option<&Entry>,
+    same_link: bool,
+    wanted: &Entry,
+) -> Found {
+    let attributes = entry.and_then(|entry| entry.extras.attributes.as_ref());
+    let has = |wanted| attributes == Some(wanted);
+    let same_attributes = wanted.extras.attributes.as_ref().is_none_or(has);
     let mtime = entry.map_or(packtrain_object::Mtime { secs: 0, nanos: 0 }, |e| e.mtime);
-    Found { kind, size, mtime, mode: entry.map_or(0, |e| e.mode), same_link, makes_way: false }
+    Found {
+        kind,
+        size,
+        mtime,
+        mode: entry.map_or(0, |e| e.mode),
+        same_link,
+        same_attributes,
+        makes_way: false,
+    }
 }
 
 fn survive(place: &Place, stable: &Place, rng: &mut Rng) -> Place {

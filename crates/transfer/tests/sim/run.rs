@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
-use packtrain_object::{CHUNK, ChunkIndex, Entry, EntryId, EntryKind, HardLink, Piece, RelPath};
+use packtrain_object::{
+    Attributes, CHUNK, ChunkIndex, Entry, EntryId, EntryKind, HardLink, Piece, RelPath,
+};
 use packtrain_transfer::message::encode;
 use packtrain_transfer::{
     ChunkPlan, Decoder, Failure, FailureKind, FileReport, LinkPlan, Linked, Message, Options,

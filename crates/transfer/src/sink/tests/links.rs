@@ -131,7 +131,15 @@ fn the_next_name_is_moved_if_the_first_is_left_alone_or_fails() {
     let ignoring = Options { extra: Box::new(extra), ..options() };
     let (kind, size) = (FoundKind::File, 7);
     let (mtime, mode) = (files[0].mtime, files[0].mode);
-    let found = Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    let found = Found {
+        kind,
+        size,
+        mtime,
+        mode,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    };
     let there = TargetState { target: Some(found), temporary: None };
     let mut sink = sink_with(ignoring, &files, vec![there, nothing(), nothing()]);
     assert_eq!(work(&actions(&mut sink)), (vec![1], vec![]));

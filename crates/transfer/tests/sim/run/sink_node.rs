@@ -181,7 +181,10 @@ impl Run<'_> {
         for (_, entry) in batch {
             match &mut self.disk.place(&entry).target {
                 Some(Node::Directory { entry: meta }) => *meta = Some(entry),
-                Some(Node::File { entry: meta, .. }) => *meta = entry,
+                Some(Node::File { inode, .. }) => {
+                    let inode = *inode;
+                    self.disk.settle_file(inode, &entry);
+                }
                 // The mtime of a symbolic link, which this disk does not store.
                 Some(Node::Symlink(_)) => {}
                 other => panic!("settled what is {other:?}"),
@@ -331,6 +334,10 @@ impl Run<'_> {
         }
     }
 
+    fn wanted_attributes(&self, source: &SourceEntry) -> Option<Arc<Attributes>> {
+        source.entry.extras.attributes.clone().filter(|_| self.options.extra.xattrs)
+    }
+
     /// The names of each group at the source must be names of one file.
     pub fn assert_linked(&self, tree: &[SourceEntry]) {
         let inode = |entry: &Entry| {
@@ -355,7 +362,8 @@ impl Run<'_> {
             let target = place.and_then(|place| place.target.as_ref());
             match (&source.entry.kind, target) {
                 (EntryKind::Directory, Some(Node::Directory { entry: Some(entry) })) => {
-                    assert_eq!(entry, &source.entry);
+                    assert_eq!(entry.extras.attributes, self.wanted_attributes(source));
+                    assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
                 }
                 (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => {
                     assert_eq!(target, found);
@@ -368,6 +376,7 @@ impl Run<'_> {
                     let wanted = chunk_contents(source.content, *size);
                     assert_eq!(wanted, *contents, "content of {path:?}");
                     assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
+                    assert_eq!(entry.extras.attributes, self.wanted_attributes(source));
                 }
                 (EntryKind::Stream, Some(Node::File { contents, size, .. })) => {
                     let wanted = chunk_contents(source.content, *size);
