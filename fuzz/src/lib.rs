@@ -23,11 +23,14 @@ pub mod product {
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use packtrain_identity::authorized::AuthorizedKeys;
 use packtrain_identity::tickets::Ticket;
+use packtrain_object::acl::{Acl, AclTag, Acls};
 use packtrain_object::{
-    ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, Layout, Mtime, Record, RelPath,
+    Attributes, ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, HardLink, Layout,
+    Mtime, Record, RelPath,
 };
 use packtrain_plan::streams::{predict, samples_from_csv};
 use packtrain_proto::{
@@ -265,7 +268,15 @@ pub fn ticket(data: &[u8]) {
 
 fn entry(path: &[u8], kind: EntryKind) -> Entry {
     let path = RelPath::new(path.to_vec()).expect("a path");
-    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 3, gid: 4 }
+    Entry {
+        path,
+        kind,
+        mode: 0o644,
+        mtime: Mtime { secs: 1, nanos: 2 },
+        uid: 3,
+        gid: 4,
+        extras: Default::default(),
+    }
 }
 
 fn manifest_seeds() -> Vec<Vec<u8>> {
@@ -276,9 +287,28 @@ fn manifest_seeds() -> Vec<Vec<u8>> {
         entry(b"d/l", EntryKind::Symlink { target: b"../x".to_vec() }),
         entry(b"s", EntryKind::Stream),
     ];
+    let mut more = [
+        entry(b"a", EntryKind::File { size: 10 }),
+        entry(b"b", EntryKind::File { size: 10 }),
+        entry(b"d", EntryKind::Directory),
+    ];
+    more[0].extras.hard_link = HardLink::First { further: 1 };
+    more[1].extras.hard_link = HardLink::To(EntryId(0));
+    let pairs = [(b"a".to_vec(), b"value".to_vec()), (b"b".to_vec(), Vec::new())];
+    more[1].extras.attributes = Attributes::new(pairs.to_vec()).ok().map(Arc::new);
+    let tags = [
+        (AclTag::Owner, 7),
+        (AclTag::User(7), 5),
+        (AclTag::OwningGroup, 5),
+        (AclTag::Mask, 5),
+        (AclTag::Other, 0),
+    ];
+    let list = Acl::new(tags.to_vec()).ok();
+    more[2].extras.acls = Some(Arc::new(Acls { access: list.clone(), default: list }));
     vec![
         packtrain_object::encode_segment(EntryId(0), &entries),
         packtrain_object::encode_segment(EntryId(7), &entries[1..2]),
+        packtrain_object::encode_segment(EntryId(0), &more),
     ]
 }
 

@@ -6,7 +6,7 @@ mod script;
 use packtrain_object::{Digest, Entry, EntryId, EntryKind, Mtime, RelPath, SourceName};
 use packtrain_transfer::message::ExtraOptions;
 use packtrain_transfer::{
-    Failure, FailureKind, Found, FoundKind, Options, Requested, Sink, SinkAction, Source,
+    Failure, FailureKind, Found, FoundKind, Linked, Options, Requested, Sink, SinkAction, Source,
     SourceAction, TargetState, TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Time};
@@ -19,7 +19,14 @@ const MAX_ACTIONS: usize = 4096;
 
 fn options(choices: &mut Choices<'_>) -> Options {
     let bits = choices.below(128);
-    let extra = ExtraOptions { remove_source_files: bits & 64 != 0, ..ExtraOptions::default() };
+    let more = choices.below(8);
+    let extra = ExtraOptions {
+        remove_source_files: bits & 64 != 0,
+        hard_links: bits & 64 == 0 && more & 1 != 0,
+        xattrs: more & 2 != 0,
+        acls: more & 4 != 0,
+        ..ExtraOptions::default()
+    };
     Options {
         extra: Box::new(extra),
         recursive: bits & 1 != 0,
@@ -91,6 +98,7 @@ fn perform_sink_action(
                     mtime: entry.mtime,
                     mode: entry.mode,
                     same_link: false,
+                    same_attributes: choices.below(2) == 0,
                     makes_way: choices.below(2) == 0,
                 });
                 TargetState { target, temporary: None }
@@ -101,6 +109,18 @@ fn perform_sink_action(
         SinkAction::MakeDirectory(id, _)
         | SinkAction::MakeSymlink(id, _)
         | SinkAction::MakeEmpty(id, _) => sink.on_made(id, Ok(())),
+        SinkAction::Link(plan) => {
+            assert!(sink.entry(plan.id).is_some_and(|entry| entry.is_file()), "{plan:?}");
+            let answers = [
+                Linked::Made,
+                Linked::Same,
+                Linked::Differs,
+                Linked::Gone,
+                Linked::TooMany,
+                Linked::Impossible,
+            ];
+            sink.on_linked(plan.id, Ok(answers[choices.below(answers.len())]));
+        }
         SinkAction::Expect(plan) if choices.below(2) == 0 => {
             let hashes = plan.pieces.iter().map(|(piece, _)| (piece.entry, digest(choices)));
             let hashes: Vec<_> = hashes.collect();
@@ -143,6 +163,7 @@ pub fn source_machine(data: &[u8]) {
             mtime: Mtime { secs: 1, nanos: 0 },
             uid: 0,
             gid: 0,
+            extras: Default::default(),
         };
         let sizes = [100, 4 << 20, (4 << 20) + 5];
         source.on_entries(now, sizes.into_iter().enumerate().map(file).collect());

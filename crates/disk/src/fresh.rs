@@ -22,6 +22,7 @@ use packtrain_os::entropy;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::attributes;
 use super::beneath;
 use super::fresh_state::{Modes, Plan, Tree};
 use super::meta::{self, Meta};
@@ -178,7 +179,7 @@ impl Root {
         target: &RelPath,
         bytes: &[u8],
         mode: u32,
-        meta: &Meta,
+        meta: &Meta<'_>,
     ) -> io::Result<bool> {
         let parent = split(target.as_bytes()).0;
         self.make_if_planned(parent)?;
@@ -200,6 +201,13 @@ impl Root {
         let Some(is_kept) = is_kept else { return Ok(false) };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let at_first = Mode::from_raw_mode(mode & 0o777);
+        // A file that its owner may not write gets no attributes, so the mode is set afterwards.
+        let has_attributes = meta.attributes.is_some_and(|wanted| !wanted.is_empty());
+        let needs_more = has_attributes && mode & 0o600 != 0o600;
+        let (at_first, is_kept) = match needs_more {
+            true => (attributes::writable(at_first), Some(false)),
+            false => (at_first, is_kept),
+        };
         let made = self.with_place_ungated(target.as_bytes(), |place| {
             rustix::fs::openat(&place.dir, place.name, flags | OFlags::CLOEXEC, at_first)
         });
@@ -210,12 +218,12 @@ impl Root {
         };
         let written = file.write_all(bytes);
         let ready = written.and_then(|()| Ok(meta::apply_to_new_file(&file, mode, meta, is_kept)?));
-        let (owner, was_kept) = ready.inspect_err(|_| {
+        let (applied, was_kept) = ready.inspect_err(|_| {
             let _ = self.with_place_ungated(target.as_bytes(), |place| {
                 rustix::fs::unlinkat(&place.dir, place.name, AtFlags::empty())
             });
         })?;
-        self.note_owner(owner);
+        self.note(applied);
         let mut state = self.fresh.state();
         if is_kept.is_none()
             && let Some(modes) = state.open.get_mut(parent)

@@ -12,11 +12,14 @@ pub mod read;
 pub mod walk;
 pub mod write;
 
+mod acls;
+mod attributes;
 mod backup;
 mod beneath;
 mod file_systems;
 mod fresh;
 mod fresh_state;
+mod hard_link;
 mod leftover;
 mod meta;
 mod own;
@@ -30,7 +33,10 @@ mod temp_name;
 mod temp_state;
 mod trouble;
 
+pub use acls::Listed;
+pub use attributes::Attributed;
 pub use backup::Kept;
+pub use hard_link::HardLinked;
 pub use journal::JournalFile;
 pub use leftover::{LeftoverKind, LeftoverName};
 pub use lock::{Lock, LockError};

@@ -1,14 +1,16 @@
 //! Mode, time and owner of files.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use packtrain_object::{Mtime, RelPath};
+use packtrain_object::{Acls, Attributes, Mtime, RelPath};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
+use super::acls;
+use super::attributes;
 use super::beneath;
 use super::parents::Place;
 use super::root::Root;
@@ -16,7 +18,7 @@ use super::stat::{Kind, Stat};
 
 /// Metadata to set; `None` leaves the current value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
+pub struct Meta<'a> {
     /// Permission bits, 07777. The set-user-id and set-group-id bits, and a file's sticky bit, are
     /// set only if `owner` is given and could be set.
     pub mode: Option<u32>,
@@ -25,6 +27,11 @@ pub struct Meta {
     /// User and group. If this account may not set them, they keep their values, and
     /// [`Root::not_owned`] counts it.
     pub owner: Option<(u32, u32)>,
+    /// Extended attributes of users: exactly these. If there is no support or no room for them,
+    /// [`Root::not_attributed`] counts it.
+    pub attributes: Option<&'a Attributes>,
+    /// Access control lists: exactly these. If they cannot be set, [`Root::not_listed`] counts it.
+    pub acls: Option<&'a Acls>,
 }
 
 impl Root {
@@ -33,10 +40,15 @@ impl Root {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn settle(&self, rel: &RelPath, meta: &Meta) -> io::Result<()> {
-        let owner = self.with_place(rel.as_bytes(), |place| {
+    pub fn settle(&self, rel: &RelPath, meta: &Meta<'_>) -> io::Result<()> {
+        let applied = self.with_place(rel.as_bytes(), |place| {
             let stat = rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
             let stat = Stat::from(&stat);
+            // Set before owner and mode, which may take the right away.
+            let attributes = match meta.attributes {
+                Some(wanted) => attributes::apply_at(place, &stat, wanted)?,
+                None => true,
+            };
             let owner = set_owner(
                 meta.owner,
                 || Ok(stat),
@@ -48,13 +60,18 @@ impl Root {
             if let (Some(mode), false) = (meta.mode, stat.kind == Kind::Symlink) {
                 no_modes_is_fine(change_mode_at(place, owner.mode(mode, stat.kind)))?;
             }
+            // After the mode, which changes the mask of a list.
+            let acls = match meta.acls {
+                Some(wanted) => acls::apply_at(place, &stat, wanted)?,
+                None => true,
+            };
             if let Some(mtime) = meta.mtime {
                 let (name, times) = (place.name, timestamps(mtime));
                 rustix::fs::utimensat(&place.dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
             }
-            Ok(owner)
+            Ok(Applied { owner, attributes, acls })
         })?;
-        self.note_owner(owner);
+        self.note(applied);
         Ok(())
     }
 
@@ -63,15 +80,31 @@ impl Root {
         self.not_owned.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_owner(&self, owner: Owner) {
-        if owner == Owner::Foreign {
+    pub(super) fn note(&self, applied: Applied) {
+        if applied.owner == Owner::Foreign {
             self.not_owned.fetch_add(1, Ordering::Relaxed);
+        }
+        if !applied.attributes {
+            self.not_attributed.fetch_add(1, Ordering::Relaxed);
+        }
+        if !applied.acls {
+            self.not_listed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(super) fn change_mode(&self, rel: &RelPath, mode: u32) -> io::Result<()> {
         self.with_place(rel.as_bytes(), |place| change_mode_at(place, mode))
     }
+}
+
+/// What of the metadata could be set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applied {
+    owner: Owner,
+    /// Whether the attributes are those that were wanted.
+    attributes: bool,
+    /// Whether the access control lists are those that were wanted.
+    acls: bool,
 }
 
 /// The result of a request for an owner.
@@ -121,16 +154,28 @@ fn set_owner(
 
 /// Sets all metadata on an open file; the modification time last, because the other calls may
 /// change it.
-pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Owner, Errno> {
+pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta<'_>) -> Result<Applied, Errno> {
     let fd = fd.as_fd();
+    let attributes = match meta.attributes {
+        Some(wanted) => attributes::apply(fd, wanted)?,
+        None => true,
+    };
     let stat = || rustix::fs::fstat(fd).map(|stat| Stat::from(&stat));
     let owner = set_owner(meta.owner, stat, |uid, gid| rustix::fs::fchown(fd, uid, gid))?;
     let mode = Mode::from_raw_mode(owner.mode(mode, Kind::File));
     no_modes_is_fine(rustix::fs::fchmod(fd, mode))?;
+    let acls = apply_acls(fd, meta)?;
     if let Some(mtime) = meta.mtime {
         rustix::fs::futimens(fd, &timestamps(mtime))?;
     }
-    Ok(owner)
+    Ok(Applied { owner, attributes, acls })
+}
+
+fn apply_acls(fd: BorrowedFd<'_>, meta: &Meta<'_>) -> Result<bool, Errno> {
+    match meta.acls {
+        Some(wanted) => acls::apply(fd, false, wanted),
+        None => Ok(true),
+    }
 }
 
 /// Like [`apply_to_file`], for a file that was just created with the permission bits of `mode`, of
@@ -139,10 +184,15 @@ pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta) -> Result<Own
 pub(super) fn apply_to_new_file(
     fd: impl AsFd,
     mode: u32,
-    meta: &Meta,
+    meta: &Meta<'_>,
     is_kept: Option<bool>,
-) -> Result<(Owner, bool), Errno> {
+) -> Result<(Applied, bool), Errno> {
     let fd = fd.as_fd();
+    // A new file has none.
+    let attributes = match meta.attributes.filter(|wanted| !wanted.is_empty()) {
+        Some(wanted) => attributes::apply(fd, wanted)?,
+        None => true,
+    };
     let stat = || rustix::fs::fstat(fd).map(|stat| Stat::from(&stat));
     let is_kept = match is_kept {
         Some(is_kept) => is_kept,
@@ -153,10 +203,11 @@ pub(super) fn apply_to_new_file(
     if !is_kept || wanted != mode & 0o777 {
         no_modes_is_fine(rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)))?;
     }
+    let acls = apply_acls(fd, meta)?;
     if let Some(mtime) = meta.mtime {
         rustix::fs::futimens(fd, &timestamps(mtime))?;
     }
-    Ok((owner, is_kept))
+    Ok((Applied { owner, attributes, acls }, is_kept))
 }
 
 /// The umask, read once from /proc, because umask(2) cannot read it without a change.

@@ -28,8 +28,8 @@ use super::trouble::{Trouble, classify};
 const NAME_MAX: usize = 255;
 /// Below the limit of every file system in use: eCryptfs has the lowest, 143 bytes.
 const NAME_MIN: usize = 128;
-/// The tag of a symbolic link's temporary.
-const LINK_TAG: &str = "link";
+/// The tag of the temporary of a symbolic or hard link.
+pub(super) const LINK_TAG: &str = "link";
 
 /// A source or destination directory that is held open. The kernel resolves paths beneath it
 /// (`openat2` with `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leads out.
@@ -50,6 +50,10 @@ pub struct Root {
     pub(super) name_max: usize,
     /// How many times an owner could not be set.
     pub(super) not_owned: AtomicU64,
+    /// How many times extended attributes could not be set.
+    pub(super) not_attributed: AtomicU64,
+    /// How many times access control lists could not be set.
+    pub(super) not_listed: AtomicU64,
     /// Whether links are followed, in the last component too.
     follow: Follow,
 }
@@ -123,6 +127,8 @@ impl Root {
             fresh: FreshTrees::default(),
             in_place: Mutex::default(),
             not_owned: AtomicU64::new(0),
+            not_attributed: AtomicU64::new(0),
+            not_listed: AtomicU64::new(0),
             follow: Follow::No,
         })
     }
@@ -135,7 +141,7 @@ impl Root {
     }
 
     /// Opens `rel` by the rule for links; `None` if links in the last component are not followed.
-    fn open_following(&self, rel: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
+    pub(super) fn open_following(&self, rel: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
         let rel = if rel.is_empty() { b"." } else { rel };
         match self.follow {
             Follow::No => None,

@@ -243,15 +243,15 @@ impl Root {
         tag: &str,
         bytes: &[u8],
         mode: u32,
-        meta: &Meta,
+        meta: &Meta<'_>,
     ) -> io::Result<()> {
         let mut file = File::from(self.make_temp(target, tag)?);
         let written = file.write_all(bytes);
         let ready = written.and_then(|()| Ok(meta::apply_to_file(&file, mode, meta)?));
-        let owner = ready.inspect_err(|_| {
+        let applied = ready.inspect_err(|_| {
             let _ = self.remove_temp(target, tag);
         })?;
-        self.note_owner(owner);
+        self.note(applied);
         Ok(())
     }
 
@@ -272,9 +272,9 @@ impl Root {
     ///
     /// # Errors
     /// I/O errors; `IsADirectory` if a directory has the name. The temporary stays then.
-    pub fn commit(&self, target: &RelPath, tag: &str, meta: &Meta) -> io::Result<()> {
+    pub fn commit(&self, target: &RelPath, tag: &str, meta: &Meta<'_>) -> io::Result<()> {
         let known = self.made.known(target);
-        let owner = self.with_temp(target, tag, |place, temp| {
+        let applied = self.with_temp(target, tag, |place, temp| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
             let fd = beneath::open_no_follow(place.dir.as_fd(), temp, flags)?;
             let stat = Stat::from(&rustix::fs::fstat(&fd)?);
@@ -291,12 +291,12 @@ impl Root {
                 Some(mode) => mode,
                 None => mode_of_target(place),
             };
-            let owner = meta::apply_to_file(&fd, mode, meta)?;
+            let applied = meta::apply_to_file(&fd, mode, meta)?;
             rustix::fs::renameat(&place.dir, temp, &place.dir, place.name)?;
-            Ok(owner)
+            Ok(applied)
         })?;
         self.made.forget(target);
-        self.note_owner(owner);
+        self.note(applied);
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Directories follow rsync's rule: `dir/` (and `dir/.`, `.`, `..`) means the contents of the
 //! directory, `dir` the directory with its name. An unreadable path is a failure of that path, and
-//! the walk continues. Pipes, sockets and devices are skipped and counted. Hard links are separate
-//! files.
+//! the walk continues. Pipes, sockets and devices are skipped and counted. Each name of a file is an
+//! entry; [`WalkItem::identity`] tells which are names of the same file.
 
 mod list;
 mod listed;
@@ -17,9 +17,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_object::{Entry, EntryKind, Filters, RelPath};
+use packtrain_object::{Acls, Attributes, Entry, EntryKind, Extras, Filters, RelPath};
 use rustix::io::Errno;
 
+use super::acls;
+use super::attributes::Attributed;
 use super::leftover::LeftoverName;
 use super::root::{DirItem, Follow, Root, join, not_moved};
 use super::stat::{Kind, Stat};
@@ -40,6 +42,10 @@ pub struct WalkOptions {
     pub copy_links: bool,
     /// Do not enter directories of other file systems (`--one-file-system`).
     pub one_file_system: bool,
+    /// Read extended attributes of users (`--xattrs`).
+    pub attributes: bool,
+    /// Read access control lists (`--acls`).
+    pub acls: bool,
 }
 
 /// An entry of the walk.
@@ -57,6 +63,21 @@ pub struct WalkItem {
     pub is_mount_point: bool,
     /// Device and inode of what its path leads to.
     pub identity: (u64, u64),
+    /// Number of names of what its path leads to.
+    pub names: u64,
+    /// Why its extended attributes are not kept, if they were to be.
+    pub no_attributes: Option<NotRead>,
+    /// The same for its access control lists.
+    pub no_acls: Option<NotRead>,
+}
+
+/// Why extended attributes or access control lists are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRead {
+    /// The file system has none.
+    Unsupported,
+    /// They are too many or too long.
+    TooLarge,
 }
 
 /// A path that cannot be transferred.
@@ -83,6 +104,8 @@ pub struct Walker {
     filters: Filters,
     copy_links: bool,
     one_file_system: bool,
+    attributes: bool,
+    acls: bool,
     listed: Option<Listed>,
     /// The last parent of a listed name that was not a directory.
     no_parent: Option<Vec<u8>>,
@@ -140,7 +163,15 @@ impl Walker {
         open: impl Fn(&[u8]) -> io::Result<Root>,
         options: WalkOptions,
     ) -> Self {
-        let WalkOptions { recursive, filters, files_from, copy_links, one_file_system } = options;
+        let WalkOptions {
+            recursive,
+            filters,
+            files_from,
+            copy_links,
+            one_file_system,
+            attributes,
+            acls,
+        } = options;
         let as_contents = files_from.is_some();
         Self {
             sources: Sources::open(named, open, as_contents),
@@ -148,6 +179,8 @@ impl Walker {
             filters,
             copy_links,
             one_file_system,
+            attributes,
+            acls,
             listed: files_from.map(Listed::new),
             no_parent: None,
             next_source: 0,
@@ -309,11 +342,59 @@ impl Walker {
             Kind::Special => return Err(not_moved()),
         };
         let Stat { mode, mtime, uid, gid, .. } = *stat;
-        let entry = Entry { path, kind, mode, mtime, uid, gid };
+        let (attributes, no_attributes) = self.attributes(place, &source, stat.kind)?;
+        let (acls, no_acls) = self.acls(place, &source, stat.kind)?;
+        let extras = Extras { attributes, acls, ..Extras::default() };
+        let entry = Entry { path, kind, mode, mtime, uid, gid, extras };
         let (root, argument) = (self.sources.root_index(place), place.source);
         let is_mount_point = stat.kind == Kind::Directory && self.is_mount_point(stat);
         let identity = (stat.dev, stat.ino);
-        Ok(WalkItem { entry, root, source, argument, is_mount_point, identity })
+        let names = stat.nlink;
+        Ok(WalkItem {
+            entry,
+            root,
+            source,
+            argument,
+            is_mount_point,
+            identity,
+            names,
+            no_attributes,
+            no_acls,
+        })
+    }
+
+    /// The attributes of an entry, or why they are not kept.
+    fn attributes(
+        &self,
+        place: &Place,
+        source: &RelPath,
+        kind: Kind,
+    ) -> io::Result<(Option<Arc<Attributes>>, Option<NotRead>)> {
+        if !self.attributes || !matches!(kind, Kind::File | Kind::Directory) {
+            return Ok((None, None));
+        }
+        Ok(match self.sources.root(place).read_attributes(source)? {
+            Attributed::Has(attributes) => (Some(Arc::new(attributes)), None),
+            Attributed::Unsupported => (None, Some(NotRead::Unsupported)),
+            Attributed::TooLarge => (None, Some(NotRead::TooLarge)),
+        })
+    }
+
+    /// The access control lists of an entry, or why they are not kept.
+    fn acls(
+        &self,
+        place: &Place,
+        source: &RelPath,
+        kind: Kind,
+    ) -> io::Result<(Option<Arc<Acls>>, Option<NotRead>)> {
+        if !self.acls || !matches!(kind, Kind::File | Kind::Directory) {
+            return Ok((None, None));
+        }
+        Ok(match self.sources.root(place).read_acls(source)? {
+            acls::Listed::Has(acls) => (Some(Arc::new(acls)), None),
+            acls::Listed::Unsupported => (None, Some(NotRead::Unsupported)),
+            acls::Listed::Unusable => (None, Some(NotRead::TooLarge)),
+        })
     }
 
     fn enter(&mut self, place: Place, stat: &Stat) {

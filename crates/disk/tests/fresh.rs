@@ -11,7 +11,8 @@ use packtrain_object::{EntryId, Mtime, RelPath};
 const NOBODY: u32 = 65_534;
 const TAG: &str = "0a1b2c3d";
 const MTIME: Mtime = Mtime { secs: 1_000_000_000, nanos: 5 };
-const META: Meta = Meta { mode: None, mtime: Some(MTIME), owner: None };
+const META: Meta<'static> =
+    Meta { mode: None, mtime: Some(MTIME), owner: None, attributes: None, acls: None };
 
 fn rel(path: &str) -> RelPath {
     RelPath::new(path.as_bytes().to_vec()).unwrap()

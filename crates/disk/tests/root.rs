@@ -18,10 +18,12 @@ fn place() -> (tempfile::TempDir, Root) {
     (dir, root)
 }
 
-const NEW: Meta = Meta {
+const NEW: Meta<'static> = Meta {
     mode: Some(0o640),
     mtime: Some(Mtime { secs: 1_000_000_000, nanos: 123_456_789 }),
     owner: None,
+    attributes: None,
+    acls: None,
 };
 
 #[test]

@@ -1,7 +1,12 @@
 //! Metadata of each file, directory and link in a manifest.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::acl::Acls;
+use crate::attributes::Attributes;
+use crate::chunk::EntryId;
 use crate::path::RelPath;
 
 /// A modification time.
@@ -13,6 +18,15 @@ pub struct Mtime {
     pub secs: i64,
     /// Nanoseconds within the second, below 10^9.
     pub nanos: u32,
+}
+
+impl Mtime {
+    /// Whether a file system may have stored `wanted` as this time: some store only whole seconds
+    /// or microseconds.
+    pub fn is_stored(self, wanted: Self) -> bool {
+        let nanos = wanted.nanos;
+        self.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&self.nanos)
+    }
 }
 
 /// The type of an entry.
@@ -49,6 +63,48 @@ pub struct Entry {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// What only some options keep.
+    pub extras: Extras,
+}
+
+/// Bytes that an attribute takes in memory besides its name and value.
+const ATTRIBUTE_BYTES: usize = 64;
+/// Bytes that an entry of an access control list takes in memory.
+const ACL_ENTRY_BYTES: usize = 12;
+
+/// What only some options keep of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Which other entries are names of the same file (`--hard-links`).
+    pub hard_link: HardLink,
+    /// The extended attributes that it has, and no others (`--xattrs`); none if they are not kept.
+    pub attributes: Option<Arc<Attributes>>,
+    /// The access control lists that it has, and no others (`--acls`); none if they are not kept.
+    pub acls: Option<Arc<Acls>>,
+}
+
+impl Extras {
+    /// Bytes that they take in memory, at most 150 KiB.
+    pub fn bytes(&self) -> usize {
+        let bytes = |list: &Arc<Attributes>| list.bytes() + ATTRIBUTE_BYTES * (list.len() + 1);
+        let acls = |acls: &Arc<Acls>| ATTRIBUTE_BYTES + ACL_ENTRY_BYTES * acls.entries();
+        self.attributes.as_ref().map_or(0, bytes) + self.acls.as_ref().map_or(0, acls)
+    }
+}
+
+/// Whether other entries of a manifest are names of the same file. Only a regular file has any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardLink {
+    /// No other entry is known to be.
+    #[default]
+    None,
+    /// It is the first name of a file to which later entries may refer.
+    First {
+        /// Maximum number of later entries that refer to it.
+        further: u32,
+    },
+    /// It is a further name of the file of this earlier entry.
+    To(EntryId),
 }
 
 /// Value of [`Entry::mode`] where the source has no permissions: a pipe, a web server.

@@ -22,6 +22,8 @@
 //! assert_eq!(digest::file_root(file.len() as u64, &chunks).0, *blake3::hash(&file).as_bytes());
 //! ```
 
+pub mod acl;
+pub mod attributes;
 pub mod digest;
 pub mod filter;
 pub mod journal;
@@ -34,9 +36,11 @@ mod path;
 mod source_name;
 mod wire;
 
+pub use acl::Acls;
+pub use attributes::{Attributes, AttributesError};
 pub use chunk::{BLOCK, CHUNK, ChunkIndex, EntryId, SPACE_END};
 pub use digest::{Digest, FileHasher};
-pub use entry::{Entry, EntryKind, Mtime, NO_MODE};
+pub use entry::{Entry, EntryKind, Extras, HardLink, Mtime, NO_MODE};
 pub use filter::{FilterError, Filters, NamePattern};
 pub use journal::{ChunkState, FileKey, FileState, JournalError, JournalState, Record, Replay};
 pub use layout::{Layout, LayoutError, Piece};

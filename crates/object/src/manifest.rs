@@ -3,12 +3,22 @@
 //! A segment is: version (1 byte), id of the first entry, number of entries, and the entries. An
 //! entry is: length of the path prefix shared with the previous entry, the rest of the path (length
 //! and bytes), a head byte (kind in the low two bits; flags: same mode, same owner, same second as
-//! the previous entry), then the fields that the head does not cover: mode, owner and group,
-//! seconds (as a difference), nanoseconds, and for a file its size, for a link its target. Numbers
-//! are LEB128 in their shortest form. The entry before the first is all zeros with an empty path.
+//! the previous entry, names, attributes, lists), then the fields that the head does not cover: mode, owner and group,
+//! seconds (as a difference), nanoseconds, and for a file its size, for a link its target. The flag
+//! `names` marks a file with several names; two numbers or one follow: zero and the largest number
+//! of further names, or how many entries before this one its first name is. With the flag
+//! `attributes` the number of extended attributes follows, and the name, without namespace, and the
+//! value of each. With the flag `lists` a byte follows that says which access control lists it has (1
+//! access, 2 default), and for each list the number of entries and the entries: a byte (kind times 8
+//! plus permissions), and the number of a user or group. Numbers are LEB128 in their shortest form. The entry before the first is all zeros
+//! with an empty path.
 
+use std::sync::Arc;
+
+use crate::acl::{AclError, Acls};
+use crate::attributes::{Attributes, AttributesError};
 use crate::chunk::EntryId;
-use crate::entry::{Entry, EntryKind, Mtime, NO_MODE};
+use crate::entry::{Entry, EntryKind, Extras, HardLink, Mtime, NO_MODE};
 use crate::path::{MAX_PATH, PathError, RelPath};
 use crate::wire::{Reader, put_bytes, put_int, put_uint};
 
@@ -35,6 +45,9 @@ const KIND: u8 = 0b0000_0011;
 const SAME_MODE: u8 = 0b0000_0100;
 const SAME_OWNER: u8 = 0b0000_1000;
 const SAME_SECOND: u8 = 0b0001_0000;
+const NAMES: u8 = 0b0010_0000;
+const ATTRIBUTES: u8 = 0b0100_0000;
+const LISTS: u8 = 0b1000_0000;
 
 /// Why a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +67,12 @@ pub enum ManifestError {
     /// An invalid path.
     #[error("in a manifest segment: {0}")]
     Path(#[from] PathError),
+    /// Invalid extended attributes.
+    #[error("in a manifest segment: {0}")]
+    Attributes(#[from] AttributesError),
+    /// Invalid access control lists.
+    #[error("in a manifest segment: {0}")]
+    Acl(#[from] AclError),
     /// A size, mode, time, target or flag is out of range.
     #[error("in a manifest segment: {0} is out of range")]
     Field(&'static str),
@@ -67,8 +86,8 @@ pub fn encode_segment(first: EntryId, entries: &[Entry]) -> Vec<u8> {
     put_uint(u64::from(first.0), &mut out);
     put_uint(entries.len() as u64, &mut out);
     let mut before = Before::default();
-    for entry in entries {
-        put_entry(entry, &before, &mut out);
+    for (at, entry) in entries.iter().enumerate() {
+        put_entry(entry, u64::from(first.0) + at as u64, &before, &mut out);
         before.set(entry);
     }
     out
@@ -104,6 +123,19 @@ pub fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
         }
         _ => {}
     }
+    let is_regular = matches!(entry.kind, EntryKind::File { .. });
+    if entry.extras.hard_link != HardLink::None && !is_regular {
+        return Err(ManifestError::Field("hard link"));
+    }
+    let is_link = matches!(entry.kind, EntryKind::Symlink { .. });
+    if entry.extras.attributes.is_some() && is_link {
+        return Err(ManifestError::Field("extended attributes"));
+    }
+    if let Some(acls) = &entry.extras.acls
+        && (is_link || acls.default.is_some() && entry.kind != EntryKind::Directory)
+    {
+        return Err(ManifestError::Field("access control list"));
+    }
     if entry.mode > NO_MODE {
         return Err(ManifestError::Field("mode"));
     }
@@ -137,8 +169,9 @@ pub fn decode_segment(bytes: &[u8]) -> Result<(EntryId, Vec<Entry>), ManifestErr
     let mut entries = Vec::with_capacity((count as usize).min(reader.0.len() / 4));
     let mut before = Before::default();
     let mut paths = 0;
-    for _ in 0..count {
-        let entry = read_entry(&mut reader, &before)?;
+    for at in 0..count {
+        let id = u64::from(first) + at;
+        let entry = read_entry(&mut reader, id, &before)?;
         paths += entry.path.as_bytes().len();
         if paths > MAX_SEGMENT_PATHS {
             return Err(ManifestError::TooLarge);
@@ -174,10 +207,12 @@ fn longest(entry: &Entry) -> usize {
         EntryKind::Symlink { target } => target.len(),
         _ => 0,
     };
-    entry.path.as_bytes().len() + target + MAX_FIXED
+    let attributes = entry.extras.attributes.as_ref().map_or(0, |list| list.longest());
+    let acls = entry.extras.acls.as_ref().map_or(0, |acls| acls.longest());
+    entry.path.as_bytes().len() + target + attributes + acls + MAX_FIXED
 }
 
-fn put_entry(entry: &Entry, before: &Before, out: &mut Vec<u8>) {
+fn put_entry(entry: &Entry, id: u64, before: &Before, out: &mut Vec<u8>) {
     let path = entry.path.as_bytes();
     let shared = path.iter().zip(&before.path).take_while(|(a, b)| a == b).count();
     put_uint(shared as u64, out);
@@ -196,7 +231,10 @@ fn put_entry(entry: &Entry, before: &Before, out: &mut Vec<u8>) {
     out.push(
         kind | flag(same_mode, SAME_MODE)
             | flag(same_owner, SAME_OWNER)
-            | flag(same_second, SAME_SECOND),
+            | flag(same_second, SAME_SECOND)
+            | flag(entry.extras.hard_link != HardLink::None, NAMES)
+            | flag(entry.extras.attributes.is_some(), ATTRIBUTES)
+            | flag(entry.extras.acls.is_some(), LISTS),
     );
     if !same_mode {
         put_uint(u64::from(entry.mode), out);
@@ -214,15 +252,26 @@ fn put_entry(entry: &Entry, before: &Before, out: &mut Vec<u8>) {
         EntryKind::Symlink { target } => put_bytes(target, out),
         EntryKind::Stream | EntryKind::Directory => {}
     }
+    match entry.extras.hard_link {
+        HardLink::None => {}
+        HardLink::First { further } => {
+            put_uint(0, out);
+            put_uint(u64::from(further), out);
+        }
+        HardLink::To(earlier) => put_uint(id.saturating_sub(u64::from(earlier.0)), out),
+    }
+    if let Some(attributes) = &entry.extras.attributes {
+        attributes.put(out);
+    }
+    if let Some(acls) = &entry.extras.acls {
+        acls.put(out);
+    }
 }
 
-fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, ManifestError> {
+fn read_entry(reader: &mut Reader<'_>, id: u64, before: &Before) -> Result<Entry, ManifestError> {
     const SHORT: ManifestError = ManifestError::Malformed;
     let path = read_path(reader, before)?;
     let head = reader.byte().ok_or(SHORT)?;
-    if head & !(KIND | SAME_MODE | SAME_OWNER | SAME_SECOND) != 0 {
-        return Err(ManifestError::Field("entry head"));
-    }
     let mode = match head & SAME_MODE {
         0 => reader.uint32().ok_or(SHORT)?,
         _ => before.mode,
@@ -242,9 +291,34 @@ fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, Manifes
         2 => EntryKind::Directory,
         _ => EntryKind::Symlink { target: reader.bytes(MAX_TARGET).ok_or(SHORT)?.to_vec() },
     };
-    let entry = Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid };
+    let hard_link = match head & NAMES {
+        0 => HardLink::None,
+        _ => read_hard_link(reader, id)?,
+    };
+    let attributes = match head & ATTRIBUTES {
+        0 => None,
+        _ => Some(Arc::new(Attributes::read(reader).ok_or(SHORT)??)),
+    };
+    let acls = match head & LISTS {
+        0 => None,
+        _ => Some(Arc::new(Acls::read(reader).ok_or(SHORT)??)),
+    };
+    let extras = Extras { hard_link, attributes, acls };
+    let entry = Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid, extras };
     check_entry(&entry)?;
     Ok(entry)
+}
+
+fn read_hard_link(reader: &mut Reader<'_>, id: u64) -> Result<HardLink, ManifestError> {
+    const SHORT: ManifestError = ManifestError::Malformed;
+    match reader.uint().ok_or(SHORT)? {
+        0 => Ok(HardLink::First { further: reader.uint32().ok_or(SHORT)? }),
+        distance => {
+            let earlier = id.checked_sub(distance).and_then(|id| u32::try_from(id).ok());
+            let earlier = earlier.ok_or(ManifestError::Field("hard link"))?;
+            Ok(HardLink::To(EntryId(earlier)))
+        }
+    }
 }
 
 fn read_path(reader: &mut Reader<'_>, before: &Before) -> Result<RelPath, ManifestError> {

@@ -18,6 +18,7 @@ fn tree(sizes: &[u64]) -> Vec<Entry> {
         mtime: Mtime { secs: 1_750_000_000, nanos: 5 },
         uid: 1,
         gid: 2,
+        extras: Default::default(),
     };
     let mut entries = vec![entry("tree".to_owned(), EntryKind::Directory)];
     for (i, &size) in sizes.iter().enumerate() {

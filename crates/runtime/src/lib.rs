@@ -15,6 +15,7 @@ pub mod fuzzing;
 pub mod handshake;
 pub mod marker;
 pub mod meters;
+pub mod not_kept;
 pub mod pack;
 pub mod permissions;
 pub mod query;

@@ -271,7 +271,15 @@ mod tests {
 
     fn entry(name: &str, kind: EntryKind) -> Entry {
         let path = RelPath::new(name.as_bytes().to_vec()).expect("a path");
-        Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 0, gid: 0 }
+        Entry {
+            path,
+            kind,
+            mode: 0o644,
+            mtime: Mtime { secs: 1, nanos: 2 },
+            uid: 0,
+            gid: 0,
+            extras: Default::default(),
+        }
     }
 
     /// The complete pack of these files.

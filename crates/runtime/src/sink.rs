@@ -6,6 +6,8 @@
 
 mod delete;
 mod files;
+mod journal;
+mod notices;
 mod open;
 mod target;
 mod unusable;
@@ -14,10 +16,12 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use packtrain_disk::{JournalFile, Lock};
-use packtrain_object::{EntryKind, RelPath};
+use packtrain_object::EntryKind;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options, Resume};
-use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, Sink, SinkAction, unexpected};
+use packtrain_transfer::{
+    Failure, FailureKind, FileReport, Linked, Outcome, Sink, SinkAction, unexpected,
+};
 use packtrain_units::{Duration, Time};
 
 use crate::assembly::{self, Assembly, WriteEvent};
@@ -29,13 +33,13 @@ use crate::transports::offer::ControlMessage;
 use crate::transports::{Moved, SinkTransports};
 use packtrain_service::cipher;
 use packtrain_service::evidence::{self, Part, PartRole};
-use packtrain_service::paths::show;
 
 /// Interval of the checks whether the memory is full.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum reports of files in one message.
 const MAX_REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
+use journal::Journal;
 use open::Opened;
 pub use open::{Destination, SingleFile, expand_home, single_file};
 pub use target::{Leftovers, hash_file, kind_of};
@@ -47,6 +51,7 @@ pub(crate) enum Answer {
     Written(WriteEvent),
     Examined(packtrain_object::EntryId, Vec<packtrain_transfer::TargetState>),
     Made(packtrain_object::EntryId, Result<(), Failure>),
+    Linked(packtrain_object::EntryId, Result<Linked, Failure>),
     Committed(Vec<(packtrain_object::EntryId, Result<(), Failure>)>),
     Deleted(Vec<(Vec<u8>, Result<(), Failure>)>),
     TargetRoot(packtrain_object::EntryId, Option<packtrain_object::Digest>),
@@ -54,17 +59,26 @@ pub(crate) enum Answer {
     JournalSynced(u64, Result<(), Failure>),
 }
 
-/// Tells the user once what the source skipped: a repeated message has no new information.
+/// Tells the user once what the source skipped, and what it could not keep: a repeated message has no
+/// new information.
 #[derive(Debug, Default)]
-struct SkippedOnce(bool);
+struct ToldOnce {
+    skipped: bool,
+    not_kept: bool,
+}
 
-impl SkippedOnce {
+impl ToldOnce {
     fn take(&mut self, bytes: &[u8], observer: &dyn Observer) {
-        if !self.0
-            && let Some(ControlMessage::Skipped(count, first)) = ControlMessage::decode(bytes)
-        {
-            self.0 = true;
-            observer.notice(&Skipped { count, first }.notice());
+        match ControlMessage::decode(bytes) {
+            Some(ControlMessage::Skipped(count, first)) if !self.skipped => {
+                self.skipped = true;
+                observer.notice(&Skipped { count, first }.notice());
+            }
+            Some(ControlMessage::NotKept(left)) if !self.not_kept => {
+                self.not_kept = true;
+                left.notices().iter().for_each(|notice| observer.notice(notice));
+            }
+            _ => {}
         }
     }
 }
@@ -92,7 +106,7 @@ pub struct SinkSetup<'a> {
 pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
     setup.transports.bind();
-    let mut skipped = SkippedOnce::default();
+    let mut skipped = ToldOnce::default();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {
@@ -189,14 +203,7 @@ struct Runner<'a> {
     lock: Option<Lock>,
     /// Whether the destination does not change any more.
     is_finished: bool,
-    skipped: SkippedOnce,
-}
-
-/// The journal, created when it is first written.
-struct Journal {
-    root: Arc<packtrain_disk::Root>,
-    place: RelPath,
-    file: Option<JournalFile>,
+    skipped: ToldOnce,
 }
 
 impl<'a> Runner<'a> {
@@ -204,7 +211,7 @@ impl<'a> Runner<'a> {
         setup: SinkSetup<'a>,
         opened: &Opened,
         lock: Option<Lock>,
-        skipped: SkippedOnce,
+        skipped: ToldOnce,
     ) -> Result<Self, Failure> {
         let refuse = |failure: Failure| {
             setup.control.tx.send(&Message::Refused(failure.clone()));
@@ -240,7 +247,7 @@ impl<'a> Runner<'a> {
         let meta =
             files::start_meta(Arc::clone(&target), Arc::clone(&meters), answer, sync.clone());
         let root = Arc::clone(&opened.root);
-        let journal = Journal { root, place: opened.journal.clone(), file: None };
+        let journal = Journal::new(root, opened.journal.clone());
         let _ = setup.control.payload.set(setup.transports.pipe(&assembly));
         Ok(Self {
             setup,
@@ -377,6 +384,7 @@ impl<'a> Runner<'a> {
             }
             Answer::Examined(first, states) => sink.on_examined(clock::now(), first, states),
             Answer::Made(entry, result) => sink.on_made(entry, result),
+            Answer::Linked(entry, result) => sink.on_linked(entry, result),
             Answer::Committed(results) => {
                 for (entry, result) in results {
                     sink.on_committed(entry, result);
@@ -428,6 +436,7 @@ impl<'a> Runner<'a> {
             }
             SinkAction::MakeSymlink(id, entry) => self.meta(MetaJob::Symlink(id, entry)),
             SinkAction::MakeEmpty(id, entry) => self.meta(MetaJob::Empty(id, entry)),
+            SinkAction::Link(plan) => self.meta(MetaJob::Link(Box::new(plan))),
             SinkAction::Expect(plan) => self.assembly.expect(plan),
             SinkAction::Zero(range) => self.assembly.zero(range),
             SinkAction::Unexpect(range) => self.assembly.unexpect(&range),
@@ -490,22 +499,9 @@ impl<'a> Runner<'a> {
         self.target.root.remove_unfinished_temps(&self.target.tag);
         if complete {
             self.report_leftovers();
+            self.report_not_kept();
         }
         self.lock = None;
-    }
-
-    /// Reports leftovers of interrupted transfers beside the files of this one.
-    fn report_leftovers(&self) {
-        let left = self.target.leftovers();
-        if left.files == 0 {
-            return;
-        }
-        if self.setup.observer.keeps() {
-            self.setup.observer.notice(&left.notice());
-        } else {
-            let word = ControlMessage::Leftovers(left.files, left.bytes);
-            self.setup.control.tx.send(&Message::Channel(word.encode()));
-        }
     }
 
     fn meta(&self, job: MetaJob) {
@@ -514,34 +510,6 @@ impl<'a> Runner<'a> {
 
     fn sync(&self, job: SyncJob) {
         let _ = self.sync.send(job);
-    }
-
-    fn journal_append(&mut self, bytes: &[u8]) {
-        let result = self.journal.open().and_then(|file| file.append(bytes));
-        self.journal_checked(result);
-    }
-
-    fn journal_rewrite(&mut self, bytes: &[u8]) {
-        let result = self.journal.open().and_then(|file| file.replace(bytes));
-        self.journal_checked(result);
-    }
-
-    fn journal_remove(&mut self) {
-        let removed = match self.journal.file.take() {
-            Some(file) => file.remove(),
-            None => JournalFile::discard(&self.journal.root, &self.journal.place),
-        };
-        // The result does not matter: the next run drops a journal of complete files.
-        let _ = removed;
-    }
-
-    fn journal_checked(&mut self, result: std::io::Result<()>) {
-        if let Err(error) = result {
-            let trouble = self.target.root.trouble(&error);
-            let place = show(self.journal.place.as_bytes());
-            let text = format!("the journal {place}: {}", trouble.sentence());
-            self.sink.cancel(clock::now(), Failure::new(target::kind_of(trouble), text));
-        }
     }
 
     /// Sends reports of files to the other end.
@@ -585,15 +553,5 @@ impl<'a> Runner<'a> {
             }
             self.setup.observer.sink(&self.sink.totals());
         }
-    }
-}
-
-impl Journal {
-    fn open(&mut self) -> std::io::Result<&mut JournalFile> {
-        if self.file.is_none() {
-            let (file, _) = JournalFile::open(&self.root, &self.place)?;
-            self.file = Some(file);
-        }
-        self.file.as_mut().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 }

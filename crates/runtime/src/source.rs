@@ -6,6 +6,7 @@
 mod collected;
 mod content;
 mod holes;
+mod links;
 mod local;
 mod table;
 mod walk;
@@ -21,6 +22,7 @@ use std::ops::Range;
 use crate::control::{Control, Incoming};
 use crate::handshake::{Agreed, Call};
 use crate::meters::EndWatch;
+use crate::not_kept::NotKept;
 use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
@@ -65,6 +67,8 @@ pub(crate) enum SourceEvent {
     StreamEnd(EntryId, u64),
     /// The pipes, sockets and devices that were skipped.
     Skipped(Skipped),
+    /// What the walk found and does not keep.
+    NotKept(NotKept),
     /// A warning for the user.
     Warn(String),
     /// A transport has events to poll.
@@ -181,6 +185,7 @@ struct Runner<'a> {
     pulse: Pulse,
     watch: EndWatch,
     leftovers_reported: bool,
+    not_kept_reported: bool,
     /// Bytes that were not moved because they are holes.
     holes: ByteCount,
     /// The requested and repeated bytes that the sink was last given an account of.
@@ -206,6 +211,7 @@ impl<'a> Runner<'a> {
             reported_at: Time::ZERO,
             gone: false,
             leftovers_reported: false,
+            not_kept_reported: false,
             holes: ByteCount::ZERO,
             accounted: None,
         }
@@ -331,6 +337,12 @@ impl<'a> Runner<'a> {
         self.refused = self.refused.take().or(over);
     }
 
+    fn tell_not_kept(&self, left: &NotKept) {
+        for notice in left.notices() {
+            self.setup.observer.notice(&notice);
+        }
+    }
+
     fn message(&mut self, message: Message) {
         let now = clock::now();
         match message {
@@ -349,6 +361,10 @@ impl<'a> Runner<'a> {
                 Some(ControlMessage::Leftovers(files, bytes)) if !self.leftovers_reported => {
                     self.leftovers_reported = true;
                     self.setup.observer.notice(&Leftovers { files, bytes }.notice());
+                }
+                Some(ControlMessage::NotKept(left)) if !self.not_kept_reported => {
+                    self.not_kept_reported = true;
+                    self.tell_not_kept(&left);
                 }
                 Some(message) => {
                     if let Some(failure) = self.setup.transports.on_control(&message) {
@@ -444,6 +460,14 @@ impl<'a> Runner<'a> {
             }
             SourceEvent::Warn(text) => {
                 self.setup.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+            SourceEvent::NotKept(left) => {
+                if self.setup.observer.keeps() {
+                    self.tell_not_kept(&left);
+                } else {
+                    let word = ControlMessage::NotKept(left);
+                    self.setup.control.tx.send(&Message::Channel(word.encode()));
+                }
             }
             SourceEvent::Skipped(skipped) => {
                 if self.setup.observer.keeps() {

@@ -129,7 +129,8 @@ impl Found {
         // resumed.
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
-        let entry = Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0 };
+        let entry =
+            Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0, extras: Default::default() };
         self.entries.push((entry, Some(object)));
     }
 
@@ -240,7 +241,15 @@ impl Found {
     fn directory(&mut self, path: RelPath, mtime: Mtime, made: &mut BTreeSet<Vec<u8>>) {
         if made.insert(path.as_bytes().to_vec()) {
             let kind = EntryKind::Directory;
-            let entry = Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0 };
+            let entry = Entry {
+                path,
+                kind,
+                mode: NO_MODE,
+                mtime,
+                uid: 0,
+                gid: 0,
+                extras: Default::default(),
+            };
             self.entries.push((entry, None));
         }
     }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, Piece};
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, Piece, RelPath};
 use packtrain_units::{ByteCount, Offset};
 
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ pub enum SinkAction {
     /// Copy this expected piece from the old version of the entry to its temporary and answer with
     /// `on_copied`. No transport places bytes of it before the answer.
     CopyOld(ChunkIndex, Piece, Entry),
+    /// Make the entry a further name of a file that is complete, and answer with `on_linked`.
+    Link(LinkPlan),
     /// Hash the file at the entry's target and answer with `on_target_root`.
     HashTarget(EntryId, Entry),
     /// Replace or create the journal with these bytes, atomically: write a temporary, sync it,
@@ -116,6 +118,36 @@ pub struct ChunkPlan {
     pub pieces: Vec<(Piece, Entry)>,
 }
 
+/// A further name of a file (`--hard-links`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkPlan {
+    /// The entry that becomes it.
+    pub id: EntryId,
+    /// The same. Its size and time are those of the file.
+    pub entry: Entry,
+    /// The path of an earlier entry, which has its final name.
+    pub first: RelPath,
+    /// Whether to make the name; otherwise nothing changes, and the answer is `Same` or `Differs`.
+    pub makes: bool,
+}
+
+/// What became of a further name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linked {
+    /// It was made, and what had the name was replaced.
+    Made,
+    /// It was the same file already.
+    Same,
+    /// It is another file, and nothing was to be made.
+    Differs,
+    /// The first name does not exist any more, or is another file.
+    Gone,
+    /// The file has as many names as it can have.
+    TooMany,
+    /// The file can have no further name at this place.
+    Impossible,
+}
+
 /// Input of `--delete`: everything at the target that is kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeletePlan {
@@ -151,6 +183,9 @@ pub struct Found {
     pub mode: u32,
     /// For a symbolic link: whether it points to the target named in the entry.
     pub same_link: bool,
+    /// Whether it has the extended attributes and access control lists of the entry, if the entry
+    /// states any.
+    pub same_attributes: bool,
     /// For a directory: whether an entry of another kind may replace it, because it is empty or
     /// because `--delete` removes its contents.
     pub makes_way: bool,

@@ -26,8 +26,8 @@ pub mod transport;
 mod versions;
 
 pub use action::{
-    ChunkPlan, DeletePlan, FileReport, Found, FoundKind, Outcome, PieceHash, SinkAction,
-    SourceAction, TargetState,
+    ChunkPlan, DeletePlan, FileReport, Found, FoundKind, LinkPlan, Linked, Outcome, PieceHash,
+    SinkAction, SourceAction, TargetState,
 };
 pub use failure::{Failure, FailureKind};
 pub use message::{

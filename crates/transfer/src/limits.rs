@@ -15,6 +15,9 @@ pub const MAX_OUTSTANDING_PATHS: ByteCount = ByteCount(64 << 20);
 pub(crate) const MAX_HELD_PATHS: u64 = 4 * MAX_OUTSTANDING_PATHS.get();
 /// Maximum bytes of the path and link target of a single entry.
 pub(crate) const MAX_ENTRY_PATHS: u64 = 8 << 10;
+/// Maximum bytes of an entry's extended attributes and access control lists, as [`path_bytes`] counts
+/// them.
+pub(crate) const MAX_ENTRY_ATTRIBUTES: u64 = 150 << 10;
 /// Maximum directories and symbolic links of one manifest. The sink keeps all of them to the end.
 pub(crate) const MAX_DIRECTORIES: usize = 16 << 20;
 /// Maximum bytes of the paths of these directories.
@@ -23,6 +26,11 @@ pub(crate) const MAX_DIRECTORY_PATHS: u64 = 1 << 30;
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
 /// Complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_FILES: usize = 64 << 10;
+/// Maximum files with several names of which not all were found, at a source. Each takes about 40
+/// bytes there, and about 150 bytes and its path at the sink. Further ones become files of their own.
+pub const MAX_LINK_GROUPS: usize = 4 << 20;
+/// Maximum bytes of the paths of their first names.
+pub const MAX_LINK_PATHS: u64 = 512 << 20;
 /// Number of complete files that triggers a sync.
 pub(crate) const SYNC_FILES: usize = 16 << 10;
 /// Number of verified bytes that triggers a sync.
@@ -101,11 +109,11 @@ pub(crate) const POLICED_AFTER: Duration = Duration::from_secs(5);
 /// Interval of the checks of rates and stalls.
 pub(crate) const HEALTH_EVERY: Duration = Duration::from_millis(250);
 
-/// Bytes of path and link target that are held while this entry is held.
+/// Bytes of path, link target and attributes that are held while this entry is held.
 pub(crate) fn path_bytes(entry: &Entry) -> u64 {
     let target = match &entry.kind {
         EntryKind::Symlink { target } => target.len(),
         EntryKind::Directory | EntryKind::File { .. } | EntryKind::Stream => 0,
     };
-    (entry.path.as_bytes().len() + target) as u64
+    (entry.path.as_bytes().len() + target + entry.extras.bytes()) as u64
 }

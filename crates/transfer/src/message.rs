@@ -309,6 +309,10 @@ impl Options {
             true if self.extra.backup.is_some() => {
                 Err("old versions are not kept by a copy that removes its source")
             }
+            // The names would be removed one by one, and an interruption would separate them.
+            true if self.extra.hard_links => {
+                Err("files are not removed by a copy that keeps hard links")
+            }
             true => Ok(()),
         }
     }

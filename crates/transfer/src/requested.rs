@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use packtrain_object::{Entry, EntryKind, Filters, NamePattern, SourceName};
+use packtrain_object::{Entry, EntryKind, Filters, HardLink, NamePattern, SourceName};
 
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
@@ -25,6 +25,9 @@ pub struct Requested {
     listed: Option<Listed>,
     preserve_mode: bool,
     preserve_owner: bool,
+    hard_links: bool,
+    xattrs: bool,
+    acls: bool,
 }
 
 /// The allowed first components of entry paths.
@@ -83,6 +86,9 @@ impl Requested {
             listed: options.files_from.as_deref().map(Listed::new),
             preserve_mode: options.preserve_mode,
             preserve_owner: options.preserve_owner,
+            hard_links: options.extra.hard_links,
+            xattrs: options.extra.xattrs,
+            acls: options.extra.acls,
         })
     }
 
@@ -97,6 +103,9 @@ impl Requested {
             listed: None,
             preserve_mode: options.preserve_mode,
             preserve_owner: options.preserve_owner,
+            hard_links: options.extra.hard_links,
+            xattrs: options.extra.xattrs,
+            acls: options.extra.acls,
         }
     }
 
@@ -146,6 +155,16 @@ impl Requested {
         }
         if !self.preserve_owner {
             (entry.uid, entry.gid) = (0, 0);
+        }
+        // Without it each name is a file of its own.
+        if !self.hard_links {
+            entry.extras.hard_link = HardLink::None;
+        }
+        if !self.xattrs {
+            entry.extras.attributes = None;
+        }
+        if !self.acls {
+            entry.extras.acls = None;
         }
     }
 }

@@ -2,10 +2,19 @@ use packtrain_object::{Mtime, RelPath};
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::ExtraOptions;
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
     let path = RelPath::try_from(path.as_bytes().to_vec()).unwrap();
-    Entry { path, kind, mode: 0o4755, mtime: Mtime { secs: 1, nanos: 0 }, uid: 7, gid: 8 }
+    Entry {
+        path,
+        kind,
+        mode: 0o4755,
+        mtime: Mtime { secs: 1, nanos: 0 },
+        uid: 7,
+        gid: 8,
+        extras: Default::default(),
+    }
 }
 
 fn file(path: &str) -> Entry {
@@ -115,8 +124,19 @@ fn filters_are_those_of_the_source() {
 fn attributes_that_were_not_requested_are_dropped() {
     let options = Options { preserve_mode: false, ..plain() };
     let mut stripped = file("asked");
+    stripped.extras.hard_link = packtrain_object::HardLink::First { further: 1 };
+    stripped.extras.attributes = Some(Default::default());
+    stripped.extras.acls = Some(Default::default());
+    let with = stripped.clone();
     Requested::anything(&options).strip(&mut stripped);
     assert_eq!((stripped.mode, stripped.uid, stripped.gid), (0o755, 0, 0));
+    assert_eq!(stripped.extras, Default::default());
+    let extra =
+        ExtraOptions { hard_links: true, xattrs: true, acls: true, ..ExtraOptions::default() };
+    let options = Options { extra: Box::new(extra), ..plain() };
+    let mut kept = with.clone();
+    Requested::anything(&options).strip(&mut kept);
+    assert_eq!(kept.extras, with.extras);
     let options = Options { preserve_owner: true, ..plain() };
     let mut kept = file("asked");
     Requested::anything(&options).strip(&mut kept);
@@ -155,7 +175,6 @@ proptest! {
 
 #[test]
 fn a_pattern_asks_for_the_names_that_it_matches() {
-    use crate::message::ExtraOptions;
     let extra = Box::new(ExtraOptions { patterns: true, ..ExtraOptions::default() });
     let options = Options { extra, ..Options::default() };
     let sources = [SourceName::of(b"dir/*.nc"), SourceName::of(b"plain")];

@@ -17,7 +17,7 @@ fn file(n: u32) -> Entry {
     let path = RelPath::new(format!("d{:03}/f{n:06}", n / 1000).into_bytes()).expect("a path");
     let mtime = Mtime { secs: 1, nanos: 0 };
     let kind = EntryKind::File { size: 1000 + u64::from(n % 7000) };
-    Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0 }
+    Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras: Default::default() }
 }
 
 /// The file, preceded by its directory if it is the first file in it.

@@ -48,8 +48,19 @@ pub(crate) struct KeepOldArgs {
     /// pieces of a file that its old version at the target has at the same place.
     #[arg(short = 'W', long)]
     pub(crate) whole_file: bool,
+    /// Make names of one file in the source names of one file at the target. Its content is sent
+    /// once.
+    #[arg(short = 'H', long)]
+    pub(crate) hard_links: bool,
+    /// Copy extended attributes of the namespace user, and remove others of that namespace at the
+    /// target.
+    #[arg(short = 'X', long)]
+    pub(crate) xattrs: bool,
+    /// Copy POSIX access control lists, with modes (-p). Users and groups are copied as numbers.
+    #[arg(short = 'A', long, conflicts_with = "chmod")]
+    pub(crate) acls: bool,
     /// Remove each source file and link once it is verified and durable at the target. Directories stay.
-    #[arg(long, conflicts_with_all = ["inplace", "copy_links", "backup", "delete"])]
+    #[arg(long, conflicts_with_all = ["inplace", "copy_links", "backup", "delete", "hard_links"])]
     pub(crate) remove_source_files: bool,
     /// Keep the old version of each file that is replaced or deleted, as NAME~.
     #[arg(short, long, conflicts_with = "inplace")]

@@ -31,6 +31,15 @@ pub(crate) struct VerifyArgs {
     /// Hash function of the manifest: blake3 or sha256.
     #[arg(long, value_name = "NAME", default_value = "blake3")]
     pub(crate) hash: HashArg,
+    /// Names of one file in SRC must be names of one file in DST.
+    #[arg(short = 'H', long, conflicts_with_all = ["manifest", "manifest_out"])]
+    pub(crate) hard_links: bool,
+    /// Compare extended attributes of the namespace user too.
+    #[arg(short = 'X', long, conflicts_with_all = ["manifest", "manifest_out"])]
+    pub(crate) xattrs: bool,
+    /// Compare POSIX access control lists too.
+    #[arg(short = 'A', long, conflicts_with_all = ["manifest", "manifest_out"])]
+    pub(crate) acls: bool,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     #[command(flatten)]

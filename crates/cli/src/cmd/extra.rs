@@ -21,6 +21,9 @@ pub(super) const IDS: &[&str] = &[
     "chmod",
     "backup",
     "remove_source_files",
+    "hard_links",
+    "xattrs",
+    "acls",
 ];
 
 /// The options of protocol version 2.
@@ -58,6 +61,9 @@ pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Ex
         backup: backup(args)?,
         whole_file: keep.whole_file,
         remove_source_files: keep.remove_source_files,
+        hard_links: keep.hard_links,
+        xattrs: keep.xattrs,
+        acls: keep.acls,
         report_metadata: plain.dry_run,
         ..ExtraOptions::default()
     };
@@ -112,7 +118,7 @@ pub(super) fn preserve(args: &CpArgs, options: &mut Options) -> Result<(), Exit>
              by -o -g or --preserve=mode,times,owner"
         )));
     }
-    options.preserve_mode |= rsync.archive || rsync.perms;
+    options.preserve_mode |= rsync.archive || rsync.perms || args.keep_old.acls;
     options.preserve_times |= rsync.archive || rsync.times;
     options.preserve_owner |= rsync.archive || rsync.owner;
     Ok(())

@@ -7,7 +7,8 @@ use packtrain_identity::config::Policy;
 use packtrain_identity::tickets::Ticket;
 use packtrain_runtime::candidate_paths::MAX_DEPOTS;
 use packtrain_service::{
-    CpRequest, HopTransport, Location, Options, RequestError, Resume, StopHandle, TransportChoice,
+    CpRequest, ExtraOptions, HopTransport, Location, Options, RequestError, Resume, StopHandle,
+    TransportChoice,
 };
 use packtrain_units::DataRate;
 
@@ -84,9 +85,12 @@ pub(super) fn check_pipes(
 
 /// The request that `verify` makes.
 pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<CpRequest, Exit> {
+    let (hard_links, xattrs, acls) = (args.hard_links, args.xattrs, args.acls);
+    let extra = ExtraOptions { hard_links, xattrs, acls, ..ExtraOptions::default() };
     let options = Options {
         recursive: true,
         verify: true,
+        extra: Box::new(extra),
         checksum: true,
         dry_run: true,
         // What the source does not have is listed, also if the source has no file.
@@ -420,7 +424,22 @@ fn preserve(list: Option<&str>) -> Result<(bool, bool, bool), Exit> {
             "mode" => mode = true,
             "times" | "timestamps" => times = true,
             "owner" | "ownership" => owner = true,
-            "links" | "hardlinks" | "xattr" | "xattrs" | "acl" | "acls" | "context" => {
+            "links" | "hardlinks" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not known: use -H to keep hard links"
+                )));
+            }
+            "xattr" | "xattrs" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not known: use -X to copy extended attributes"
+                )));
+            }
+            "acl" | "acls" => {
+                return Err(Exit::usage(format!(
+                    "--preserve={word} is not known: use -A to copy access control lists"
+                )));
+            }
+            "context" => {
                 return Err(Exit::usage(format!(
                     "--preserve={word} is not in this version: use mode, times, owner"
                 )));

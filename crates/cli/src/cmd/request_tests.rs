@@ -84,7 +84,10 @@ fn what_is_kept_can_be_chosen() {
     assert_eq!(kept("--preserve"), (true, true, true));
     assert_eq!(kept("--preserve=times,owner"), (false, true, true));
     assert_eq!(kept("--preserve=none"), (false, false, false));
-    assert!(refused("--preserve=xattr a b").contains("not in this version"));
+    assert!(refused("--preserve=context a b").contains("not in this version"));
+    assert!(refused("--preserve=acl a b").contains("use -A"));
+    assert!(refused("--preserve=links a b").contains("use -H"));
+    assert!(refused("--preserve=xattr a b").contains("use -X"));
     assert!(refused("--preserve=sense a b").contains("not known"));
 }
 

@@ -25,7 +25,15 @@ const SESSIONS: u64 = 20;
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
     let path = RelPath::try_from(path.as_bytes().to_vec()).expect("a path");
-    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 0 }, uid: 0, gid: 0 }
+    Entry {
+        path,
+        kind,
+        mode: 0o644,
+        mtime: Mtime { secs: 1, nanos: 0 },
+        uid: 0,
+        gid: 0,
+        extras: Default::default(),
+    }
 }
 
 fn file(path: &str, size: u64) -> Entry {

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of a command wait and measure")]
 
 mod accounts;
+mod attributes;
 mod auto;
 mod bootstrap;
 mod broken;
@@ -22,6 +23,7 @@ mod emulate;
 mod faults;
 mod filled;
 mod flags;
+mod hard_links;
 mod history;
 mod hops;
 mod hostile;

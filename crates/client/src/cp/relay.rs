@@ -70,6 +70,7 @@ pub(super) fn run(
     let mut failed = Vec::new();
     let mut streams = None;
     let (mut leftovers_told, mut skipped_told) = (false, false);
+    let mut not_kept_told = [false; 2];
     let mut totals = SinkTotals::default();
     // All is durable, and both ends have said goodbye.
     let (mut finished, mut done) = (false, false);
@@ -122,6 +123,13 @@ pub(super) fn run(
                         Some(ControlMessage::Leftovers(files, bytes)) => {
                             if !std::mem::replace(&mut leftovers_told, true) {
                                 watch.say(Leftovers { files, bytes }.notice());
+                            }
+                        }
+                        Some(ControlMessage::NotKept(left)) => {
+                            // Once from each end.
+                            let told = &mut not_kept_told[usize::from(std::ptr::eq(from, &sink))];
+                            if !std::mem::replace(told, true) {
+                                left.notices().into_iter().for_each(|notice| watch.say(notice));
                             }
                         }
                         Some(ControlMessage::Skipped(count, first)) => {
@@ -198,6 +206,7 @@ mod tests {
             mtime: Mtime::default(),
             uid: 0,
             gid: 0,
+            extras: Default::default(),
         };
         let file = |path, size| entry(path, EntryKind::File { size });
         let entries = [file("a", 70), entry("d", EntryKind::Directory), file("d/b", 30)];

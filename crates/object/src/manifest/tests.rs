@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::acl::{Acl, AclTag};
 
 fn path() -> impl Strategy<Value = RelPath> {
     let name = prop_oneof![
@@ -23,14 +24,39 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     let mtime = (prop_oneof![Just(1_700_000_000i64), any::<i64>()], 0..1_000_000_000u32);
     let owner = prop_oneof![Just((1000, 1000)), any::<(u32, u32)>()];
-    (path(), kind, 0..=NO_MODE, mtime, owner).prop_map(
-        |(path, kind, mode, (secs, nanos), (uid, gid))| Entry {
-            path,
-            kind,
-            mode,
-            mtime: Mtime { secs, nanos },
-            uid,
-            gid,
+    let hard_link = prop_oneof![
+        4 => Just(HardLink::None),
+        1 => any::<u32>().prop_map(|further| HardLink::First { further }),
+        1 => (0..7u32).prop_map(|id| HardLink::To(EntryId(id))),
+    ];
+    let pair = (prop::collection::vec(1..=255u8, 1..9), prop::collection::vec(any::<u8>(), 0..40));
+    let list = prop::collection::btree_map(pair.0, pair.1, 0..4);
+    let attributes = prop::option::weighted(
+        0.3,
+        list.prop_map(|list| Arc::new(Attributes::new(list.into_iter().collect()).unwrap())),
+    );
+    let permissions = prop::collection::vec(0..8u8, 5);
+    let list = (permissions, any::<u32>()).prop_map(|(bits, user)| {
+        let tags =
+            [AclTag::Owner, AclTag::User(user), AclTag::OwningGroup, AclTag::Mask, AclTag::Other];
+        Acl::new(tags.into_iter().zip(bits).collect()).unwrap()
+    });
+    let lists = (prop::option::of(list.clone()), prop::option::of(list));
+    let lists = lists.prop_map(|(access, default)| Acls { access, default });
+    let extras = (hard_link, attributes, prop::option::weighted(0.3, lists));
+    (path(), kind, 0..=NO_MODE, mtime, owner, extras).prop_map(
+        |(path, kind, mode, (secs, nanos), (uid, gid), (hard_link, attributes, acls))| {
+            let is_link = matches!(kind, EntryKind::Symlink { .. });
+            let attributes = attributes.filter(|_| !is_link);
+            let is_regular = matches!(kind, EntryKind::File { .. });
+            let hard_link = if is_regular { hard_link } else { HardLink::None };
+            let mut acls = acls.filter(|_| !is_link);
+            if let (Some(acls), false) = (&mut acls, kind == EntryKind::Directory) {
+                acls.default = None;
+            }
+            let acls = acls.map(Arc::new);
+            let extras = Extras { hard_link, attributes, acls };
+            Entry { path, kind, mode, mtime: Mtime { secs, nanos }, uid, gid, extras }
         },
     )
 }
@@ -43,6 +69,7 @@ fn plain(path: &[u8]) -> Entry {
         mtime: Mtime { secs: 1_700_000_000, nanos: 123_456_789 },
         uid: 1000,
         gid: 1000,
+        extras: Extras::default(),
     }
 }
 
@@ -62,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn segments_round_trip(first in 0..1_000_000u32, entries in prop::collection::vec(entry(), 0..40)) {
+    fn segments_round_trip(first in 7..1_000_000u32, entries in prop::collection::vec(entry(), 0..40)) {
         let bytes = encode_segment(EntryId(first), &entries);
         prop_assert_eq!(fitting(&entries), entries.len());
         prop_assert_eq!(decode_segment(&bytes), Ok((EntryId(first), entries)));
@@ -153,6 +180,23 @@ fn a_segment_of_the_longest_entries_is_taken() {
 }
 
 #[test]
+fn a_segment_of_the_largest_attributes_is_taken() {
+    let with = |i: usize| {
+        let mut entry = plain(format!("{i}").as_bytes());
+        let value = vec![b'v'; crate::attributes::MAX_BYTES - 1];
+        let attributes = Attributes::new(vec![(b"n".to_vec(), value)]).unwrap();
+        entry.extras.attributes = Some(Arc::new(attributes));
+        entry
+    };
+    let entries: Vec<Entry> = (0..20).map(with).collect();
+    let fit = fitting(&entries);
+    assert_eq!(fit, 7);
+    let bytes = encode_segment(EntryId(0), &entries[..fit]);
+    assert!(bytes.len() <= MAX_SEGMENT_BYTES);
+    assert_eq!(decode_segment(&bytes), Ok((EntryId(0), entries[..fit].to_vec())));
+}
+
+#[test]
 fn front_coding_does_not_blow_up_memory() {
     let mut path = b"d/".repeat(2047);
     path.push(b'x');
@@ -177,6 +221,19 @@ fn what_is_out_of_range_is_refused() {
     refuse(|e| e.kind = EntryKind::Symlink { target: Vec::new() });
     refuse(|e| e.kind = EntryKind::Symlink { target: b"a\0b".to_vec() });
     refuse(|e| e.path = RelPath::root());
+    refuse(|e| {
+        e.kind = EntryKind::Directory;
+        e.extras.hard_link = HardLink::First { further: 1 };
+    });
+    refuse(|e| {
+        e.kind = EntryKind::Symlink { target: b"x".to_vec() };
+        e.extras.attributes = Some(Arc::default());
+    });
+    refuse(|e| {
+        let tags = [AclTag::Owner, AclTag::OwningGroup, AclTag::Other].map(|tag| (tag, 7));
+        let default = Some(Acl::new(tags.to_vec()).unwrap());
+        e.extras.acls = Some(Arc::new(Acls { access: None, default }));
+    });
 
     assert_eq!(decode_segment(&[]), Err(ManifestError::Malformed));
     assert_eq!(decode_segment(&[9, 0, 0]), Err(ManifestError::Version(9)));
@@ -186,6 +243,14 @@ fn what_is_out_of_range_is_refused() {
     assert_eq!(decode_segment(&many), Err(ManifestError::TooLarge));
     let last = encode_segment(EntryId(u32::MAX), &[plain(b"x")]);
     assert_eq!(decode_segment(&last), Err(ManifestError::Field("entry id")));
+    // A name of the file of an entry before the first one, encoded by hand.
+    let mut linked = vec![VERSION, 5, 1, 0];
+    put_bytes(b"x", &mut linked);
+    linked.extend_from_slice(&[NAMES | SAME_MODE | SAME_OWNER | SAME_SECOND, 0, 1]);
+    let with = |distance| [&linked[..], &[distance]].concat();
+    let (_, decoded) = decode_segment(&with(5)).expect("the first entry of all");
+    assert_eq!(decoded[0].extras.hard_link, HardLink::To(EntryId(0)));
+    assert_eq!(decode_segment(&with(6)), Err(ManifestError::Field("hard link")));
     // A path that leaves the destination, encoded by hand.
     let mut escape = vec![VERSION, 0, 1, 0];
     put_bytes(b"../x", &mut escape);

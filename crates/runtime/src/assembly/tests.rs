@@ -55,6 +55,7 @@ fn entry(size: u64) -> Entry {
         mtime: Mtime { secs: 0, nanos: 0 },
         uid: 0,
         gid: 0,
+        extras: Default::default(),
     }
 }
 

@@ -61,7 +61,15 @@ pub fn pack(data: &[u8]) {
 pub fn pack_seeds() -> Vec<Vec<u8>> {
     let entry = |name: &str, kind: EntryKind| {
         let path = RelPath::new(name.as_bytes().to_vec()).expect("a path");
-        Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 2 }, uid: 0, gid: 0 }
+        Entry {
+            path,
+            kind,
+            mode: 0o644,
+            mtime: Mtime { secs: 1, nanos: 2 },
+            uid: 0,
+            gid: 0,
+            extras: Default::default(),
+        }
     };
     let contents = [&b"some bytes"[..], b"", b"others"];
     let whole = |kinds: [EntryKind; 3]| {

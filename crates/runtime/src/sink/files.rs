@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_disk::write;
 use packtrain_object::{Entry, EntryId, EntryKind};
-use packtrain_transfer::{DeletePlan, Failure, FailureKind};
+use packtrain_transfer::{DeletePlan, Failure, FailureKind, LinkPlan};
 
 use super::Answer;
 use super::delete;
@@ -21,6 +21,7 @@ pub(super) enum MetaJob {
     Examine(EntryId, Vec<Entry>),
     Symlink(EntryId, Entry),
     Empty(EntryId, Entry),
+    Link(Box<LinkPlan>),
     Hash(EntryId, Entry),
     /// Names the fresh directories that a sync covered. These files in them are not verified.
     Publish(Vec<EntryId>),
@@ -93,6 +94,7 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
             let shared = super::SharedTarget(Arc::clone(target));
             Some(Answer::Made(id, shared.write_small(id, &entry, &[])))
         }
+        MetaJob::Link(plan) => Some(Answer::Linked(plan.id, target.link(&plan))),
         MetaJob::Hash(id, entry) => Some(Answer::TargetRoot(id, target.hash(&entry))),
         MetaJob::Publish(unverified) => {
             target.publish(&unverified);

@@ -1,6 +1,9 @@
 //! The destination on disk: locations of entries, their temporaries and their metadata.
 
+mod attributes;
 mod backup;
+mod leftovers;
+mod links;
 mod metadata;
 mod pieces;
 
@@ -12,48 +15,22 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use packtrain_disk::{LeftoverKind, LeftoverName, Lock, LockError, Meta, Root, Trouble, write};
+use packtrain_disk::{Meta, Root, Trouble, write};
 use packtrain_object::{CHUNK, Digest, Entry, EntryId, EntryKind, RelPath, digest::FileHasher};
 use packtrain_transfer::message::{Options, Resume};
 use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
-use packtrain_units::ByteCount;
 
 use super::delete;
 use crate::assembly::SMALL_FILE_BYTES;
 use crate::traces::is_trace;
+pub use leftovers::Leftovers;
 use packtrain_service::paths::show;
-use packtrain_service::{Notice, NoticeLevel};
 pub(crate) use pieces::SharedTarget;
 
 /// Maximum files that are synced one by one instead of with their whole file system.
 const MAX_SINGLE_SYNCS: usize = 8;
 /// Maximum files kept open between writes.
 const OPEN_FILES: usize = 64;
-
-/// Maximum names of the destination that are examined for leftovers.
-const MAX_EXAMINED_NAMES: usize = 20_000;
-
-/// Files that interrupted transfers left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
-    /// Number of files.
-    pub files: u64,
-    /// Their size in bytes.
-    pub bytes: u64,
-}
-
-impl Leftovers {
-    /// The notice for the user.
-    pub fn notice(&self) -> Notice {
-        let files = if self.files == 1 { "1 file" } else { &format!("{} files", self.files) };
-        let text = format!(
-            "interrupted transfers left {files} ({}) in the destination: `packtrain clean` lists \
-             and removes such files",
-            ByteCount(self.bytes)
-        );
-        Notice::new(NoticeLevel::Warning, text)
-    }
-}
 
 /// The destination.
 pub(crate) struct Target {
@@ -79,6 +56,12 @@ pub(crate) struct Target {
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
     /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
+    /// Names that could not become hard links.
+    unlinked: AtomicU64,
+    /// Entries whose extended attributes are none that the file system can have.
+    unattributed: AtomicU64,
+    /// The same for access control lists.
+    unlisted: AtomicU64,
 }
 
 /// Data that the next sync must cover.
@@ -121,6 +104,9 @@ impl Target {
             not_owned,
             fresh,
             room: Mutex::default(),
+            unlinked: AtomicU64::new(0),
+            unattributed: AtomicU64::new(0),
+            unlisted: AtomicU64::new(0),
         }
     }
 
@@ -231,6 +217,8 @@ impl Target {
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == packtrain_disk::Kind::Symlink
                     && self.root.read_link(&place).is_ok_and(|there| there == *target)),
+            same_attributes: stat.kind == packtrain_disk::Kind::Symlink
+                || self.has_attributes(entry, &place) && self.has_acls(entry, &place),
             makes_way: in_the_way
                 && (self.options.delete
                     || self.root.list(&place).is_ok_and(|items| items.is_empty())),
@@ -419,38 +407,6 @@ impl Target {
     /// more than one chunk.
     fn is_resumable(&self, entry: &Entry) -> bool {
         self.options.resume != Resume::Off && entry.size().is_some_and(|size| size > CHUNK.get())
-    }
-
-    /// Leftovers of interrupted transfers in the destination directory, without its subdirectories.
-    pub(crate) fn leftovers(&self) -> Leftovers {
-        let mut found = Leftovers::default();
-        let tagged = |name: &[u8]| LeftoverName::parse(name).map(|it| (it.kind, it.tag));
-        let mut held: HashMap<String, bool> = HashMap::new();
-        for item in self.root.list_at_most(&self.prefix, MAX_EXAMINED_NAMES).unwrap_or_default() {
-            let Some((LeftoverKind::Temporary, tag)) = tagged(&item.name) else { continue };
-            let Ok(place) = self.below(&item.name) else { continue };
-            let stat = self.root.stat(&place).ok().flatten().filter(packtrain_disk::Stat::is_own);
-            let Some(stat) = stat else { continue };
-            let in_use = match tag {
-                // A temporary of this transfer, which is complete.
-                Some(tag) if tag == self.tag => self.root.has_temps(),
-                Some(tag) => *held.entry(tag).or_insert_with_key(|tag| {
-                    let lock = self.below(LeftoverName::lock_of(tag).as_bytes());
-                    lock.is_ok_and(|lock| {
-                        matches!(
-                            Lock::take_existing(&self.root, &lock),
-                            Err(LockError::Held { .. })
-                        )
-                    })
-                }),
-                None => true,
-            };
-            if !in_use {
-                found.files += 1;
-                found.bytes += stat.space().get();
-            }
-        }
-        found
     }
 
     fn in_place(&self, entry: &Entry) -> bool {

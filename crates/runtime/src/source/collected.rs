@@ -43,6 +43,7 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
             | SourceEvent::Root(..)
             | SourceEvent::StreamEnd(..)
             | SourceEvent::Warn(_)
+            | SourceEvent::NotKept(_)
             | SourceEvent::Skipped(_)
             | SourceEvent::Compared(..)
             | SourceEvent::Removed(..)

@@ -7,16 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use packtrain_disk::walk::WalkFailure;
+use packtrain_disk::walk::{NotRead, WalkFailure};
 use packtrain_disk::{Trouble, WalkOptions, Walker, glob};
-use packtrain_object::{Entry, EntryKind, Mtime, NO_MODE, RelPath};
+use packtrain_object::{Entry, EntryId, EntryKind, Mtime, NO_MODE, RelPath};
 use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, filters};
 
+use super::links::HardLinks;
 use super::{SourceEvent, Table};
 use crate::confinement::Confinement;
 use crate::meters::Meters;
+use crate::not_kept::NotKept;
 use crate::pack::Unpacked;
 use crate::skipped::Skipped;
 use crate::traces::is_trace;
@@ -25,6 +27,8 @@ use packtrain_service::paths::show;
 
 /// Entries passed on at once.
 const BATCH: usize = 1_024;
+/// Bytes of extended attributes passed on at once.
+const BATCH_BYTES: usize = 4 << 20;
 /// Steps of the walk that are measured at once.
 const STEPS: usize = 64;
 
@@ -96,7 +100,8 @@ pub(super) fn start(
                 let paths = expanded(paths, &options, glob::expand)?;
                 let paths: Vec<PathBuf> =
                     paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-                walk(Walker::new(&paths, prepared), &meters, &table, &credit, &news)
+                let links = tracked_links(&options);
+                walk(Walker::new(&paths, prepared), links, &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = root
@@ -105,7 +110,7 @@ pub(super) fn start(
                 let expand = |path: &[u8]| glob::expand_beneath(&root, path);
                 let paths = expanded(paths, &options, expand)?;
                 let walker = Walker::beneath(&root, paths, prepared);
-                walk(walker, &meters, &table, &credit, &news)
+                walk(walker, tracked_links(&options), &meters, &table, &credit, &news)
             }),
         };
         if let Err(failure) = result {
@@ -120,7 +125,15 @@ fn stream(name: Vec<u8>, table: &Table, news: &Sender<SourceEvent>) -> Result<()
     let wall = clock::wall();
     let nanos = (wall.as_nanos() % 1_000_000_000) as u32;
     let mtime = Mtime { secs: (wall.as_nanos() / 1_000_000_000) as i64, nanos };
-    let entry = Entry { path, kind: EntryKind::Stream, mode: NO_MODE, mtime, uid: 0, gid: 0 };
+    let entry = Entry {
+        path,
+        kind: EntryKind::Stream,
+        mode: NO_MODE,
+        mtime,
+        uid: 0,
+        gid: 0,
+        extras: Default::default(),
+    };
     table.push_nothing();
     let _ = news.send(SourceEvent::Entries(vec![entry]));
     let _ = news.send(SourceEvent::WalkEnd(Vec::new(), Vec::new()));
@@ -174,12 +187,20 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
         files_from: options.files_from.clone(),
         copy_links: options.extra.copy_links,
         one_file_system: options.extra.one_file_system,
+        attributes: options.extra.xattrs,
+        acls: options.extra.acls,
     })
+}
+
+/// The table of files with several names, if they are kept.
+fn tracked_links(options: &Options) -> Option<HardLinks> {
+    options.extra.hard_links.then(HardLinks::default)
 }
 
 /// Walks the sources, passes on the entries and measures each step.
 fn walk(
     mut walker: Walker,
+    mut links: Option<HardLinks>,
     meters: &Meters,
     table: &Table,
     credit: &Credit,
@@ -196,7 +217,8 @@ fn walk(
     });
     let walker = std::iter::from_fn(|| measured.next().filter(|items| !items.is_empty())).flatten();
     let (mut batch, mut failed) = (Vec::with_capacity(BATCH), Vec::new());
-    let (mut any, mut missing) = (false, 0);
+    let (mut any, mut missing, mut count) = (false, 0, 0);
+    let (mut not_kept, mut batch_bytes) = (NotKept::default(), 0);
     let (mut mounts, mut special) = (Vec::new(), Skipped::default());
     for item in walker {
         match item {
@@ -205,8 +227,25 @@ fn walk(
             Ok(item)
                 if item.entry.kind != EntryKind::Directory
                     && is_trace(item.entry.path.file_name()) => {}
-            Ok(item) => {
+            Ok(mut item) => {
                 any = true;
+                if let Some(links) = &mut links {
+                    let (id, path) = (EntryId(count), item.entry.path.as_bytes().len());
+                    item.entry.extras.hard_link =
+                        links.find(id, &item.entry.kind, item.identity, item.names, path);
+                }
+                count = count.saturating_add(1);
+                match item.no_attributes {
+                    None => {}
+                    Some(NotRead::Unsupported) => not_kept.unsupported_attributes += 1,
+                    Some(NotRead::TooLarge) => not_kept.large_attributes += 1,
+                }
+                match item.no_acls {
+                    None => {}
+                    Some(NotRead::Unsupported) => not_kept.unsupported_acls += 1,
+                    Some(NotRead::TooLarge) => not_kept.large_acls += 1,
+                }
+                batch_bytes += item.entry.extras.bytes();
                 if item.entry.kind != EntryKind::Directory
                     && let Some(brought) = brought.get_mut(item.argument)
                 {
@@ -230,7 +269,8 @@ fn walk(
                 failed.push((failure.path, why));
             }
         }
-        if batch.len() >= BATCH {
+        if batch.len() >= BATCH || batch_bytes >= BATCH_BYTES {
+            batch_bytes = 0;
             if !credit.take(batch.len()) {
                 return Ok(());
             }
@@ -246,6 +286,10 @@ fn walk(
     }
     if !batch.is_empty() {
         let _ = news.send(SourceEvent::Entries(batch));
+    }
+    not_kept.untracked_links = links.as_ref().map_or(0, HardLinks::untracked);
+    if not_kept != NotKept::default() {
+        let _ = news.send(SourceEvent::NotKept(not_kept));
     }
     if special.count > 0 {
         let _ = news.send(SourceEvent::Skipped(special));

@@ -115,6 +115,7 @@ impl Pair {
                 mtime: Mtime { secs: 0, nanos: 0 },
                 uid: 0,
                 gid: 0,
+                extras: Default::default(),
             };
             assembly.expect(ChunkPlan { chunk, pieces: vec![(piece.clone(), entry)] });
             reader.announce(chunk, vec![piece]);

@@ -128,6 +128,7 @@ fn entry(id: u32, size: u64) -> Entry {
         mtime: Mtime { secs: 0, nanos: 0 },
         uid: 0,
         gid: 0,
+        extras: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use packtrain_transfer::{Failure, FailureKind, FileReport};
 use serde::{Deserialize, Serialize};
 
 use super::TransportConfig;
+use crate::not_kept::NotKept;
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::evidence::{self, Part};
 
@@ -46,6 +47,8 @@ pub enum ControlMessage {
     Leftovers(u64, u64),
     /// Source: number and first path of the pipes, sockets and devices that it skipped.
     Skipped(u64, Vec<u8>),
+    /// Either end, before its last message: what the options ask to keep and it could not keep.
+    NotKept(NotKept),
 }
 
 impl ControlMessage {

@@ -38,9 +38,9 @@ pub struct ExtraOptions {
     pub remove_source_files: bool,
     /// Both: names of one file at the source are names of one file at the target.
     pub hard_links: bool,
-    /// Both: copy extended attributes of the user's namespace.
+    /// Both: copy extended attributes of the namespace `user`.
     pub xattrs: bool,
-    /// Both: copy POSIX access control lists.
+    /// Both: copy POSIX access control lists; the modes too.
     pub acls: bool,
     /// Source: the paths of the request are patterns.
     pub patterns: bool,
@@ -106,9 +106,8 @@ impl ExtraOptions {
     /// # Errors
     /// What is out of range, or what this version does not carry out.
     pub fn check(&self) -> Result<(), &'static str> {
-        // Reserved: a later version that asks for them must not be served without them.
-        if self.hard_links || self.xattrs || self.acls {
-            return Err("an option that this version does not carry out");
+        if self.acls && !self.mode_changes.is_empty() {
+            return Err("modes are not changed in a copy that keeps access control lists");
         }
         if self.remove_source_files && self.copy_links {
             return Err("files that links lead to are not removed");
@@ -271,9 +270,11 @@ mod tests {
         }
         for reserved in [
             ExtraOptions { remove_source_files: true, copy_links: true, ..ExtraOptions::default() },
-            ExtraOptions { hard_links: true, ..ExtraOptions::default() },
-            ExtraOptions { xattrs: true, ..ExtraOptions::default() },
-            ExtraOptions { acls: true, ..ExtraOptions::default() },
+            ExtraOptions {
+                acls: true,
+                mode_changes: ModeChange::parse_list("u+r", 0).expect("changes"),
+                ..ExtraOptions::default()
+            },
         ] {
             assert!(reserved.check().is_err(), "{reserved:?}");
         }

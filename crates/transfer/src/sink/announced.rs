@@ -17,7 +17,7 @@ const KEY: usize = 16;
 pub(super) struct Announced {
     directories: HashSet<[u8; KEY]>,
     links: HashSet<[u8; KEY]>,
-    /// Bytes of the paths of directories.
+    /// Bytes of the paths and attributes of directories.
     paths: u64,
     /// The parent of the last entry; entries of one directory follow each other.
     parent: Vec<u8>,
@@ -48,7 +48,7 @@ impl Announced {
             return Err(unrequested(entry, "it is both a directory and a symbolic link"));
         }
         if same.insert(key) && entry.kind == EntryKind::Directory {
-            self.paths += path.len() as u64;
+            self.paths += (path.len() + entry.extras.bytes()) as u64;
         }
         let count = self.directories.len() + self.links.len();
         if count > MAX_DIRECTORIES || self.paths > MAX_DIRECTORY_PATHS {

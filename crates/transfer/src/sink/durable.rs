@@ -134,7 +134,8 @@ impl Durability {
 impl Sink {
     pub(super) fn sync_if_due(&mut self) {
         let ending = matches!(self.phase, Phase::Ending { .. });
-        let all_waiting = self.intake.is_ended() && self.entries.len() == self.durability.files();
+        let waiting = self.durability.files() + self.links.waiting();
+        let all_waiting = self.intake.is_ended() && self.entries.len() == waiting;
         if !self.durability.is_due(self.now, all_waiting || ending) {
             return;
         }

@@ -34,6 +34,10 @@ pub(super) struct Item {
     pub(super) old: Option<u64>,
     /// Whether its size was unknown when it was announced.
     pub(super) stream: bool,
+    /// The first name of the file, if it is one of several.
+    pub(super) group: Option<EntryId>,
+    /// Whether its chunk may have been planned without it.
+    pub(super) is_late: bool,
 }
 
 /// State of an entry.
@@ -41,6 +45,10 @@ pub(super) struct Item {
 pub(super) enum Stage {
     /// Its target is being examined.
     Examining,
+    /// It waits for another name of the same file.
+    Waiting,
+    /// It is becoming a further name of a file.
+    Linking,
     /// The digests of the whole file are being compared.
     Comparing,
     /// A directory, link or empty file is being made.
@@ -67,6 +75,8 @@ impl Item {
             temporary: None,
             old: None,
             stream,
+            group: None,
+            is_late: false,
         }
     }
 
@@ -86,6 +96,11 @@ impl Item {
     /// Whether the layout packs it with other files in one chunk.
     pub(super) fn is_small(&self) -> bool {
         !self.stream && self.range.is_some() && self.size() < CHUNK.get()
+    }
+
+    /// Whether it waits for another name in this group.
+    pub(super) fn waits_in(&self, group: EntryId) -> bool {
+        self.stage == Stage::Waiting && self.group == Some(group)
     }
 
     /// Its key in the journal.

@@ -1,6 +1,6 @@
 //! Decides what an entry needs, from the state of its target.
 
-use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, Mtime};
+use packtrain_object::{CHUNK, Entry, EntryId, EntryKind};
 
 use super::Sink;
 use super::entries::Stage;
@@ -111,7 +111,7 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if stream {
         return moved;
     }
-    if options.update && !options.verify && found.mtime > entry.mtime {
+    if is_newer(options, entry, found) {
         // It need not match, so its source is not removed.
         let leave = options.removes_source();
         return if leave { Decision::Skip } else { Decision::Keep { settle: false } };
@@ -119,7 +119,7 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if size != Some(found.size) {
         return moved;
     }
-    let same_time = same_time(found.mtime, entry.mtime);
+    let same_time = found.mtime.is_stored(entry.mtime);
     if size == Some(0) && (options.checksum || options.verify) {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
@@ -130,6 +130,11 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     moved
+}
+
+/// Whether `update` leaves the target alone.
+fn is_newer(options: &Options, entry: &Entry, found: &Found) -> bool {
+    options.update && !options.verify && entry.is_file() && found.mtime > entry.mtime
 }
 
 /// In a run that changes nothing: replaces changes with a report.
@@ -150,6 +155,11 @@ fn for_dry_run(
     match decision {
         Decision::Make | Decision::Move => Decision::ReportOnly(changed),
         Decision::Fail(_) if options.verify => Decision::ReportOnly(changed),
+        Decision::Keep { .. } | Decision::Compare
+            if options.verify && found.is_some_and(|found| !found.same_attributes) =>
+        {
+            Decision::ReportOnly(changed)
+        }
         Decision::Keep { settle } => {
             // Directories are settled at the end of a real run, so no decision asks for it.
             let asks = settle || entry.kind == EntryKind::Directory;
@@ -166,19 +176,14 @@ pub(super) fn needs_settling(options: &Options, entry: &Entry, found: &Found) ->
     metadata_differs(options, entry, found) || options.preserve_owner
 }
 
-/// Whether the mode or the time that is kept differs. The time of a directory changes with every run.
+/// Whether the mode, the time or the attributes that are kept differ. The time of a directory changes with every run.
 fn metadata_differs(options: &Options, entry: &Entry, found: &Found) -> bool {
     let has_mode = !matches!(entry.kind, EntryKind::Symlink { .. });
     let has_time = options.preserve_times && entry.kind != EntryKind::Directory;
     let mode = options.mode_of(entry).filter(|_| options.preserve_mode && has_mode);
-    mode.is_some_and(|mode| found.mode != mode) || (has_time && found.mtime != entry.mtime)
-}
-
-/// Whether a file system may have stored `wanted` as `stored`: some store only whole seconds or
-/// microseconds.
-fn same_time(stored: Mtime, wanted: Mtime) -> bool {
-    let nanos = wanted.nanos;
-    stored.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&stored.nanos)
+    mode.is_some_and(|mode| found.mode != mode)
+        || (has_time && found.mtime != entry.mtime)
+        || !found.same_attributes
 }
 
 fn refused(text: &str) -> Decision {
@@ -204,7 +209,12 @@ impl Sink {
         item.temporary = state.temporary;
         let found = state.target.as_ref();
         item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
-        match decide(&self.options, &item.entry, item.stream, found) {
+        let decision = decide(&self.options, &item.entry, item.stream, found);
+        if self.joins_group(id, &decision, found) {
+            return;
+        }
+        let Some(item) = self.entries.get(id) else { return };
+        match decision {
             Decision::Compare => {
                 let needs = if self.options.dry_run { metadata_differs } else { needs_settling };
                 let settle = found.is_some_and(|f| needs(&self.options, &item.entry, f));
@@ -215,6 +225,25 @@ impl Sink {
                 self.apply_decision(id, decision);
             }
         }
+    }
+
+    /// Waits for another name of the same file, if there is one that counts. Returns whether it does.
+    fn joins_group(&mut self, id: EntryId, decision: &Decision, found: Option<&Found>) -> bool {
+        let Some(item) = self.entries.get(id) else { return false };
+        let group = item.group;
+        let is_newer = found.is_some_and(|found| {
+            found.kind == FoundKind::File && is_newer(&self.options, &item.entry, found)
+        });
+        let is_different = self.options.verify && matches!(decision, Decision::ReportOnly(_));
+        if is_newer || is_different || matches!(decision, Decision::Skip | Decision::Fail(_)) {
+            self.leave_group(id, group);
+            return false;
+        }
+        let joins = self.is_further_name(id);
+        if joins {
+            self.await_anchor(id, decision.clone());
+        }
+        joins
     }
 
     /// Applies the decision about an entry.
@@ -231,7 +260,7 @@ impl Sink {
     }
 
     /// The entry already matches the source.
-    fn keep(&mut self, id: EntryId, settle: bool) {
+    pub(super) fn keep(&mut self, id: EntryId, settle: bool) {
         let Some(item) = self.entries.get(id) else { return };
         if item.entry.kind != EntryKind::Directory {
             self.tally.summary.unchanged += 1;
@@ -258,6 +287,8 @@ impl Sink {
 
     /// An option leaves the entry alone. The source counts its bytes as present.
     fn skip(&mut self, id: EntryId) {
+        let group = self.entries.get(id).and_then(|item| item.group);
+        self.leave_group(id, group);
         let Some(item) = self.entries.remove(id) else { return };
         if self.options.removes_source() && item.entry.kind != EntryKind::Directory {
             self.durability.leave(self.now, id);
@@ -280,7 +311,7 @@ impl Sink {
     }
 
     /// Reports an entry that would change, in a run that changes nothing.
-    fn report_only(&mut self, id: EntryId, report: FileReport) {
+    pub(super) fn report_only(&mut self, id: EntryId, report: FileReport) {
         let Some(item) = self.entries.get(id) else { return };
         if let Some(range) = &item.range {
             self.tally.verified_range(self.now, range.clone());
@@ -296,8 +327,10 @@ impl Sink {
         }
         self.tally.summary.files_moved += u64::from(item.entry.size().is_some());
         self.tally.planned(item.size());
+        let group = item.group;
         self.report(id, report);
         self.entries.remove(id);
+        self.changes_in_group(id, group);
     }
 
     fn begin_move(&mut self, id: EntryId) {
@@ -305,6 +338,9 @@ impl Sink {
         item.stage = Stage::Moving;
         // The chunk of a small file is planned when all its files are decided.
         if item.is_small() {
+            if item.is_late {
+                self.need_late(id);
+            }
             return;
         }
         let Some(range) = item.range.clone() else { return };

@@ -5,7 +5,7 @@ use super::*;
 fn entry(kind: EntryKind) -> Entry {
     let path = RelPath::new(b"a/b".to_vec()).unwrap();
     let mtime = Mtime { secs: 1000, nanos: 123_456_789 };
-    Entry { path, kind, mode: 0o644, mtime, uid: 1, gid: 1 }
+    Entry { path, kind, mode: 0o644, mtime, uid: 1, gid: 1, extras: Default::default() }
 }
 
 fn file(size: u64) -> Entry {
@@ -14,7 +14,15 @@ fn file(size: u64) -> Entry {
 
 fn found(size: u64) -> Found {
     let mtime = Mtime { secs: 1000, nanos: 123_456_789 };
-    Found { kind: FoundKind::File, size, mtime, mode: 0o644, same_link: false, makes_way: false }
+    Found {
+        kind: FoundKind::File,
+        size,
+        mtime,
+        mode: 0o644,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    }
 }
 
 fn decided(options: &Options, entry: &Entry, found: Option<Found>) -> Decision {

@@ -37,6 +37,8 @@ impl Sink {
 
     /// Removes a failed entry from all modules.
     pub(super) fn drop_entry(&mut self, id: EntryId, failure: Failure, notify: bool) {
+        let group = self.entries.get(id).and_then(|item| item.group);
+        self.leave_group(id, group);
         let Some(item) = self.entries.remove(id) else { return };
         self.resumed.forget(id);
         self.roots.forget(id);

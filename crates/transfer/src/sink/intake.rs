@@ -128,7 +128,8 @@ impl Sink {
             if entry.is_file() {
                 self.tally.add_file();
             }
-            let item = Item::new(entry.clone(), range.clone());
+            let mut item = Item::new(entry.clone(), range.clone());
+            item.group = self.links.announce(id, entry)?;
             if let Some(range) = range
                 && let Some(ready) = self.intake.laid_out(&range, item.is_small())
             {
@@ -160,6 +161,7 @@ impl Sink {
         let Some(item) = self.entries.get(id) else { return };
         debug_assert!(matches!(item.stage, Stage::Examining | Stage::Comparing));
         if item.is_small()
+            && !item.is_late
             && let Some(range) = &item.range
             && let Some(ready) = self.intake.decided(range.start)
         {

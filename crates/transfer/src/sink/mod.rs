@@ -5,6 +5,7 @@
 //! - [`intake`] accepts segments of entries that were requested ([`Requested`]) and whose parents
 //!   were announced ([`announced`]).
 //! - [`examine`] decides what an entry needs.
+//! - [`links`] makes further names of a file.
 //! - [`roots`] compares digests of whole files.
 //! - [`resume`] finds the chunks of an earlier run.
 //! - [`plan`] requests ranges, and [`changed`] pieces of files with an old version.
@@ -24,6 +25,7 @@ mod fail;
 mod finish;
 mod intake;
 mod journal;
+mod links;
 mod plan;
 mod resume;
 mod roots;
@@ -47,6 +49,7 @@ use entries::{Entries, Stage};
 use finish::{Directories, Phase};
 use intake::Intake;
 use journal::Journal;
+use links::Links;
 use plan::Planner;
 use resume::Resumed;
 use roots::Roots;
@@ -63,6 +66,7 @@ pub struct Sink {
     entries: Entries,
     intake: Intake,
     roots: Roots,
+    links: Links,
     journal: Journal,
     resumed: Resumed,
     planner: Planner,
@@ -133,6 +137,7 @@ impl Sink {
             entries: Entries::default(),
             intake: Intake::default(),
             roots: Roots::default(),
+            links: Links::default(),
             journal,
             resumed: Resumed::default(),
             planner: Planner::default(),
@@ -342,7 +347,7 @@ impl Sink {
     pub fn held(&self) -> usize {
         let planned =
             self.intake.held() + self.planner.held() + self.chunks.held() + self.changed.held();
-        self.entries.len() + planned + self.tally.held() + self.out.len()
+        self.entries.len() + planned + self.links.held() + self.tally.held() + self.out.len()
     }
 
     /// The next action.
@@ -417,6 +422,7 @@ impl Sink {
     fn done(&mut self, id: EntryId) {
         let Some(item) = self.entries.remove(id) else { return };
         self.tally.summary.entries += 1;
+        self.named_in_group(id, item.group, &item.entry.path);
         if item.entry.kind == EntryKind::Directory {
             self.directories.made(id, item.entry);
         }

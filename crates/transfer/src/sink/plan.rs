@@ -88,6 +88,7 @@ impl Planner {
 
 impl Sink {
     pub(super) fn plan_more(&mut self) {
+        self.plan_late();
         let (mut first, mut again) = (Vec::new(), Vec::new());
         while self.chunks.has_room()
             && self.changed.has_room()
@@ -126,6 +127,7 @@ impl Sink {
         let mut pieces = self.layout.pieces(chunk);
         pieces.retain(|piece| {
             self.entries.is_moving(piece.entry)
+                && !self.chunks.is_asked(piece)
                 && !self.resumed.has(piece.entry, piece.file_offset / CHUNK.get())
         });
         pieces

@@ -13,6 +13,7 @@ use crate::message::PieceDigest;
 
 mod changed;
 mod late;
+mod links;
 mod states;
 
 fn now() -> Time {
@@ -24,7 +25,15 @@ fn entry(name: &str, kind: EntryKind) -> Entry {
         "" => RelPath::root(),
         name => RelPath::new(name.as_bytes().to_vec()).unwrap(),
     };
-    Entry { path, kind, mode: 0o644, mtime: Mtime { secs: 1, nanos: 0 }, uid: 0, gid: 0 }
+    Entry {
+        path,
+        kind,
+        mode: 0o644,
+        mtime: Mtime { secs: 1, nanos: 0 },
+        uid: 0,
+        gid: 0,
+        extras: Default::default(),
+    }
 }
 
 fn entries(sizes: &[u64]) -> Vec<Entry> {
@@ -412,6 +421,7 @@ fn deleting(all: &[Entry], empty: &[&str], options: Options) -> Vec<SinkAction> 
             mtime,
             mode: 0o644,
             same_link: false,
+            same_attributes: true,
             makes_way: false,
         }),
         temporary: None,

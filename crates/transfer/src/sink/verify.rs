@@ -88,6 +88,11 @@ impl Chunks {
         }
     }
 
+    /// Whether this piece is requested and not verified.
+    pub(super) fn is_asked(&self, piece: &Piece) -> bool {
+        self.asked.contains_range(&piece.range)
+    }
+
     /// Whether this chunk may have been requested.
     pub(super) fn was_asked(&self, chunk: ChunkIndex) -> bool {
         chunk < self.end

@@ -41,7 +41,7 @@ impl Segments {
 
     /// Adds an entry to the next segment.
     pub(super) fn add(&mut self, entry: Entry) {
-        self.pending_bytes += ENTRY_BYTES + entry.path.as_bytes().len();
+        self.pending_bytes += encoded_bytes(&entry);
         self.pending.push(entry);
     }
 
@@ -123,11 +123,15 @@ impl Segments {
         let bytes = encode_segment(first, &self.pending[..count]);
         out.push_back(SourceAction::Send(Message::Manifest(bytes)));
         self.pending.drain(..count);
-        let path_bytes = |entry: &Entry| ENTRY_BYTES + entry.path.as_bytes().len();
-        self.pending_bytes = self.pending.iter().map(path_bytes).sum();
+        self.pending_bytes = self.pending.iter().map(encoded_bytes).sum();
         self.sent += count as u32;
         self.unanswered.insert(first, count as u32);
     }
+}
+
+/// About the bytes of an encoded entry.
+fn encoded_bytes(entry: &Entry) -> usize {
+    ENTRY_BYTES + entry.path.as_bytes().len() + entry.extras.bytes()
 }
 
 /// These paths; if they do not fit in a message, the root, which contains all of them.

@@ -20,7 +20,9 @@ use packtrain_units::{ByteCount, Offset, Time};
 use crate::action::{Outcome, SourceAction};
 use crate::assign::Assigner;
 use crate::failure::{Failure, FailureKind, Failures};
-use crate::limits::{MAX_DIGESTS, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS};
+use crate::limits::{
+    MAX_DIGESTS, MAX_ENTRY_ATTRIBUTES, MAX_ENTRY_PATHS, MAX_OUTSTANDING, MAX_OUTSTANDING_PATHS,
+};
 use crate::message::{Message, Options, PieceDigest, Progress};
 use crate::transport::{TransportEvent, TransportId};
 use changed::Compared;
@@ -116,7 +118,10 @@ impl Source {
         if self.over || self.totals.walk_done {
             return 0;
         }
-        let room = MAX_OUTSTANDING_PATHS.get().saturating_sub(self.held.paths()) / MAX_ENTRY_PATHS;
+        let extra = &self.options.extra;
+        let attributes = if extra.xattrs || extra.acls { MAX_ENTRY_ATTRIBUTES } else { 0 };
+        let room = MAX_OUTSTANDING_PATHS.get().saturating_sub(self.held.paths());
+        let room = room / (MAX_ENTRY_PATHS + attributes);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         MAX_OUTSTANDING.saturating_sub(self.held.len()).min(room)
     }

@@ -21,6 +21,7 @@ fn entries(sizes: &[u64]) -> Vec<Entry> {
         mtime: Mtime { secs: 1, nanos: 0 },
         uid: 0,
         gid: 0,
+        extras: Default::default(),
     };
     sizes.iter().enumerate().map(entry).collect()
 }

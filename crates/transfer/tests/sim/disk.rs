@@ -22,6 +22,8 @@ pub enum Node {
         contents: Vec<u64>,
         size: u64,
         entry: Entry,
+        /// Names with the same number are names of one file.
+        inode: u64,
     },
 }
 
@@ -52,6 +54,7 @@ pub struct Disk {
     stable: BTreeMap<Vec<u8>, Place>,
     pub journal: Vec<u8>,
     journal_stable: usize,
+    last_inode: u64,
     /// Snapshots that become stable when their sync is answered.
     syncing: BTreeMap<u64, BTreeMap<Vec<u8>, Temporary>>,
     naming: BTreeMap<u64, (BTreeMap<Vec<u8>, Place>, usize)>,
@@ -67,12 +70,16 @@ impl Disk {
             return TargetState { target: None, temporary: None };
         };
         let target = place.target.as_ref().map(|node| match node {
-            Node::Directory { entry: meta } => found(FoundKind::Directory, 0, meta.as_ref(), false),
+            Node::Directory { entry: meta } => {
+                found(FoundKind::Directory, 0, meta.as_ref(), false, entry)
+            }
             Node::Symlink(target) => {
                 let same = matches!(&entry.kind, EntryKind::Symlink { target: t } if t == target);
-                found(FoundKind::Symlink, 0, None, same)
+                found(FoundKind::Symlink, 0, None, same, entry)
             }
-            Node::File { size, entry, .. } => found(FoundKind::File, *size, Some(entry), false),
+            Node::File { size, entry: meta, .. } => {
+                found(FoundKind::File, *size, Some(meta), false, entry)
+            }
         });
         TargetState { target, temporary: place.temporary.as_ref().map(|t| t.size) }
     }
@@ -131,6 +138,8 @@ impl Disk {
             return;
         }
         let size = entry.size().expect("only files and links are committed");
+        self.last_inode += 1;
+        let inode = self.last_inode;
         let place = self.place(entry);
         let temporary = place.temporary.take().expect("a temporary to commit");
         let contents = (0..size.div_ceil(CHUNK.get()))
@@ -141,7 +150,18 @@ impl Disk {
                 chunk.filter(whole).map_or(0, |c| c.content)
             })
             .collect();
-        place.target = Some(Node::File { contents, size, entry: entry.clone() });
+        place.target = Some(Node::File { contents, size, entry: entry.clone(), inode });
+    }
+
+    /// Sets the metadata of a file, under all its names.
+    pub fn settle_file(&mut self, file: u64, entry: &Entry) {
+        for place in self.places.values_mut() {
+            if let Some(Node::File { inode, entry: meta, .. }) = &mut place.target
+                && *inode == file
+            {
+                *meta = entry.clone();
+            }
+        }
     }
 
     /// Whether this file or link survives a power failure under its name.
@@ -246,9 +266,26 @@ impl Disk {
     }
 }
 
-fn found(kind: FoundKind, size: u64, entry: Option<&Entry>, same_link: bool) -> Found {
+fn found(
+    kind: FoundKind,
+    size: u64,
+    entry: Option<&Entry>,
+    same_link: bool,
+    wanted: &Entry,
+) -> Found {
+    let attributes = entry.and_then(|entry| entry.extras.attributes.as_ref());
+    let has = |wanted| attributes == Some(wanted);
+    let same_attributes = wanted.extras.attributes.as_ref().is_none_or(has);
     let mtime = entry.map_or(packtrain_object::Mtime { secs: 0, nanos: 0 }, |e| e.mtime);
-    Found { kind, size, mtime, mode: entry.map_or(0, |e| e.mode), same_link, makes_way: false }
+    Found {
+        kind,
+        size,
+        mtime,
+        mode: entry.map_or(0, |e| e.mode),
+        same_link,
+        same_attributes,
+        makes_way: false,
+    }
 }
 
 fn survive(place: &Place, stable: &Place, rng: &mut Rng) -> Place {

@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
-use packtrain_object::{CHUNK, ChunkIndex, Entry, EntryId, EntryKind, Piece, RelPath};
+use packtrain_object::{
+    Attributes, CHUNK, ChunkIndex, Entry, EntryId, EntryKind, HardLink, Piece, RelPath,
+};
 use packtrain_transfer::message::encode;
 use packtrain_transfer::{
-    ChunkPlan, Decoder, Failure, FailureKind, FileReport, Message, Options, Outcome, PieceDigest,
-    PieceHash, Requested, Sink, SinkAction, Source, SourceAction, TransportEvent, TransportId,
+    ChunkPlan, Decoder, Failure, FailureKind, FileReport, LinkPlan, Linked, Message, Options,
+    Outcome, PieceDigest, PieceHash, Requested, Sink, SinkAction, Source, SourceAction,
+    TransportEvent, TransportId,
 };
 use packtrain_units::{Duration, Offset, RangeSet, Rng, Time};
 
@@ -31,6 +35,8 @@ pub struct Faults {
     pub sink: f64,
     /// The target is full.
     pub full: f64,
+    /// A hard link cannot be made.
+    pub link: f64,
 }
 
 /// The path of a file and the index of a chunk in it.
@@ -38,6 +44,7 @@ pub type Key = (Vec<u8>, u64);
 
 enum Answer {
     Made(EntryId),
+    Linked(EntryId, Linked),
     Written(ChunkIndex, Vec<PieceHash>),
     Rehashed(ChunkIndex, EntryId, Option<packtrain_object::Digest>),
     OldHashed(ChunkIndex, EntryId, Option<packtrain_object::Digest>),
@@ -92,6 +99,8 @@ pub struct Run<'a> {
     pub crossed: u64,
     /// Bytes copied from old versions.
     pub copied: u64,
+    /// Hard links made.
+    pub links: u64,
     /// How often an old version could not be read at an end, or changed.
     pub old_faults: u64,
     /// Chunks requested in this run, in order.
@@ -158,6 +167,7 @@ impl<'a> Run<'a> {
             reports: Vec::new(),
             crossed: 0,
             copied: 0,
+            links: 0,
             old_faults: 0,
             expected_keys: Vec::new(),
             verified: BTreeSet::new(),

@@ -98,7 +98,15 @@ impl Mirror {
         let path = RelPath::new(format!("f{n:05}").into_bytes()).expect("a path");
         let version = self.versions[n as usize];
         let mtime = Mtime { secs: FIRST_VERSION + i64::from(version), nanos: 0 };
-        Entry { path, kind: EntryKind::File { size: size(n) }, mode: 0o644, mtime, uid: 0, gid: 0 }
+        Entry {
+            path,
+            kind: EntryKind::File { size: size(n) },
+            mode: 0o644,
+            mtime,
+            uid: 0,
+            gid: 0,
+            extras: Default::default(),
+        }
     }
 
     /// Records the number of items held now.

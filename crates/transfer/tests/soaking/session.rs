@@ -423,7 +423,15 @@ impl<'m> Session<'m> {
             let mut mtime = entry.mtime;
             mtime.secs = super::FIRST_VERSION + i64::from(version);
             let (kind, mode) = (FoundKind::File, entry.mode);
-            Found { kind, size, mtime, mode, same_link: false, makes_way: false }
+            Found {
+                kind,
+                size,
+                mtime,
+                mode,
+                same_link: false,
+                same_attributes: true,
+                makes_way: false,
+            }
         });
         let temporary = self.mirror.disk.has_temporary(n).then_some(size);
         TargetState { target, temporary }

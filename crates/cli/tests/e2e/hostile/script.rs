@@ -2,9 +2,11 @@
 //! and the fuzz targets share this file.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use packtrain_object::{
-    ChunkIndex, Digest, Entry, EntryId, EntryKind, Mtime, RelPath, encode_segment,
+    Attributes, ChunkIndex, Digest, Entry, EntryId, EntryKind, Extras, HardLink, Mtime, RelPath,
+    encode_segment,
 };
 use packtrain_transfer::message::{Message, PieceDigest, Progress, Summary};
 use packtrain_transfer::{Failure, FailureKind};
@@ -109,7 +111,22 @@ pub(crate) fn entry(choices: &mut Choices<'_>) -> Entry {
     let kind = if path.is_root() { EntryKind::Directory } else { kind };
     let mode = [0o644, 0o4755, 0o2777, 0][choices.below(4)];
     let mtime = Mtime { secs: choices.number() as i64, nanos: 0 };
-    Entry { path, kind, mode, mtime, uid: 0, gid: 0 }
+    let extras = extras(choices, &kind);
+    Entry { path, kind, mode, mtime, uid: 0, gid: 0, extras }
+}
+
+/// Sometimes a name of another file, attributes or an access control list.
+fn extras(choices: &mut Choices<'_>, kind: &EntryKind) -> Extras {
+    let hard_link = match (choices.below(4), kind) {
+        (0, EntryKind::File { .. }) => HardLink::First { further: choices.number() as u32 },
+        (1, EntryKind::File { .. }) => HardLink::To(choices.id()),
+        _ => HardLink::None,
+    };
+    let has = !matches!(kind, EntryKind::Symlink { .. }) && choices.below(4) == 0;
+    let pair = (b"name".to_vec(), vec![7; choices.byte()]);
+    let attributes = has.then(|| Attributes::new(vec![pair]).unwrap_or_default());
+    let acls = (has && choices.below(2) == 0).then(Arc::default);
+    Extras { hard_link, attributes: attributes.map(Arc::new), acls }
 }
 
 /// A message, and the number of entries announced after it.

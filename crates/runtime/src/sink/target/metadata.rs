@@ -19,7 +19,7 @@ impl Target {
     }
 
     /// The metadata of the entry that is kept.
-    pub(super) fn meta(&self, entry: &Entry) -> Meta {
+    pub(super) fn meta<'a>(&self, entry: &'a Entry) -> Meta<'a> {
         let own = || (geteuid().as_raw(), getegid().as_raw()) == (entry.uid, entry.gid);
         if !self.owners && !own() {
             self.not_owned.fetch_add(1, Ordering::Relaxed);
@@ -28,6 +28,8 @@ impl Target {
             mode: self.mode(entry),
             mtime: self.options.preserve_times.then_some(entry.mtime),
             owner: self.options.preserve_owner.then_some((entry.uid, entry.gid)),
+            attributes: entry.extras.attributes.as_deref(),
+            acls: entry.extras.acls.as_deref(),
         }
     }
 
@@ -45,7 +47,7 @@ impl Target {
             meta.mode = None;
         }
         if self.is_home(entry) {
-            (meta.mode, meta.owner) = (None, None);
+            (meta.mode, meta.owner, meta.acls) = (None, None, None);
         }
         self.root
             .settle(&place, &meta)
@@ -61,9 +63,9 @@ impl Target {
     }
 
     /// Whether the entry is the destination itself, and that is this user's home directory. It keeps
-    /// its mode and owner: with a mode that lets others write, sshd refuses the keys of the account
-    /// and the user can no longer log in.
-    fn is_home(&self, entry: &Entry) -> bool {
+    /// its mode, access control list and owner: if others may write, sshd refuses the keys of the
+    /// account and the user can no longer log in.
+    pub(super) fn is_home(&self, entry: &Entry) -> bool {
         if entry.kind != EntryKind::Directory || !entry.path.is_root() || self.is_renamed() {
             return false;
         }

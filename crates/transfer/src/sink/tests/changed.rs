@@ -7,7 +7,15 @@ const SIZE: u64 = 3 * CHUNK.get();
 
 fn found(size: u64, kind: FoundKind) -> TargetState {
     let mtime = Mtime { secs: 0, nanos: 0 };
-    let target = Found { kind, size, mtime, mode: 0o644, same_link: false, makes_way: false };
+    let target = Found {
+        kind,
+        size,
+        mtime,
+        mode: 0o644,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    };
     TargetState { target: Some(target), temporary: None }
 }
 

@@ -210,8 +210,15 @@ fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
     next.on_message(now(), manifest()).unwrap();
     let (size, mtime, mode) = (2 * CHUNK.get(), large.mtime, large.mode);
     let kind = crate::action::FoundKind::File;
-    let found =
-        crate::action::Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    let found = crate::action::Found {
+        kind,
+        size,
+        mtime,
+        mode,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    };
     let there = TargetState { target: Some(found), temporary: None };
     next.on_examined(now(), EntryId(0), vec![there]);
     let (failures, empty) = (vec![], vec![]);
@@ -238,8 +245,15 @@ fn removing() -> Sink {
     sink.on_message(now(), end).unwrap();
     let (kind, size) = (crate::action::FoundKind::File, 0);
     let (mtime, mode) = (files[0].mtime, files[0].mode);
-    let found =
-        crate::action::Found { kind, size, mtime, mode, same_link: false, makes_way: false };
+    let found = crate::action::Found {
+        kind,
+        size,
+        mtime,
+        mode,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    };
     sink.on_examined(now(), EntryId(0), vec![TargetState { target: Some(found), temporary: None }]);
     sink
 }

@@ -83,6 +83,10 @@ impl Run<'_> {
                 self.answers.push(Answer::OldHashed(chunk, piece.entry, hash));
             }
             SinkAction::CopyOld(chunk, piece, entry) => self.copy_old(chunk, &piece, &entry),
+            SinkAction::Link(plan) => {
+                let linked = self.link(&plan);
+                self.answers.push(Answer::Linked(plan.id, linked));
+            }
             SinkAction::HashTarget(id, entry) => {
                 self.answers.push(Answer::Root(id, self.disk.target_root(&entry)));
             }
@@ -110,6 +114,34 @@ impl Run<'_> {
             SinkAction::RemoveLock => {}
             _ => panic!("not a job"),
         }
+    }
+
+    fn link(&mut self, plan: &LinkPlan) -> Linked {
+        let first = self.disk.places.get(plan.first.as_bytes());
+        let Some(Node::File { contents, size, entry, inode }) =
+            first.and_then(|place| place.target.clone())
+        else {
+            return Linked::Gone;
+        };
+        if Some(size) != plan.entry.size() {
+            return Linked::Gone;
+        }
+        let fault = self.rng.chance(self.faults.link);
+        let place = self.disk.place(&plan.entry);
+        if matches!(place.target, Some(Node::File { inode: there, .. }) if there == inode) {
+            return Linked::Same;
+        }
+        if !plan.makes {
+            return Linked::Differs;
+        }
+        if fault {
+            let faults = [Linked::Gone, Linked::TooMany, Linked::Impossible];
+            return faults[self.rng.below(3) as usize];
+        }
+        place.target = Some(Node::File { contents, size, entry, inode });
+        self.links += 1;
+        self.check_committed(&plan.entry);
+        Linked::Made
     }
 
     /// Sometimes the old version changed since it was hashed, or is gone.
@@ -149,7 +181,10 @@ impl Run<'_> {
         for (_, entry) in batch {
             match &mut self.disk.place(&entry).target {
                 Some(Node::Directory { entry: meta }) => *meta = Some(entry),
-                Some(Node::File { entry: meta, .. }) => *meta = entry,
+                Some(Node::File { inode, .. }) => {
+                    let inode = *inode;
+                    self.disk.settle_file(inode, &entry);
+                }
                 // The mtime of a symbolic link, which this disk does not store.
                 Some(Node::Symlink(_)) => {}
                 other => panic!("settled what is {other:?}"),
@@ -238,6 +273,7 @@ impl Run<'_> {
                     self.sink.on_made(id, Ok(()));
                 }
             }
+            Answer::Linked(id, linked) => self.sink.on_linked(id, Ok(linked)),
             Answer::Written(chunk, hashes) => self.written(chunk, hashes),
             Answer::Rehashed(chunk, id, hash) => self.sink.on_rehashed(chunk, id, hash),
             Answer::OldHashed(chunk, id, hash) => self.sink.on_old_hashed(chunk, id, hash),
@@ -298,6 +334,27 @@ impl Run<'_> {
         }
     }
 
+    fn wanted_attributes(&self, source: &SourceEntry) -> Option<Arc<Attributes>> {
+        source.entry.extras.attributes.clone().filter(|_| self.options.extra.xattrs)
+    }
+
+    /// The names of each group at the source must be names of one file.
+    pub fn assert_linked(&self, tree: &[SourceEntry]) {
+        let inode = |entry: &Entry| {
+            let place = self.disk.places.get(entry.path.as_bytes());
+            match place.and_then(|place| place.target.as_ref()) {
+                Some(Node::File { inode, .. }) => *inode,
+                other => panic!("{:?}: {other:?}", entry.path),
+            }
+        };
+        for source in tree {
+            if let HardLink::To(first) = source.entry.extras.hard_link {
+                let first = &tree[first.index()].entry;
+                assert_eq!(inode(first), inode(&source.entry), "{:?}", source.entry.path);
+            }
+        }
+    }
+
     /// The target tree must equal the source tree.
     pub fn assert_identical(&self) {
         for (path, source) in &self.tree {
@@ -305,16 +362,21 @@ impl Run<'_> {
             let target = place.and_then(|place| place.target.as_ref());
             match (&source.entry.kind, target) {
                 (EntryKind::Directory, Some(Node::Directory { entry: Some(entry) })) => {
-                    assert_eq!(entry, &source.entry);
+                    assert_eq!(entry.extras.attributes, self.wanted_attributes(source));
+                    assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
                 }
                 (EntryKind::Symlink { target }, Some(Node::Symlink(found))) => {
                     assert_eq!(target, found);
                 }
-                (EntryKind::File { size }, Some(Node::File { contents, size: found, entry })) => {
+                (
+                    EntryKind::File { size },
+                    Some(Node::File { contents, size: found, entry, .. }),
+                ) => {
                     assert_eq!(size, found, "size of {path:?}");
                     let wanted = chunk_contents(source.content, *size);
                     assert_eq!(wanted, *contents, "content of {path:?}");
                     assert_eq!((entry.mtime, entry.mode), (source.entry.mtime, source.entry.mode));
+                    assert_eq!(entry.extras.attributes, self.wanted_attributes(source));
                 }
                 (EntryKind::Stream, Some(Node::File { contents, size, .. })) => {
                     let wanted = chunk_contents(source.content, *size);

@@ -1,0 +1,62 @@
+//! The journal's file, as the driver of the sink uses it.
+
+use std::sync::Arc;
+
+use packtrain_disk::{JournalFile, Root};
+use packtrain_object::RelPath;
+use packtrain_os::clock;
+use packtrain_service::paths::show;
+use packtrain_transfer::Failure;
+
+use super::{Runner, target};
+
+/// The journal, created when it is first written.
+pub(super) struct Journal {
+    root: Arc<Root>,
+    place: RelPath,
+    pub(super) file: Option<JournalFile>,
+}
+
+impl Journal {
+    pub(super) fn new(root: Arc<Root>, place: RelPath) -> Self {
+        Self { root, place, file: None }
+    }
+
+    fn open(&mut self) -> std::io::Result<&mut JournalFile> {
+        if self.file.is_none() {
+            let (file, _) = JournalFile::open(&self.root, &self.place)?;
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Runner<'_> {
+    pub(super) fn journal_append(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.append(bytes));
+        self.journal_checked(result);
+    }
+
+    pub(super) fn journal_rewrite(&mut self, bytes: &[u8]) {
+        let result = self.journal.open().and_then(|file| file.replace(bytes));
+        self.journal_checked(result);
+    }
+
+    pub(super) fn journal_remove(&mut self) {
+        let removed = match self.journal.file.take() {
+            Some(file) => file.remove(),
+            None => JournalFile::discard(&self.journal.root, &self.journal.place),
+        };
+        // The result does not matter: the next run drops a journal of complete files.
+        let _ = removed;
+    }
+
+    fn journal_checked(&mut self, result: std::io::Result<()>) {
+        if let Err(error) = result {
+            let trouble = self.target.root.trouble(&error);
+            let place = show(self.journal.place.as_bytes());
+            let text = format!("the journal {place}: {}", trouble.sentence());
+            self.sink.cancel(clock::now(), Failure::new(target::kind_of(trouble), text));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `--hard-links`: further names of files that are complete.
+
+use std::sync::atomic::Ordering;
+
+use packtrain_disk::{HardLinked, Trouble, classify};
+use packtrain_transfer::{Failure, LinkPlan, Linked};
+
+use super::Target;
+
+impl Target {
+    /// Makes or checks a further name of a file.
+    pub(crate) fn link(&self, plan: &LinkPlan) -> Result<Linked, Failure> {
+        let (entry, place) = (&plan.entry, self.place(&plan.entry)?);
+        let first = self.below(plan.first.as_bytes())?;
+        let size = entry.size().unwrap_or_default();
+        let failed = |e| self.failure(entry, "cannot make the hard link", &e);
+        let state = self.root.is_hard_link(&first, size, &place).map_err(failed)?;
+        if !plan.makes || state != HardLinked::Differs {
+            return Ok(answer(state));
+        }
+        self.renamed.store(true, Ordering::Release);
+        self.root.naming_error(&place).map_err(failed)?;
+        self.back_up(&place)?;
+        let link = || self.root.hard_link(&first, size, &place);
+        let linked = match link() {
+            Err(e) if classify(&e) == Trouble::IsDirectory => {
+                self.make_room(entry, &place)?;
+                link()
+            }
+            linked => linked,
+        };
+        let linked = linked.map_err(failed)?;
+        if linked == HardLinked::Impossible {
+            self.unlinked.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(answer(linked))
+    }
+}
+
+fn answer(linked: HardLinked) -> Linked {
+    match linked {
+        HardLinked::Made => Linked::Made,
+        HardLinked::Same => Linked::Same,
+        HardLinked::Differs => Linked::Differs,
+        HardLinked::Gone => Linked::Gone,
+        HardLinked::TooMany => Linked::TooMany,
+        HardLinked::Impossible => Linked::Impossible,
+    }
+}
