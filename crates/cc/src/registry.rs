@@ -15,7 +15,7 @@ use crate::native::Native;
 use crate::reno::Reno;
 use crate::sabul::{self, Sabul};
 use crate::scalable::Scalable;
-use crate::udt::{Udt, Variant};
+use crate::udt::{AsPrinted, Udt, Variant};
 
 /// Why no controller was built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +104,7 @@ pub fn names() -> Vec<&'static str> {
     NAMES.iter().copied().chain(registered.iter().map(|(name, _)| *name)).collect()
 }
 
-/// The controllers of this crate.
+/// The controllers of this crate that messages list. `udt:paper+WORD` are only for experiments.
 const NAMES: &[&str] = &[
     "native",
     "native:background",
@@ -176,9 +176,10 @@ pub fn build_with(
         ("udt", Some("ns2-2003-grid")) => {
             Ok(Box::new(Udt::new(config, Variant::Ns2).without_formula_3()))
         }
-        ("udt", Some(a)) => match Variant::named(a) {
-            Some(variant) => Ok(Box::new(Udt::new(config, variant))),
-            None => Err(BuildError::Argument { name: "udt", argument: a.to_owned() }),
+        ("udt", Some(a)) => match (Variant::named(a), AsPrinted::named(a)) {
+            (Some(variant), _) => Ok(Box::new(Udt::new(config, variant))),
+            (_, Some(printed)) => Ok(Box::new(Udt::as_printed(config, printed))),
+            _ => Err(BuildError::Argument { name: "udt", argument: a.to_owned() }),
         },
         ("fobs", None) => Ok(Box::new(Fobs::new(config, Options::default()))),
         ("fobs", Some(a)) => match Options::parse(a) {
@@ -288,6 +289,13 @@ mod tests {
             assert!(NAMES.contains(&&*name), "{name}");
             assert_eq!(build(&name, &config()).unwrap().name(), name);
         }
+        for printed in AsPrinted::ALL {
+            let name = printed.name();
+            assert_eq!(build(name, &config()).unwrap().name(), name);
+            assert_eq!(Variant::of_controller(name), Variant::Paper);
+        }
+        let unknown = build("udt:paper+speed", &config());
+        assert!(matches!(unknown, Err(BuildError::Argument { .. })));
         let name = crate::udt::NS2_WITHOUT_FORMULA_3;
         assert!(NAMES.contains(&name));
         assert_eq!(build(name, &config()).unwrap().name(), name);

@@ -8,11 +8,13 @@ use packtrain_sim::results::RunRow;
 use super::VARIANT;
 use super::folder::{Experiment, ExperimentError};
 
-/// The part of an experiment that a check plays.
+/// The part of an experiment that is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The runs that the numbers named by `check` in `experiment.toml` need; all, if it names none.
     KeyCells,
+    /// The runs that the numbers named by `spread_of` need; all, if it names none.
+    Spread,
     /// All runs.
     Whole,
 }
@@ -59,7 +61,8 @@ impl Experiment {
     /// Number of runs of a part.
     ///
     /// # Errors
-    /// A key names a setting that its sweep does not vary, or a pattern of `check` fits no number.
+    /// A key names a setting that its sweep does not vary, or a pattern of `check` or `spread_of` fits no
+    /// number.
     pub fn runs(&self, part: Part) -> Result<u64, ExperimentError> {
         Ok(self.cells(part)?.len() as u64)
     }
@@ -67,7 +70,10 @@ impl Experiment {
     /// The runs of a part, in the order of the scenarios.
     pub(super) fn cells(&self, part: Part) -> Result<Vec<Run>, ExperimentError> {
         let wanted = match part {
-            Part::KeyCells if !self.check.is_empty() => Some(self.wanted()?),
+            Part::KeyCells if !self.check.is_empty() => Some(self.wanted("check", &self.check)?),
+            Part::Spread if !self.spread_of.is_empty() => {
+                Some(self.wanted("spread_of", &self.spread_of)?)
+            }
             _ => None,
         };
         let mut cells = Vec::new();
@@ -108,14 +114,20 @@ impl Experiment {
         Ok(givers)
     }
 
-    /// The numbers that `check` names, with those that they are derived from.
-    fn wanted(&self) -> Result<BTreeSet<Name>, ExperimentError> {
+    /// Whether the spread of this number is wanted.
+    pub(super) fn is_spread(&self, key: &str, variant: Option<&str>) -> bool {
+        let patterns = &self.spread_of;
+        patterns.is_empty() || patterns.iter().any(|pattern| means(pattern, key, variant))
+    }
+
+    /// The numbers that the patterns of `list` name, with those that they are derived from.
+    fn wanted(&self, list: &str, patterns: &[String]) -> Result<BTreeSet<Name>, ExperimentError> {
         let given: BTreeSet<Name> = self.counts()?.into_keys().collect();
         let mut variants: BTreeSet<Option<String>> =
             given.iter().map(|name| name.1.clone()).collect();
         variants.insert(None);
         let mut wanted = BTreeSet::new();
-        for pattern in &self.check {
+        for pattern in patterns {
             let before = wanted.len();
             let named = given.iter().filter(|(key, of)| means(pattern, key, of.as_deref()));
             wanted.extend(named.cloned());
@@ -129,7 +141,7 @@ impl Experiment {
                 return Err(ExperimentError::Folder {
                     folder: self.name.clone(),
                     file: "experiment.toml".to_owned(),
-                    what: format!("check: `{pattern}` fits no number, or none that is new"),
+                    what: format!("{list}: `{pattern}` fits no number, or none that is new"),
                 });
             }
         }

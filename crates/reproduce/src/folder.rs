@@ -66,6 +66,8 @@ pub struct Experiment {
     /// Patterns of the numbers that tests play again (`key` or `key @ variant`, `*` for any text);
     /// none: all numbers.
     pub check: Vec<String>,
+    /// Patterns of the numbers whose spread is measured; none: all numbers.
+    pub spread_of: Vec<String>,
     /// The quantity of the numbers, for the plot.
     pub label: String,
     /// The scenarios by file name.
@@ -205,6 +207,8 @@ struct Head {
     #[serde(default)]
     check: Vec<String>,
     #[serde(default)]
+    spread_of: Vec<String>,
+    #[serde(default)]
     row: Vec<RowSpec>,
     #[serde(default)]
     derived: Vec<DerivedSpec>,
@@ -269,6 +273,7 @@ impl Experiment {
             scored: head.scored,
             items: head.item,
             check: head.check,
+            spread_of: head.spread_of,
             label: head.label,
             scenarios,
             rows,

@@ -18,23 +18,24 @@ impl Spreads {
     }
 }
 
-/// Plays an experiment `seeds` times, each time with other random numbers; the first time with
-/// those of `expected.csv`. `on_run` is called for each run.
+/// Plays the runs for `spread_of` (all, if it names none) `seeds` times, each time with other random
+/// numbers; the first time with those of `expected.csv`. `on_run` is called for each run.
 ///
 /// # Errors
-/// A scenario is invalid or a run fails, or a row requires a number that no run has.
+/// A pattern of `spread_of` fits no number, a scenario is invalid or a run fails, or a row requires a number that no run has.
 pub fn spread(
     experiment: &Experiment,
     seeds: u64,
     jobs: usize,
     on_run: &mut impl FnMut(&RunRow),
 ) -> Result<Spreads, ExperimentError> {
-    let cells = experiment.cells(Part::Whole)?;
+    let cells = experiment.cells(Part::Spread)?;
     let mut numbers: Vec<(String, Vec<f64>)> = Vec::new();
     for round in 0..seeds {
         let played = play(experiment, &cells, round, jobs, on_run)?;
         for (key, variant, sum, count) in played.sums {
-            if !experiment.paper.iter().any(|paper| paper.key == key) {
+            let is_listed = experiment.paper.iter().any(|paper| paper.key == key);
+            if !is_listed || !experiment.is_spread(&key, variant.as_deref()) {
                 continue;
             }
             let (name, value) = (shown(&key, variant.as_deref()), sum / f64::from(count));
@@ -91,6 +92,43 @@ mod tests {
             spread(&experiment, 4, 1, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
         let rows: Vec<_> = rows.iter().map(|row| (row.key.as_str(), row.min < row.max)).collect();
         assert_eq!(rows, [("lost 0", false), ("lost 0.05", true)]);
+    }
+
+    #[test]
+    fn only_the_runs_for_spread_of_are_played() {
+        let files = |of: &str| {
+            let of = of.to_owned();
+            move |name: &str| {
+                match name {
+                "experiment.toml" => Ok(format!(
+                    "title = \"t\"\nscored = \"1mbit\"\nspread_of = [{of}]\n[[row]]\nkey = \"rate\"\n\
+                     variant = \"{{link.a-b.rate}}\"\nvalue = \"{{link.a-b.rate}} / 1e6\"\n\
+                     [[derived]]\nkey = \"twice\"\nvalue = \"2 * {{rate}}\"\n"
+                )),
+                "scenario.toml" => Ok("duration = \"100ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+                    rate = \"1mbit\"\ndelay = \"1ms\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n[sweep]\n\
+                    \"link.a-b.rate\" = [\"1mbit\", \"2mbit\", \"3mbit\"]\n"
+                    .to_owned()),
+                "paper.csv" => Ok("key,value,tolerance,source\nrate,1,1,\ntwice,2,1,\n".to_owned()),
+                _ => Err("is missing".to_owned()),
+            }
+            }
+        };
+        let played = |of: &str| {
+            let experiment = Experiment::read("new", &files(of)).unwrap_or_else(|e| panic!("{e}"));
+            let mut runs = 0;
+            let result = spread(&experiment, 3, 1, &mut |_| runs += 1);
+            result.map(|Spreads(rows)| (runs, rows.into_iter().map(|row| row.key).collect()))
+        };
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+        let scored = played("\"* @ 2mbit\"").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(scored, (3, keys(&["rate @ 2mbit", "twice @ 2mbit"])));
+        let derived = played("\"twice @ 3mbit\"").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(derived, (3, keys(&["twice @ 3mbit"])));
+        let (runs, all) = played("").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((runs, all.len()), (9, 6));
+        let error = played("\"* @ 4mbit\"").expect_err("no such variant").to_string();
+        assert!(error.contains("spread_of: `* @ 4mbit` fits no number"), "{error}");
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //!
 //! Files: `rate` the formulas of the increase, `gate` the loss rate that forbids one, `decrease`
 //! the epochs of losses, `path` the receiver's measurements, `window` formula (1), `start` slow
-//! start, `average` the moving average, `variant` the variants of the algorithm. Section numbers
-//! are the paper's; `udt4` follows draft-gg-udt-03 where the paper differs.
+//! start, `average` the moving average, `variant` the variants of the algorithm, `printed` the
+//! departures from the printed text. Section numbers are the paper's; `udt4` follows
+//! draft-gg-udt-03 where the paper differs.
 //!
 //! Units: packets, packets per second and seconds, as `f64`. Rates at the interface count wire
 //! bytes of a datagram; formulas (3) and (4) need the packet with its IP and UDP headers.
@@ -14,6 +15,7 @@ mod average;
 mod decrease;
 mod gate;
 mod path;
+mod printed;
 mod rate;
 mod start;
 mod variant;
@@ -27,6 +29,7 @@ use crate::pacing::quantum;
 use decrease::{CUT, Cut, Epochs};
 use gate::Gate;
 use path::Path;
+pub use printed::AsPrinted;
 use rate::{Increase, raised};
 use start::{SlowStart, exit_rate};
 pub use variant::Variant;
@@ -56,6 +59,8 @@ pub struct Udt {
     variant: Variant,
     /// Whether (3) is left out, as in table 3 of the paper.
     without_formula_3: bool,
+    /// What is taken as printed.
+    printed: AsPrinted,
     /// Wire bytes of a datagram.
     datagram: f64,
     /// Packets per second.
@@ -95,6 +100,7 @@ impl Udt {
         Self {
             variant,
             without_formula_3: false,
+            printed: AsPrinted::default(),
             datagram,
             ceiling: ceiling.clamp(MIN_RATE, MAX_RATE / 8.0 / datagram),
             slow_start: Some(slow_start),
@@ -118,6 +124,11 @@ impl Udt {
     /// The same without formula (3): after a cut the rate increases as if there had been none.
     pub fn without_formula_3(self) -> Self {
         Self { without_formula_3: true, ..self }
+    }
+
+    /// The variant `paper` with parts of the text as printed.
+    pub fn as_printed(config: &ControllerConfig, printed: AsPrinted) -> Self {
+        Self { printed, ..Self::new(config, Variant::Paper) }
     }
 
     fn set_rate(&mut self, packets: f64) {
@@ -161,7 +172,8 @@ impl Udt {
         let before = (feedback.in_flight + feedback.acked).get() as f64;
         let train = self.send_quantum().get() as f64;
         let full = before + train >= self.window.packets() * self.datagram;
-        let starved = self.path.was_empty(feedback) && full;
+        let is_empty = self.path.was_empty(feedback);
+        let starved = is_empty && full && !self.printed.has(AsPrinted::Window);
         if let Some(rate) = arrival.filter(|_| self.slow_start.is_none()) {
             self.window.on_arrival(if starved { rate.max(self.rate) } else { rate });
         }
@@ -192,7 +204,7 @@ impl Udt {
 
     /// A delay warning: a cut that begins an epoch. The agent of 2003 does not freeze at one.
     fn on_warning(&mut self, now: Time) {
-        if !self.leave_slow_start() {
+        if !self.leave_slow_start() || self.printed.has(AsPrinted::ExitCut) {
             let cut = self.epochs.open();
             self.cut(cut, now, matches!(self.variant, Variant::Paper | Variant::Grid));
         }
@@ -204,10 +216,12 @@ impl Udt {
         let Some(end) = end.filter(|_| packets > 0) else { return };
         self.gate.on_lost(packets);
         self.path.on_lost();
-        if self.slow_start.is_some_and(|start| !start.ends_by_loss(self.path.arrival())) {
+        let ends = |start: SlowStart| start.ends_by_loss(self.path.arrival());
+        let any_loss_ends = self.printed.has(AsPrinted::EarlyLoss);
+        if self.slow_start.is_some_and(|start| !any_loss_ends && !ends(start)) {
             return;
         }
-        if self.leave_slow_start() {
+        if self.leave_slow_start() && !self.printed.has(AsPrinted::ExitCut) {
             return;
         }
         if let Some(cut) = self.epochs.on_nak(packets, end) {
@@ -220,7 +234,7 @@ impl Udt {
     /// that whole windows were lost at this rate, which is halved until a packet is acknowledged.
     fn on_silence(&mut self, now: Time) {
         self.silence = self.silence.saturating_add(1);
-        if self.leave_slow_start() {
+        if self.printed.has(AsPrinted::Silence) || self.leave_slow_start() {
             return;
         }
         let cut = self.epochs.open();
@@ -246,7 +260,7 @@ impl Udt {
 impl CongestionController for Udt {
     fn name(&self) -> &'static str {
         match self.variant {
-            Variant::Paper => "udt:paper",
+            Variant::Paper => self.printed.name(),
             Variant::Grid => "udt:grid",
             Variant::Ns2 if self.without_formula_3 => NS2_WITHOUT_FORMULA_3,
             Variant::Ns2 => "udt:ns2-2003",
@@ -317,7 +331,10 @@ impl CongestionController for Udt {
         // A rate that the window does not let out says nothing about the path.
         let passing = self.window.packets() / self.window.passage();
         let used = self.rate.min(self.path.arrival().unwrap_or(passing));
-        let capacity = self.path.presumed_capacity(used, clean);
+        let capacity = match self.path.capacity() {
+            None if self.printed.has(AsPrinted::Capacity) => 0.0,
+            _ => self.path.presumed_capacity(used, clean),
+        };
         let before_cut = if self.without_formula_3 { 0.0 } else { self.before_cut };
         let more = self.increase.packets(capacity, self.rate, before_cut);
         self.set_rate(raised(self.rate, more));

@@ -2,6 +2,7 @@
 
 mod curves;
 mod law;
+mod printed;
 mod vectors;
 
 use proptest::prelude::*;
@@ -11,8 +12,10 @@ use crate::hostile;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn nothing_told_breaks_it(script in hostile::script(), which in 0..4usize) {
-        let name = format!("udt:{}", super::Variant::ALL[which].name());
+    fn nothing_told_breaks_it(script in hostile::script(), which in 0..5usize) {
+        let variants = super::Variant::ALL.map(|variant| format!("udt:{}", variant.name()));
+        let printed = super::AsPrinted::Everything.name().to_owned();
+        let name = variants.get(which).cloned().unwrap_or(printed);
         hostile::run(&name, &script)?;
     }
 }

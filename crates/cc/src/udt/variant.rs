@@ -1,5 +1,7 @@
 //! The variants of UDT.
 
+use super::printed::AsPrinted;
+
 /// A variant. The feedback `udt` of `packtrain-proto` differs with it too, so both ends of a flow
 /// must use the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,12 +39,16 @@ impl Variant {
     }
 
     /// The variant that a controller's name requires of the feedback: `udt:paper` and so on; `udt`
-    /// and all controllers other than UDT's use `grid`. `udt:ns2-2003-grid` differs at the sender
-    /// only.
+    /// and all controllers other than UDT's use `grid`. `udt:ns2-2003-grid` and `udt:paper+WORD`
+    /// differ at the sender only.
     pub fn of_controller(name: &str) -> Self {
         if name == super::NS2_WITHOUT_FORMULA_3 {
             return Self::Ns2;
         }
-        name.strip_prefix("udt:").and_then(Self::named).unwrap_or_default()
+        let named = |name: &str| match AsPrinted::named(name) {
+            Some(_) => Some(Self::Paper),
+            None => Self::named(name),
+        };
+        name.strip_prefix("udt:").and_then(named).unwrap_or_default()
     }
 }

@@ -99,8 +99,9 @@ pub(crate) struct SimReproduceArgs {
     /// With --check: play all runs.
     #[arg(long, requires = "check")]
     pub(crate) whole: bool,
-    /// Play all runs with N seeds, and print median, minimum and maximum of each number as CSV;
-    /// with --out, write them to spread.csv there.
+    /// Play the runs for the `spread_of` of experiment.toml (default: all) with N seeds, and print
+    /// median, minimum and maximum of each number as CSV; with --out, write them to spread.csv
+    /// there.
     #[arg(long, value_name = "N", conflicts_with_all = ["all", "check", "plot", "json"])]
     #[arg(value_parser = clap::value_parser!(u64).range(2..=10_000))]
     pub(crate) seeds: Option<u64>,

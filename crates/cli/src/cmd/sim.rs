@@ -102,7 +102,7 @@ fn checked(experiment: &Experiment, args: &SimReproduceArgs) -> Result<bool, Exi
 }
 
 fn spread(experiment: &Experiment, seeds: u64, args: &SimReproduceArgs) -> Result<(), Exit> {
-    let runs = experiment.runs(Part::Whole).map_err(usage)?;
+    let runs = experiment.runs(Part::Spread).map_err(usage)?;
     let bar = sim::bar(runs.saturating_mul(seeds), &experiment.name);
     let mut finished = |_: &packtrain_sim::results::RunRow| bar.inc(1);
     let result = packtrain_reproduce::spread(experiment, seeds, jobs(args.jobs), &mut finished);

@@ -22,11 +22,11 @@ fn close(one: f64, other: f64) -> bool {
     (one / other - 1.0).abs() < 1e-9
 }
 
-fn at(ms: u64) -> Time {
+pub(super) fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-fn send(udt: &mut Udt, now: Time, first: u64, count: u32) {
+pub(super) fn send(udt: &mut Udt, now: Time, first: u64, count: u32) {
     udt.on_sent(&Sent {
         now,
         first,
@@ -38,13 +38,13 @@ fn send(udt: &mut Udt, now: Time, first: u64, count: u32) {
     });
 }
 
-fn nak(udt: &mut Udt, now: Time, first: u64, count: u32) {
+pub(super) fn nak(udt: &mut Udt, now: Time, first: u64, count: u32) {
     let bytes = ByteCount(u64::from(count) * MSS);
     let lost = [LossRange { first, count, bytes, sent_at: now }];
     udt.on_feedback(&Feedback { lost: &lost, ..silence(now) });
 }
 
-fn ack(udt: &mut Udt, now: Time, packets: u64, arrival: Option<f64>, rtt: Duration) {
+pub(super) fn ack(udt: &mut Udt, now: Time, packets: u64, arrival: Option<f64>, rtt: Duration) {
     let rate = |packets: f64| DataRate::from_bps((packets * 8.0 * MSS as f64) as u64);
     udt.on_feedback(&Feedback {
         acked: ByteCount(packets * MSS),
@@ -62,7 +62,7 @@ fn packets_of_capacity() -> f64 {
 }
 
 /// After slow start, at 10,000 packets a second, with 1,000 packets sent.
-fn cruising(variant: Variant) -> Udt {
+pub(super) fn cruising(variant: Variant) -> Udt {
     let mut udt = Udt::new(&config(), variant);
     send(&mut udt, Time::ZERO, 0, 1_000);
     ack(&mut udt, at(1), 1, Some(10_000.0), Duration::from_millis(100));
