@@ -349,8 +349,9 @@ impl Compete {
     /// Begins a competition by losses, at the window before it began, but at least at a share that
     /// the others must yield to.
     fn enter(&mut self, round: &Round, capacity: f64) {
-        let fair = START * capacity * (round.base + round.queue);
-        let window = self.past.iter().map(|past| past.window).fold(fair, f64::max);
+        let window = self.past.iter().map(|past| past.window);
+        let before = window.fold(START * capacity * round.base, f64::max);
+        let window = before + START * capacity * round.queue;
         self.alone = (round.at, 0);
         self.plan_trial(round);
         self.start_loss(round, window);

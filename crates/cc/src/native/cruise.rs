@@ -175,21 +175,32 @@ impl Cruise {
         } else if calm {
             // In proportion to the same mean, so that flows become equal while the queue is empty.
             let mean = (self.window * path * base).sqrt();
-            self.window += (a / 2.0).max(CREEP * mean.min(MAX_CREEP * self.window));
+            let creep = CREEP * mean.min(MAX_CREEP * self.window);
+            // The rest of a link that is nearly full is less than that: more would fill the queue,
+            // and the way back from there leaves a part of the link idle.
+            let rest = round.capacity.filter(|c| near(*c)).map(|c| (c - fastest) * base / 2.0);
+            if rest.is_some() {
+                self.average_queue(round);
+            }
+            self.window += rest.map_or(creep, |rest| rest.min(creep)).max(a / 2.0);
         } else {
             let fed_back = self.window * base / (base + round.queue) + a;
             self.window = self.window / 2.0 + fed_back / 2.0;
+            self.average_queue(round);
             self.window *= self.fair_step(round, path, target);
         }
         self.window = self.window.min(HEADROOM * fastest * base + a);
     }
 
+    fn average_queue(&mut self, round: &Round) {
+        let elapsed = round.at - std::mem::replace(&mut self.mean_at, round.at);
+        self.mean_queue += (round.queue - self.mean_queue) * (elapsed / MEAN_TIME).clamp(0.0, 1.0);
+    }
+
     /// The factor that moves the window towards the rate that is fair: with `a` in proportion to the
     /// root of the own rate times that of the path, a flow that holds `a` in a queue of `q` seconds has
     /// the rate `path` (`target`/q)².
-    fn fair_step(&mut self, round: &Round, path: f64, target: f64) -> f64 {
-        let elapsed = round.at - std::mem::replace(&mut self.mean_at, round.at);
-        self.mean_queue += (round.queue - self.mean_queue) * (elapsed / MEAN_TIME).clamp(0.0, 1.0);
+    fn fair_step(&self, round: &Round, path: f64, target: f64) -> f64 {
         if self.mean_queue > standing_queue(round.base) {
             return 1.0;
         }
@@ -290,6 +301,29 @@ mod tests {
             experiment.on_round(&Round { arrived, lost, delivered: arrived, ..Round::default() });
         }
         stepped
+    }
+
+    /// The windows after rounds without a queue of a flow with the rate 1 MB/s and a base of 0.1 s.
+    fn calm_windows(capacity: f64) -> Vec<f64> {
+        let mut cruise = Cruise::new(Rng::new(1));
+        cruise.enter(1e6, 0.1);
+        cruise.calm = 0;
+        let round = Round { delivered: 1e6, base: 0.1, ..Round::default() };
+        let round = Round { capacity: Some(capacity), ..round };
+        let step = |_| {
+            cruise.on_round(&round, Cause::None, Act::Follow, 1_000.0);
+            cruise.window()
+        };
+        (0..4).map(step).collect()
+    }
+
+    #[test]
+    fn a_window_grows_by_no_more_than_the_rest_of_a_link_that_is_nearly_full() {
+        let growth = |capacity: f64| calm_windows(capacity)[0] / 1e5 - 1.0;
+        assert!((growth(1.02e6) - 0.01 * 1.102).abs() < 1e-3, "half of 2 %: {}", growth(1.02e6));
+        assert!(growth(1.001e6) > 0.005, "but it goes on: {}", growth(1.001e6));
+        assert!(growth(1.15e6) > 0.03, "at most as much as elsewhere: {}", growth(1.15e6));
+        assert!(growth(1.15e6) < 0.035, "{}", growth(1.15e6));
     }
 
     #[test]

@@ -35,6 +35,8 @@ const CAPACITY_NOISE: f64 = 1.25;
 /// Growth of the rate in one step, without and with a measured capacity.
 const BLIND_GROWTH: f64 = 3.0;
 const MAX_LEAP: f64 = 384.0;
+/// The launch goes on if it ended below this share of a capacity that was measured later.
+const RESUME_BELOW: f64 = 0.4;
 /// Steps without growth and without a queue, after which an end host counts as the limit.
 const MAX_FLAT_STEPS: u32 = 3;
 /// Steps in a row limited by the application, after which the launch ends at a little more than
@@ -114,6 +116,21 @@ impl Launch {
             retreating: false,
             step: Step::default(),
         }
+    }
+
+    /// Goes on at half of a capacity that was measured after the launch had ended at `rate`, if
+    /// that is much more.
+    pub(super) fn resumed(rate: f64, capacity: f64) -> Option<Self> {
+        (rate < RESUME_BELOW * capacity).then(|| {
+            let mut launch = Self { rate, ..Self::new(1.0, 1.0) };
+            launch.leap(capacity);
+            launch
+        })
+    }
+
+    /// Whether a measured capacity has set the rate.
+    pub(super) fn has_leapt(&self) -> bool {
+        self.leapt
     }
 
     /// Bytes per second.
@@ -479,6 +496,14 @@ mod tests {
         let before = launch.rate();
         launch.on_feedback(&report, BASE, before);
         assert_eq!(launch.rate(), before);
+    }
+
+    #[test]
+    fn a_launch_goes_on_only_far_below_a_capacity_that_was_measured_later() {
+        let launch = Launch::resumed(1e5, 1e6).expect("a tenth");
+        assert_eq!((launch.rate(), launch.has_leapt()), (5e5, true));
+        assert!(Launch::resumed(5e5, 1e6).is_none());
+        assert!(Launch::resumed(2e6, 1e6).is_none(), "measured wrongly");
     }
 
     fn lost_from(first: u64) -> LossRange {

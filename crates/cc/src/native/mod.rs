@@ -36,6 +36,10 @@ const TRAIN: f64 = 16.0;
 /// Room in the launch for bursts, in packets: a path of 5 Gbit/s needs 512 for a burst that lasts
 /// long enough to measure.
 const BURST_PACKETS: f64 = 512.0;
+/// Room in cruise for a burst, in packets, while the launch ended without a capacity; and the number
+/// of rounds for which the bursts are awaited.
+const FIRST_BURST: f64 = 64.0;
+const MAX_UNMEASURED_ROUNDS: u32 = 64;
 /// Minimum window, in packets.
 const MIN_PACKETS: f64 = 4.0;
 /// Delay of threads on top of the round trip and the reports, in seconds: the window covers it.
@@ -60,6 +64,8 @@ pub struct Native {
     /// None: it yields to flows that fill the queue.
     compete: Option<Compete>,
     best: Best,
+    /// Rounds left in which the launch goes on as soon as a capacity is measured: it ended without.
+    unmeasured_rounds: u32,
     /// The rate in force, in bytes per second.
     rate: f64,
     /// Rounds left with smaller batches because the receiving host dropped packets.
@@ -112,6 +118,7 @@ impl Native {
             jitter: Jitter::default(),
             compete: Some(Compete::new(config)),
             best: Best::default(),
+            unmeasured_rounds: 0,
             small_batch_rounds: 0,
         }
     }
@@ -139,6 +146,7 @@ impl Native {
         if matches!(self.state, State::Launch(_)) {
             return;
         }
+        self.unmeasured_rounds = self.unmeasured_rounds.saturating_sub(1);
         let capacity = self.best.on_round(round);
         if self.competing().is_none() {
             self.cruise.on_round(round, verdict, act, self.mtu);
@@ -155,6 +163,17 @@ impl Native {
             }
         }
         self.update_rate();
+    }
+
+    /// Goes on with a launch that ended before a capacity was measured: a queue that others filled
+    /// dropped the end of its bursts.
+    fn resume_launch(&mut self, feedback: &Feedback<'_>) {
+        let Some(capacity) = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0) else { return };
+        self.unmeasured_rounds = 0;
+        if let Some(launch) = Launch::resumed(self.rate, capacity) {
+            self.state = State::Launch(launch);
+            self.update_rate();
+        }
     }
 
     fn update_rate(&mut self) {
@@ -236,9 +255,12 @@ impl CongestionController for Native {
             if launch.on_feedback(feedback, base, self.rate) {
                 self.cruise.enter(launch.rate(), base + lateness(base));
                 self.rounds.restart(feedback.now);
+                self.unmeasured_rounds = if launch.has_leapt() { 0 } else { MAX_UNMEASURED_ROUNDS };
                 self.state = State::Cruise;
             }
             self.update_rate();
+        } else if self.unmeasured_rounds > 0 && self.competing().is_none() {
+            self.resume_launch(feedback);
         }
     }
 
@@ -252,6 +274,8 @@ impl CongestionController for Native {
             }
             State::Cruise => match self.competing() {
                 Some(competing) => competing.cwnd().get() as f64,
+                // Room for the bursts that measure the capacity.
+                None if self.unmeasured_rounds > 0 => self.window() + FIRST_BURST * self.mtu,
                 None => self.window(),
             },
         };

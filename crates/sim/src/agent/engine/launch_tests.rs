@@ -4,6 +4,7 @@ use packtrain_link::{Limit, LossConfig, QueueConfig};
 use packtrain_units::{DataRate, Duration};
 
 use super::tests::{engine, flow, path, play};
+use crate::file::ScenarioFile;
 use crate::outcome::Recorded;
 
 /// Smaller packets carry no data.
@@ -64,4 +65,48 @@ fn losses_at_random_do_not_end_the_launch() {
         let rounds = reached(&outcome.record, rate, rtt);
         assert!(rounds < 4.0, "{loss}: {rounds}");
     }
+}
+
+/// A CUBIC flow whose queue is full when `native` begins, so that it drops the end of the first burst.
+const FULL: &str = r#"
+name = "full"
+duration = "12s"
+[[link]]
+name = "wan"
+from = "router"
+to = "far"
+rate = "100mbit"
+rtt = "10ms"
+queue = "1bdp"
+reverse = { queue = "1000000 packets" }
+[[link]]
+name = "access"
+from = "near"
+to = "router"
+rate = "10gbit"
+delay = "10us"
+queue = "100000 packets"
+[[flow]]
+name = "rival"
+from = "near"
+to = "far"
+cc = "cubic"
+start = "5s"
+[[flow]]
+name = "subject"
+from = "near"
+to = "far"
+kind = "engine"
+cc = "native"
+start = "10s"
+"#;
+
+#[test]
+fn a_launch_that_ends_without_a_capacity_goes_on_when_one_is_measured() {
+    let file = ScenarioFile::parse("full", FULL, &[]).expect("a valid file");
+    let outcome = play(&file.scenario(0).expect("a valid scenario"));
+    let capacity = outcome.flows[1].capacity.unwrap_or_default();
+    assert!(capacity > DataRate::from_mbps(90), "{capacity}");
+    let goodput = outcome.flows[1].goodput;
+    assert!(goodput > DataRate::from_mbps(20), "{goodput}");
 }
