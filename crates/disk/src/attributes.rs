@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::beneath;
-use super::meta;
+use super::mode::change_mode_at;
 use super::parents::Place;
 use super::root::Root;
 use super::stat::{Kind, Stat};
@@ -165,11 +165,11 @@ pub(super) fn apply_at(place: &Place<'_>, stat: &Stat, wanted: &Attributes) -> R
         applied => return applied,
     }
     // An owner may not read or write attributes of a file that he may not read or write.
-    if meta::change_mode_at(place, stat.mode | 0o600).is_err() {
+    if change_mode_at(place, stat.mode | 0o600).is_err() {
         return Ok(false);
     }
     let applied = apply(&fd, wanted);
-    meta::change_mode_at(place, stat.mode)?;
+    change_mode_at(place, stat.mode)?;
     match applied {
         Err(Errno::ACCESS) => Ok(false),
         applied => applied,

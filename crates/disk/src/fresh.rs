@@ -26,6 +26,7 @@ use super::attributes;
 use super::beneath;
 use super::fresh_state::{Modes, Plan, Tree};
 use super::meta::{self, Meta};
+use super::mode::change_mode_at;
 use super::parents::{Parent, Place};
 use super::root::{self, Root, split};
 use super::stat::{Kind, Stat};
@@ -324,7 +325,7 @@ impl Root {
                 return Err(Errno::NOENT);
             }
             if stat.mode != tree.mode {
-                meta::no_modes_is_fine(meta::change_mode_at(place, tree.mode))?;
+                meta::no_modes_is_fine(change_mode_at(place, tree.mode))?;
             }
             rename_dir(&place.dir, place.name, &place.dir, last).map(|()| true).or_else(|error| {
                 // A directory that was made meanwhile. Everything else fails as `mkdir` would.
@@ -473,7 +474,7 @@ fn open_top(dir: BorrowedFd<'_>, hidden: &[u8]) -> Result<Option<(OwnedFd, Stat)
     }
     let special = stat.mode & 0o7000;
     let place = Place { dir: Parent::Borrowed(dir), name: hidden };
-    meta::no_modes_is_fine(meta::change_mode_at(&place, special | HIDDEN_MODE))?;
+    meta::no_modes_is_fine(change_mode_at(&place, special | HIDDEN_MODE))?;
     // The kernel drops the bit if this user is not in the group of the directory.
     let is_kept = special == 0 || Stat::from(&rustix::fs::fstat(&fd)?).mode & 0o7000 == special;
     Ok(is_kept.then_some((fd, stat)))

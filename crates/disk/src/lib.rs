@@ -22,6 +22,7 @@ mod fresh_state;
 mod hard_link;
 mod leftover;
 mod meta;
+mod mode;
 mod own;
 mod parents;
 mod remove;

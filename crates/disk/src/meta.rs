@@ -1,18 +1,17 @@
 //! Mode, time and owner of files.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use packtrain_object::{Acls, Attributes, Mtime, RelPath};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
 use super::acls;
 use super::attributes;
-use super::beneath;
-use super::parents::Place;
+use super::mode::change_mode_at;
 use super::root::Root;
 use super::stat::{Kind, Stat};
 
@@ -218,22 +217,6 @@ pub(super) fn umask() -> u32 {
         let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
     })
-}
-
-/// Changes the mode of a name without following a link that may replace it. `fchmodat` cannot do
-/// that before Linux 6.6, so an `O_PATH` handle is used.
-pub(super) fn change_mode_at(place: &Place<'_>, mode: u32) -> Result<(), Errno> {
-    let mode = Mode::from_raw_mode(mode & 0o7777);
-    let fd = beneath::open_no_follow(place.dir.as_fd(), place.name, OFlags::PATH)?;
-    let by_handle = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    match rustix::fs::chmodat(CWD, by_handle.as_str(), mode, AtFlags::empty()) {
-        // /proc is not mounted.
-        Err(Errno::NOENT | Errno::NOTDIR) => {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-            rustix::fs::fchmod(beneath::open_no_follow(place.dir.as_fd(), place.name, flags)?, mode)
-        }
-        changed => changed,
-    }
 }
 
 /// File systems without modes (FAT, some network shares) refuse `chmod` even to the owner. The data

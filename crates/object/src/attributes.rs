@@ -16,9 +16,12 @@ pub const MAX_BYTES: usize = 64 << 10;
 /// Maximum number of attributes of one entry.
 pub const MAX_COUNT: usize = 1024;
 
+/// A name without its namespace, and its value.
+type Pair = (Box<[u8]>, Box<[u8]>);
+
 /// The attributes of one entry, in the order of their names.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Attributes(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct Attributes(Vec<Pair>);
 
 /// Why attributes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

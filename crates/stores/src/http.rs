@@ -297,10 +297,6 @@ fn broken(whom: &str, error: &hyper::Error) -> Trouble {
         return Trouble::never(FailureKind::Protocol, text);
     }
     let why = match io() {
-        // A reset before any answer is the usual end of HTTP at a port for TLS.
-        Some(why) if whom.starts_with("http://") && error.is_incomplete_message() => {
-            format!("{why}; does the server want https://?")
-        }
         Some(why) => why,
         None if error.is_timeout() => "it does not answer".to_owned(),
         None if error.is_user() => "the request could not be sent".to_owned(),
