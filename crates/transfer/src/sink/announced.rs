@@ -17,7 +17,10 @@ const KEY: usize = 16;
 pub(super) struct Announced {
     directories: HashSet<[u8; KEY]>,
     links: HashSet<[u8; KEY]>,
-    /// Bytes of the paths and attributes of directories.
+    /// Announcements of directories. Sources that are merged announce the same ones, and the sink
+    /// keeps each announcement to the end.
+    announcements: usize,
+    /// Bytes of the paths and attributes of these announcements.
     paths: u64,
     /// The parent of the last entry; entries of one directory follow each other.
     parent: Vec<u8>,
@@ -47,10 +50,12 @@ impl Announced {
         if other.contains(&key) {
             return Err(unrequested(entry, "it is both a directory and a symbolic link"));
         }
-        if same.insert(key) && entry.kind == EntryKind::Directory {
+        same.insert(key);
+        if entry.kind == EntryKind::Directory {
+            self.announcements += 1;
             self.paths += (path.len() + entry.extras.bytes()) as u64;
         }
-        let count = self.directories.len() + self.links.len();
+        let count = self.announcements + self.links.len();
         if count > MAX_DIRECTORIES || self.paths > MAX_DIRECTORY_PATHS {
             return Err(protocol("more directories and links than fit in one copy"));
         }
@@ -61,4 +66,31 @@ impl Announced {
 fn key(path: &[u8]) -> [u8; KEY] {
     let digest = packtrain_object::digest::root_of(path);
     std::array::from_fn(|at| digest.0[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_object::{Mtime, RelPath};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_announced_again_and_again_counts_each_time() {
+        let entry = Entry {
+            path: RelPath::new(vec![b'd'; 250]).unwrap(),
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            mtime: Mtime { secs: 1, nanos: 0 },
+            uid: 0,
+            gid: 0,
+            extras: Default::default(),
+        };
+        let mut announced = Announced::default();
+        for count in 1..4 {
+            announced.add(&entry).unwrap();
+            assert_eq!((announced.announcements, announced.paths), (count, 250 * count as u64));
+        }
+        announced.paths = MAX_DIRECTORY_PATHS - 249;
+        assert!(announced.add(&entry).is_err());
+    }
 }

@@ -35,6 +35,11 @@ pub(super) struct Links {
     linking: HashMap<EntryId, Decision>,
     /// Small files to request although their chunk was planned before.
     late: VecDeque<EntryId>,
+    /// Groups whose waiting entries may go on.
+    released: VecDeque<EntryId>,
+    /// Whether [`Sink::link_waiting`] runs. What it does to one entry may release others: they are
+    /// queued, because a group may have more entries than the stack has room for.
+    is_releasing: bool,
 }
 
 #[derive(Debug)]
@@ -193,6 +198,18 @@ impl Sink {
 
     /// Links the entries that wait, or moves one of them if there is nothing to link to.
     fn link_waiting(&mut self, first: EntryId) {
+        self.links.released.push_back(first);
+        if std::mem::replace(&mut self.links.is_releasing, true) {
+            return;
+        }
+        while let Some(first) = self.links.released.pop_front() {
+            self.release_group(first);
+            self.links.drop_if_complete(first);
+        }
+        self.links.is_releasing = false;
+    }
+
+    fn release_group(&mut self, first: EntryId) {
         while let Some(group) = self.links.groups.get_mut(&first)
             && !matches!(group.anchor, Anchor::Pending(_))
             && let Some((id, decision)) = group.waiting.pop_front()

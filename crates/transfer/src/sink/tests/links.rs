@@ -183,3 +183,35 @@ fn names_that_fail_while_they_wait_do_not_accumulate() {
         assert!(sink.links.stale() < 100, "{} stale names", sink.links.stale());
     }
 }
+
+#[test]
+fn many_names_of_a_file_that_differs_need_no_deep_stack() {
+    const NAMES: u32 = 100_000;
+    let mut links = vec![first(NAMES)];
+    links.extend((0..NAMES).map(|_| to(0)));
+    let files = files(&links);
+    let options = Options { dry_run: true, checksum: true, ..options() };
+    let mut states = vec![nothing(); files.len()];
+    states[0].target = Some(Found {
+        kind: FoundKind::File,
+        size: 100,
+        mtime: files[0].mtime,
+        mode: files[0].mode,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    });
+    let requested = Requested::anything(&options);
+    let mut sink = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
+    for (n, (files, states)) in files.chunks(1000).zip(states.chunks(1000)).enumerate() {
+        let id = EntryId(1000 * n as u32);
+        sink.on_message(now(), Message::Manifest(encode_segment(id, files))).unwrap();
+        sink.on_examined(now(), id, states.to_vec());
+    }
+    assert_eq!(sink.links.waiting(), NAMES as usize);
+    sink.on_target_root(EntryId(0), Some(Digest([1; 32])));
+    let root = Message::Root { entry: EntryId(0), digest: Some(Digest([2; 32])) };
+    sink.on_message(now(), root).unwrap();
+    assert_eq!(sink.links.waiting(), 0);
+    assert_eq!(sink.links.held(), 0);
+}
