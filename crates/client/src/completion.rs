@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
+use packtrain_os::process::start_without_terminal;
 use packtrain_service::{Location, SshSettings};
 use packtrain_units::{Duration, escape};
 
@@ -70,7 +71,11 @@ pub fn names(settings: &SshSettings, place: &Location) -> Option<Vec<String>> {
 /// What a command writes to its output within `limit`; it is ended then.
 fn run(mut command: Command, input: &[u8], limit: Duration) -> Option<Vec<u8>> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // `BatchMode` holds for the last host only: the ssh to a host on the way would ask.
+    command.env("SSH_ASKPASS_REQUIRE", "never").env_remove("DISPLAY");
+    start_without_terminal(&mut command);
     let mut process = command.spawn().ok()?;
+    let group = rustix::process::Pid::from_child(&process);
     let (mut to, from) = (process.stdin.take()?, process.stdout.take()?);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -82,7 +87,8 @@ fn run(mut command: Command, input: &[u8], limit: Duration) -> Option<Vec<u8>> {
     let _ = to.write_all(input);
     drop(to);
     let answer = receiver.recv_timeout(limit.to_std());
-    let _ = process.kill();
+    // The process was not waited for, so its id is still that of its group.
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let _ = process.wait();
     answer.ok()
 }

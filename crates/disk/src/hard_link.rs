@@ -33,7 +33,8 @@ pub enum HardLinked {
 impl Root {
     /// Gives the regular file `first`, which must have this size, the name `further` too. A file or
     /// link that has this name is replaced atomically. Both paths are resolved beneath the root, and no
-    /// link in the last component is followed.
+    /// link in the last component is followed. A file of a user other than `owners` counts as gone:
+    /// that user may write to it, and would write to the further name too.
     ///
     /// # Errors
     /// I/O errors; `IsADirectory` if a directory has the name `further`.
@@ -42,6 +43,33 @@ impl Root {
         first: &RelPath,
         size: u64,
         further: &RelPath,
+        owners: [u32; 2],
+    ) -> io::Result<HardLinked> {
+        self.make_hard_link(first, size, further, owners, true)
+    }
+
+    /// What [`Root::hard_link`] would do. To learn it, another name beside `further` is made and
+    /// removed.
+    ///
+    /// # Errors
+    /// Those of [`Root::hard_link`].
+    pub fn try_hard_link(
+        &self,
+        first: &RelPath,
+        size: u64,
+        further: &RelPath,
+        owners: [u32; 2],
+    ) -> io::Result<HardLinked> {
+        self.make_hard_link(first, size, further, owners, false)
+    }
+
+    fn make_hard_link(
+        &self,
+        first: &RelPath,
+        size: u64,
+        further: &RelPath,
+        owners: [u32; 2],
+        stays: bool,
     ) -> io::Result<HardLinked> {
         let file = match self.linkable(first, size)? {
             Some(file) => file,
@@ -50,14 +78,19 @@ impl Root {
         if self.is_same(&file, further)? {
             return Ok(HardLinked::Same);
         }
+        if !owners.contains(&file.uid) {
+            return Ok(HardLinked::Gone);
+        }
         let linked = self.with_place(further.as_bytes(), |new| {
             let linked = self.with_place_ungated(first.as_bytes(), |old| {
                 let link = |name: &[u8]| {
                     rustix::fs::linkat(&old.dir, old.name, &new.dir, name, AtFlags::empty())
                 };
-                match link(new.name) {
-                    Err(Errno::EXIST) => {}
-                    linked => return linked,
+                if stays {
+                    match link(new.name) {
+                        Err(Errno::EXIST) => {}
+                        linked => return linked,
+                    }
                 }
                 let mut temp = temp_name::name(new.name, LINK_TAG, self.name_max);
                 if !own::remove(new, &temp) {
@@ -66,6 +99,10 @@ impl Root {
                     temp = temp_name::name(new.name, &tag, self.name_max);
                 }
                 link(&temp)?;
+                if !stays {
+                    own::remove(new, &temp);
+                    return Ok(());
+                }
                 rustix::fs::renameat(&new.dir, &*temp, &new.dir, new.name).inspect_err(|_| {
                     own::remove(new, &temp);
                 })
@@ -119,6 +156,28 @@ mod tests {
         RelPath::new(path.as_bytes().to_vec()).expect("a path")
     }
 
+    fn me() -> [u32; 2] {
+        [rustix::process::geteuid().as_raw(); 2]
+    }
+
+    #[test]
+    fn a_trial_changes_nothing_and_files_of_others_are_not_linked() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = Root::open(dir.path()).expect("open");
+        fs::write(dir.path().join("first"), "four").expect("fine");
+        fs::write(dir.path().join("old"), "old").expect("fine");
+        for name in ["old", "new"] {
+            let tried = root.try_hard_link(&rel("first"), 4, &rel(name), me());
+            assert_eq!(tried.expect("fine"), HardLinked::Made);
+        }
+        let others = me().map(|uid| uid ^ 1);
+        let linked = root.hard_link(&rel("first"), 4, &rel("old"), others);
+        assert_eq!(linked.expect("fine"), HardLinked::Gone);
+        assert_eq!(fs::read(dir.path().join("old")).expect("there"), b"old");
+        assert_eq!(fs::metadata(dir.path().join("first")).expect("there").nlink(), 1);
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2);
+    }
+
     #[test]
     fn a_file_gets_further_names_and_nothing_else_changes() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -128,7 +187,7 @@ mod tests {
         fs::write(at("first"), "four").expect("fine");
         fs::write(at("old"), "old version").expect("fine");
         fs::hard_link(at("old"), at("outside")).expect("fine");
-        let link = |size, name: &str| root.hard_link(&rel("first"), size, &rel(name));
+        let link = |size, name: &str| root.hard_link(&rel("first"), size, &rel(name), me());
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Made);
         assert_eq!(link(4, "d/new").expect("fine"), HardLinked::Same);
         assert_eq!(link(4, "old").expect("fine"), HardLinked::Made);
@@ -159,7 +218,7 @@ mod tests {
         symlink("..", base.join("out")).expect("fine");
         symlink("../secret", base.join("link")).expect("fine");
         let root = Root::open(&base).expect("open");
-        let link = |first: &str, name: &str| root.hard_link(&rel(first), 4, &rel(name));
+        let link = |first: &str, name: &str| root.hard_link(&rel(first), 4, &rel(name), me());
         assert!(link("out/secret", "x").is_err());
         assert!(link("first", "out/x").is_err());
         assert_eq!(link("link", "x").expect("fine"), HardLinked::Gone, "it is a symbolic link");

@@ -128,6 +128,17 @@ impl Acls {
         self.lists().map(Acl::len).sum()
     }
 
+    /// The permission bits that give nobody more than the lists do until the lists are set. With a
+    /// list, the group bits of a `mode` are the mask, not the permissions of the owning group.
+    pub fn mode_without_list(&self, mode: u32) -> u32 {
+        let Some(access) = &self.access else { return mode };
+        let of = |tag| access.iter().find(|(known, _)| *known == tag).map(|(_, bits)| bits);
+        match (of(AclTag::OwningGroup), of(AclTag::Mask)) {
+            (Some(group), Some(mask)) => mode & !0o070 | mode & u32::from(group & mask) << 3,
+            _ => mode,
+        }
+    }
+
     /// An upper bound of the encoded bytes.
     pub(crate) fn longest(&self) -> usize {
         8 + 6 * self.entries()
@@ -189,6 +200,25 @@ mod tests {
             }
             assert_eq!(Acls::read(&mut Reader(&out)), Some(Ok(lists)));
         }
+    }
+
+    #[test]
+    fn a_mode_without_its_list_gives_the_owning_group_no_more_than_the_list() {
+        let list = |group, mask: Option<u8>| {
+            let mut entries = vec![(AclTag::Owner, 7), (AclTag::OwningGroup, group)];
+            entries.extend(mask.map(|bits| (AclTag::Mask, bits)));
+            entries.push((AclTag::Other, 0));
+            Acls { access: Some(Acl::new(entries).expect("a list")), default: None }
+        };
+        for (lists, mode) in [
+            (Acls::default(), 0o6770),
+            (list(0, Some(7)), 0o6700),
+            (list(7, Some(5)), 0o6750),
+            (list(5, None), 0o6770),
+        ] {
+            assert_eq!(lists.mode_without_list(0o6770), mode, "{lists:?}");
+        }
+        assert_eq!(list(7, Some(7)).mode_without_list(0o700), 0o700);
     }
 
     #[test]

@@ -19,3 +19,9 @@ pub enum TerminalSignal {
 pub fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {
     sys::ignore_in_child(command, signals);
 }
+
+/// Makes `command` start its program in a session of its own, without a terminal. Neither the program
+/// nor what it starts can then ask anything at the terminal, and its process id is that of the group.
+pub fn start_without_terminal(command: &mut Command) {
+    sys::start_without_terminal(command);
+}

@@ -28,10 +28,12 @@ use crate::session::{Pulse, Stop};
 const BATCH: usize = 64 << 10;
 /// Digests that are collected before they are sent, so that the caller sees progress.
 const MAX_BATCH: usize = 512;
-/// What the paths of an answer may take in total, in bytes, at the caller.
+/// What the paths and failures of an answer may take in total, in bytes, at the caller.
 const MAX_PATHS: ByteCount = ByteCount(1 << 30);
 /// The longest text of a failure that is kept, in bytes.
 const MAX_TEXT: usize = 1000;
+/// What else a digest or a failure of an answer may take, in bytes, at the caller.
+const ANSWER_BYTES: usize = size_of::<Sum>() + size_of::<Failure>();
 /// How often an end that waits looks for a request to stop, and at the other end's pulse.
 const CHECK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 /// How often a responder looks whether the caller reads on.
@@ -218,14 +220,16 @@ pub fn digests(
         match postcard::from_bytes(&bytes) {
             Ok(QueryAnswer::Digests(files)) => {
                 for (path, sum) in files {
-                    paths += ByteCount((path.len() + size_of::<Sum>()) as u64);
+                    let sum = sum.map_err(bounded);
+                    let text = sum.as_ref().err().map_or(0, |failure| failure.text.len());
+                    paths += ByteCount((path.len() + text + ANSWER_BYTES) as u64);
                     if paths > MAX_PATHS {
                         return Err(broken("its list is longer than 1 GiB"));
                     }
                     let Ok(path) = RelPath::try_from(path) else {
                         return Err(broken("a path in its list leads out of the directory"));
                     };
-                    on_digest(path.as_bytes(), sum.map_err(bounded));
+                    on_digest(path.as_bytes(), sum);
                 }
             }
             Ok(QueryAnswer::End(done)) => return done.map_err(bounded),

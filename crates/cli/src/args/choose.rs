@@ -50,7 +50,7 @@ pub(crate) struct KeepOldArgs {
     pub(crate) whole_file: bool,
     /// Make names of one file in the source names of one file at the target. Its content is sent
     /// once.
-    #[arg(short = 'H', long)]
+    #[arg(short = 'H', long, conflicts_with = "inplace")]
     pub(crate) hard_links: bool,
     /// Copy extended attributes of the namespace user, and remove others of that namespace at the
     /// target.

@@ -67,7 +67,7 @@ fn places(words: &[OsString]) -> Option<Vec<String>> {
     let text = word.to_str()?;
     let mut place = Location::parse(word).ok()?;
     let Location::Ssh { path, .. } = &mut place else { return None };
-    if text.ends_with(':') {
+    if text.ends_with(':') && path == b"." {
         // Without a path the place is the home directory.
         path.clear();
     }
@@ -95,6 +95,12 @@ fn takes_value(command: &OsStr, option: &OsStr) -> bool {
     found.is_some_and(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set())
 }
 
+/// Whether this word is short options in one, among them this one.
+fn is_bundle_with(word: &str, option: char) -> bool {
+    let shorts = word.strip_prefix('-').filter(|shorts| !shorts.starts_with('-'));
+    shorts.is_some_and(|shorts| shorts.contains(option))
+}
+
 /// How ssh is started: by the command line, a variable or the configuration.
 fn settings(options: &[OsString]) -> Option<SshSettings> {
     let mut line: Vec<OsString> = ["packtrain", "cp"].map(OsString::from).to_vec();
@@ -105,6 +111,8 @@ fn settings(options: &[OsString]) -> Option<SshSettings> {
                 line.extend([option.clone(), rest.next()?.clone()]);
             }
             Some(text) if text.starts_with("--ssh=") => line.push(option.clone()),
+            // Another machine, perhaps, by an option that is not read here.
+            Some(text) if is_bundle_with(text, 'e') => return None,
             _ => {}
         }
     }

@@ -25,6 +25,16 @@ pub(super) fn ignore_in_child(command: &mut Command, signals: &'static [Terminal
     unsafe { command.pre_exec(ignore) };
 }
 
+pub(super) fn start_without_terminal(command: &mut Command) {
+    let leave = || {
+        // SAFETY: setsid(2) is async-signal-safe and takes no arguments.
+        if unsafe { libc::setsid() } == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec the closure calls setsid(2) alone: it takes no lock and allocates
+    // nothing.
+    unsafe { command.pre_exec(leave) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +45,16 @@ mod tests {
         let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
         // The C library uses the two signals above these.
         u64::from_str_radix(mask.trim(), 16).unwrap() & 0x7fff_ffff
+    }
+
+    #[test]
+    fn a_program_without_a_terminal_leads_its_session() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$; cut -d' ' -f5,6,7 /proc/$$/stat"]);
+        start_without_terminal(&mut command);
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (id, rest) = text.trim().split_once('\n').unwrap();
+        assert_eq!(rest, format!("{id} {id} 0"), "group, session, and no terminal");
     }
 
     #[test]

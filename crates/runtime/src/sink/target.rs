@@ -265,7 +265,8 @@ impl Target {
             }
             Some(packtrain_disk::Kind::Special) | None => self.note_fresh(true, place.clone()),
         }
-        let mode = (entry.permissions().unwrap_or(0o777) | 0o700) & 0o777;
+        let mode = metadata::without_list(entry, entry.permissions().unwrap_or(0o777));
+        let mode = (mode | 0o700) & 0o777;
         // With `--inplace` data goes to its name at once.
         if there.is_none() && !self.options.inplace {
             self.root.plan_dir(&place, mode, &self.tag);

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use packtrain_disk::{HardLinked, Trouble, classify};
 use packtrain_transfer::{Failure, LinkPlan, Linked};
+use rustix::process::geteuid;
 
 use super::Target;
 
@@ -20,8 +21,18 @@ impl Target {
         }
         self.renamed.store(true, Ordering::Release);
         self.root.naming_error(&place).map_err(failed)?;
+        // What this transfer wrote has one of these owners.
+        let own = geteuid().as_raw();
+        let owners = [own, if self.options.preserve_owner { entry.uid } else { own }];
+        if self.keeps_old().is_some() {
+            // Without a link the old version stays where it is until the content is there.
+            let tried = self.root.try_hard_link(&first, size, &place, owners).map_err(failed)?;
+            if tried != HardLinked::Made {
+                return Ok(self.note_impossible(tried));
+            }
+        }
         self.back_up(&place)?;
-        let link = || self.root.hard_link(&first, size, &place);
+        let link = || self.root.hard_link(&first, size, &place, owners);
         let linked = match link() {
             Err(e) if classify(&e) == Trouble::IsDirectory => {
                 self.make_room(entry, &place)?;
@@ -29,11 +40,14 @@ impl Target {
             }
             linked => linked,
         };
-        let linked = linked.map_err(failed)?;
+        Ok(self.note_impossible(linked.map_err(failed)?))
+    }
+
+    fn note_impossible(&self, linked: HardLinked) -> Linked {
         if linked == HardLinked::Impossible {
             self.unlinked.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(answer(linked))
+        answer(linked)
     }
 }
 

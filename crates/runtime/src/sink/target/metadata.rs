@@ -13,8 +13,14 @@ use rustix::process::{getegid, geteuid};
 use super::Target;
 
 impl Target {
-    /// The mode of the source, if it is kept.
+    /// The mode to set, if the mode of the source is kept: before the access control list is set it
+    /// gives nobody more than the list does.
     pub(super) fn mode(&self, entry: &Entry) -> Option<u32> {
+        self.kept_mode(entry).map(|mode| without_list(entry, mode))
+    }
+
+    /// The mode of the source, if it is kept.
+    fn kept_mode(&self, entry: &Entry) -> Option<u32> {
         self.options.mode_of(entry).filter(|_| self.options.preserve_mode)
     }
 
@@ -56,7 +62,7 @@ impl Target {
 
     /// The mode that counts as that of the target when it is compared with the source.
     pub(super) fn mode_there(&self, entry: &Entry, found: u32) -> u32 {
-        match self.mode(entry) {
+        match self.kept_mode(entry) {
             Some(mode) if self.is_home(entry) => mode,
             _ => found,
         }
@@ -80,4 +86,9 @@ impl Target {
         let home = identity(home.as_ref());
         home.is_some() && home == identity(&place)
     }
+}
+
+/// What of `mode` may be set before the access control list of the entry.
+pub(super) fn without_list(entry: &Entry, mode: u32) -> u32 {
+    entry.extras.acls.as_ref().map_or(mode, |acls| acls.mode_without_list(mode))
 }
