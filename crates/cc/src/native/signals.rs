@@ -14,6 +14,13 @@ pub(super) const QUEUE_NOISE: f64 = 3e-4;
 /// flows with long rounds do not see a shorter queue than those with short ones. It is not longer
 /// than the shortest rounds have.
 const QUEUE_SPAN: f64 = 6e-3;
+/// A time without feedback that exceeds the round trip by more than `MIN_STALL`, in a round of more
+/// than `MIN_STALLED_PACKETS`, is a host that waits for a processor. The window covers up to
+/// `MAX_STALL` of it. What was seen fades by `STALL_DECAY` in each round.
+const MIN_STALL: f64 = 6e-3;
+const MAX_STALL: f64 = 64e-3;
+const MIN_STALLED_PACKETS: f64 = 32.0;
+const STALL_DECAY: f64 = 0.9;
 /// A minimum round trip within this and a fiftieth of the base, in seconds, is the base.
 const BASE_NOISE: f64 = 5e-4;
 /// A minimum round trip that was not met again for this time, in seconds, is given up: the path has
@@ -41,6 +48,8 @@ pub(super) struct Round {
     pub(super) bunches: u32,
     /// Minimum round trip of ten seconds, in seconds.
     pub(super) base: f64,
+    /// How much longer than usual feedback is held back at most, in seconds.
+    pub(super) stall: f64,
     /// Packets that arrived, and packets lost without refused ones and spurious losses.
     pub(super) arrived: f64,
     pub(super) lost: f64,
@@ -59,7 +68,7 @@ pub(super) struct Round {
 impl Round {
     /// The round trip with its lateness, without a queue: the time base of the window.
     pub(super) fn span(&self) -> f64 {
-        self.base + super::lateness(self.base)
+        self.base + super::lateness(self.base) + self.stall
     }
 
     /// Share of packets lost in the network.
@@ -89,6 +98,11 @@ pub(super) struct Rounds {
     /// The minimum of the span before, and when this one began.
     least_before: Option<f64>,
     least_from: f64,
+    /// When packets were last acknowledged, the longest time without in this round, and by how much
+    /// feedback is held back at most; all in seconds.
+    acked_at: Option<f64>,
+    longest_gap: f64,
+    stall: f64,
     /// The newest queueing delay, in seconds.
     newest_queue: f64,
     srtt: f64,
@@ -117,6 +131,9 @@ impl Rounds {
             least_queue: None,
             least_before: None,
             least_from: seconds(now),
+            acked_at: None,
+            longest_gap: 0.0,
+            stall: 0.0,
             newest_queue: 0.0,
             srtt: rtt,
             base: rtt,
@@ -181,6 +198,11 @@ impl Rounds {
             }
             self.least_queue = Some(self.least_queue.map_or(q, |l| l.min(q)));
         }
+        if feedback.acked_packets > 0 {
+            let now = seconds(feedback.now);
+            let gap = self.acked_at.replace(now).map_or(0.0, |at| now - at);
+            self.longest_gap = self.longest_gap.max(gap);
+        }
         self.over |= feedback.round_ended;
         let span = seconds(feedback.now) - seconds(self.started);
         // The flag may be set early in a short round; a stopped flow still ends its rounds.
@@ -197,6 +219,8 @@ impl Rounds {
             self.base_seen_at = seconds(now);
         }
         let mut round = std::mem::take(&mut self.sum);
+        self.measure_stall(&round);
+        round.stall = self.stall;
         round.at = seconds(now);
         round.delivered = self.acked / span;
         round.sent = self.sent / span;
@@ -207,6 +231,18 @@ impl Rounds {
         round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
         self.begin(now);
         round
+    }
+
+    /// A path that delivers is silent for no longer than its round trip: the rest is a host's.
+    fn measure_stall(&mut self, round: &Round) {
+        let usual = self.srtt.max(self.base + self.queue);
+        let excess = std::mem::take(&mut self.longest_gap) - usual;
+        let stalled = round.arrived > MIN_STALLED_PACKETS && excess > MIN_STALL;
+        let stall = if stalled { (excess + usual - self.base).min(MAX_STALL) } else { 0.0 };
+        self.stall = stall.max(STALL_DECAY * self.stall);
+        if self.stall < MIN_STALL {
+            self.stall = 0.0;
+        }
     }
 
     fn begin(&mut self, now: Time) {
@@ -256,10 +292,40 @@ impl Rounds {
 
     /// The round trip that converts a window to a rate: base, lateness and queue.
     pub(super) fn effective_rtt(&self) -> f64 {
-        self.base + super::lateness(self.base) + self.queue
+        self.base + super::lateness(self.base) + self.stall + self.queue
     }
 }
 
 pub(super) fn seconds(t: Time) -> f64 {
     t.as_nanos() as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken for a stall in a round of `packets` with a base of 20 ms, after `gap` seconds
+    /// without feedback.
+    fn stall(gap: f64, packets: f64) -> f64 {
+        let mut rounds = Rounds::new(Time::ZERO, 0.02);
+        rounds.longest_gap = gap;
+        rounds.measure_stall(&Round { arrived: packets, ..Round::default() });
+        rounds.stall
+    }
+
+    #[test]
+    fn a_long_time_without_feedback_is_a_stall_and_fades() {
+        assert!((stall(0.036, 100.0) - 0.016).abs() < 1e-9);
+        assert_eq!(stall(1.0, 100.0), MAX_STALL);
+        assert_eq!(stall(0.024, 100.0), 0.0, "a pause of the sender");
+        assert_eq!(stall(0.036, 8.0), 0.0, "too few packets");
+        let mut rounds = Rounds::new(Time::ZERO, 0.02);
+        rounds.longest_gap = 0.036;
+        let round = Round { arrived: 100.0, ..Round::default() };
+        let stalls = [(); 3].map(|()| {
+            rounds.measure_stall(&round);
+            rounds.stall
+        });
+        assert!(stalls[0] > stalls[1] && stalls[1] > stalls[2], "{stalls:?}");
+    }
 }

@@ -124,4 +124,6 @@ mod fobs_tests;
 #[cfg(test)]
 mod launch_tests;
 #[cfg(test)]
+mod starved_tests;
+#[cfg(test)]
 mod tests;
