@@ -13,6 +13,11 @@ pub const MAX_OUTSTANDING_PATHS: ByteCount = ByteCount(64 << 20);
 /// The same limit at a sink, above which it fails the source. It covers entries outstanding at the
 /// source, entries that wait here for a sync, and a walk that ran ahead.
 pub(crate) const MAX_HELD_PATHS: u64 = 4 * MAX_OUTSTANDING_PATHS.get();
+/// Maximum files of a chunk that are planned together. The source pauses at [`MAX_OUTSTANDING`], so a
+/// chunk with more files would never be complete.
+pub(crate) const MAX_PART_FILES: u32 = 16 << 10;
+/// Maximum bytes of their paths, for the same reason.
+pub(crate) const MAX_PART_PATHS: u64 = MAX_OUTSTANDING_PATHS.get() / 4;
 /// Maximum bytes of the path and link target of a single entry.
 pub(crate) const MAX_ENTRY_PATHS: u64 = 8 << 10;
 /// Maximum bytes of an entry's extended attributes and access control lists, as [`path_bytes`] counts

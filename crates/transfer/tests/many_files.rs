@@ -1,4 +1,4 @@
-//! The cost of the state machines for 100,000 small files, with drivers that answer at once. The
+//! The cost of the state machines for many small files, with drivers that answer at once. The
 //! test prints the time and checks the numbers of messages, syncs and commits.
 
 use std::collections::VecDeque;
@@ -11,23 +11,23 @@ use packtrain_transfer::{
 };
 use packtrain_units::{Duration, Time};
 
-const FILES: u32 = 100_000;
-
-fn file(n: u32) -> Entry {
+fn file(n: u32, size: u64) -> Entry {
     let path = RelPath::new(format!("d{:03}/f{n:06}", n / 1000).into_bytes()).expect("a path");
     let mtime = Mtime { secs: 1, nanos: 0 };
-    let kind = EntryKind::File { size: 1000 + u64::from(n % 7000) };
+    let kind = EntryKind::File { size };
     Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras: Default::default() }
 }
 
 /// The file, preceded by its directory if it is the first file in it.
-fn entries(n: u32) -> impl Iterator<Item = Entry> {
+fn entries(n: u32, size: u64) -> impl Iterator<Item = Entry> {
     let path = RelPath::new(format!("d{:03}", n / 1000).into_bytes()).expect("a path");
-    let directory = Entry { path, kind: EntryKind::Directory, mode: 0o755, ..file(n) };
-    n.is_multiple_of(1000).then_some(directory).into_iter().chain([file(n)])
+    let directory = Entry { path, kind: EntryKind::Directory, mode: 0o755, ..file(n, size) };
+    n.is_multiple_of(1000).then_some(directory).into_iter().chain([file(n, size)])
 }
 
 struct Pair {
+    files: u32,
+    size: fn(u32) -> u64,
     now: Time,
     source: Source,
     sink: Sink,
@@ -51,11 +51,12 @@ impl Pair {
 
     fn walk(&mut self) {
         let credit = self.source.walk_credit().min(1001).saturating_sub(1) as u32;
-        let end = (self.walked + credit).min(FILES);
+        let end = (self.walked + credit).min(self.files);
         if self.walked < end {
-            self.source.on_entries(self.now, (self.walked..end).flat_map(entries).collect());
+            let entries = (self.walked..end).flat_map(|n| entries(n, (self.size)(n)));
+            self.source.on_entries(self.now, entries.collect());
             self.walked = end;
-            if end == FILES {
+            if end == self.files {
                 self.source.on_walk_end(self.now, Vec::new(), Vec::new());
             }
         }
@@ -81,7 +82,7 @@ impl Pair {
                     self.source.on_transport_event(self.now, id, TransportEvent::Placed(range));
                 }
                 SourceAction::Finished(outcome) => {
-                    assert_eq!(outcome.summary.files_moved, u64::from(FILES));
+                    assert_eq!(outcome.summary.files_moved, u64::from(self.files));
                     self.over += 1;
                 }
                 _ => {}
@@ -125,10 +126,12 @@ impl Pair {
     }
 }
 
-#[test]
-fn a_hundred_thousand_small_files_cost_little() {
+/// Moves files of these sizes.
+fn moved(files: u32, size: fn(u32) -> u64) -> Pair {
     let now = Time::from_nanos(1);
     let mut pair = Pair {
+        files,
+        size,
         now,
         source: Source::new(Options::default(), now),
         sink: Sink::new(
@@ -150,6 +153,7 @@ fn a_hundred_thousand_small_files_cost_little() {
     };
     pair.source.on_transport_event(now, TransportId(0), TransportEvent::Up { rank: 0 });
     while pair.over < 2 {
+        assert!(pair.now < now + Duration::from_secs(3600), "it stands still");
         pair.now += Duration::from_millis(5);
         pair.walk();
         pair.source.on_timeout(pair.now);
@@ -163,6 +167,13 @@ fn a_hundred_thousand_small_files_cost_little() {
             pair.source.on_message(pair.now, message).expect("a message that fits");
         }
     }
+    pair
+}
+
+#[test]
+fn a_hundred_thousand_small_files_cost_little() {
+    const FILES: u32 = 100_000;
+    let pair = moved(FILES, |n| 1000 + u64::from(n % 7000));
     let per_file = pair.bytes / u64::from(FILES);
     eprintln!("{} messages, {per_file} bytes a file, {} syncs", pair.messages, pair.syncs);
     // Digests alone take about 35 bytes per file.
@@ -170,4 +181,15 @@ fn a_hundred_thousand_small_files_cost_little() {
     assert!(pair.messages < 2000, "{} messages", pair.messages);
     assert!(pair.syncs < 100, "{} syncs", pair.syncs);
     assert!(pair.commits < 1000, "{} commits", pair.commits);
+}
+
+/// All of them lie in one chunk, and the source may not announce all before any is complete.
+#[test]
+fn tiny_files_do_not_wait_for_their_chunk_to_fill() {
+    const FILES: u32 = 300_000;
+    let pair = moved(FILES, |_| 10);
+    let per_file = pair.bytes / u64::from(FILES);
+    eprintln!("{} messages, {per_file} bytes a file, {} syncs", pair.messages, pair.syncs);
+    assert!(per_file < 80, "{per_file} bytes of control a file");
+    assert!(pair.messages < 6000, "{} messages", pair.messages);
 }

@@ -1,20 +1,20 @@
 //! Accepts segments of the manifest.
 //!
 //! A chunk of small files can be planned when it is closed to further files and all its files are
-//! decided. A large file can be planned when it is decided.
+//! decided; a chunk of very many files is planned in parts. A large file can be planned when it is
+//! decided.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use packtrain_object::manifest::decode_segment;
 use packtrain_object::{ChunkIndex, EntryId};
-use packtrain_units::{ByteCount, Offset};
+use packtrain_units::ByteCount;
 
 use super::Sink;
 use super::entries::{Item, Stage};
 use crate::action::SinkAction;
 use crate::failure::{Failure, protocol};
-use crate::limits::{MAX_HELD, MAX_HELD_PATHS, path_bytes};
+use crate::limits::{MAX_HELD, MAX_HELD_PATHS, MAX_PART_FILES, MAX_PART_PATHS, path_bytes};
 
 /// State of the manifest.
 #[derive(Debug, Default)]
@@ -23,19 +23,33 @@ pub(super) struct Intake {
     ended: bool,
     /// Segments being examined: first entry and count.
     examining: BTreeMap<EntryId, u32>,
-    /// Chunks of small files that are not planned yet.
-    small: BTreeMap<ChunkIndex, SmallChunk>,
-    /// The chunk to which the next small file may still be added.
-    open: Option<ChunkIndex>,
+    /// Parts of chunks of small files that are not planned yet, by their first entry.
+    small: BTreeMap<EntryId, SmallPart>,
+    /// The part to which the next small file may still be added.
+    open: Option<EntryId>,
+    /// The chunk of the last part.
+    chunk: Option<ChunkIndex>,
 }
 
-#[derive(Debug, Default)]
-struct SmallChunk {
-    /// Files in this chunk that are not decided.
+/// The small files of a chunk, or some of them: a chunk of tiny files has more than the source may
+/// announce before any is complete.
+#[derive(Debug)]
+struct SmallPart {
+    chunk: ChunkIndex,
+    /// Whether it is the first part of its chunk.
+    is_first: bool,
+    last: EntryId,
+    files: u32,
+    /// Bytes of the paths of its files.
+    paths: u64,
+    /// Files that are not decided.
     undecided: u32,
     /// Whether no more files can be added.
     closed: bool,
 }
+
+/// A part that can be planned: its chunk, and whether it is the first part of that.
+type Ready = (ChunkIndex, bool);
 
 impl Intake {
     /// Number of segments and chunks held.
@@ -60,39 +74,55 @@ impl Intake {
         self.examining.remove(&first)
     }
 
-    /// A file was laid out. Returns the previous chunk if that can be planned now.
-    fn laid_out(&mut self, range: &Range<Offset>, small: bool) -> Option<ChunkIndex> {
-        let chunk = small.then(|| ChunkIndex::of(range.start));
+    /// A file was laid out. Returns the previous part if that can be planned now.
+    fn laid_out(&mut self, id: EntryId, item: &Item) -> Option<Ready> {
+        let range = item.range.as_ref()?;
+        let chunk = item.is_small().then(|| ChunkIndex::of(range.start));
+        let paths = path_bytes(&item.entry);
+        if let Some(part) = self.open.and_then(|open| self.small.get_mut(&open))
+            && Some(part.chunk) == chunk
+            && part.files < MAX_PART_FILES
+            && part.paths < MAX_PART_PATHS
+        {
+            part.last = id;
+            part.paths += paths;
+            part.files += 1;
+            part.undecided += 1;
+            return None;
+        }
+        let before = self.open.take();
         if let Some(chunk) = chunk {
-            self.small.entry(chunk).or_default().undecided += 1;
+            let is_first = self.chunk.replace(chunk) != Some(chunk);
+            let (files, undecided, closed) = (1, 1, false);
+            let part = SmallPart { chunk, is_first, last: id, files, paths, undecided, closed };
+            self.small.insert(id, part);
+            self.open = Some(id);
         }
-        if self.open == chunk {
+        self.close(before?)
+    }
+
+    fn close(&mut self, part: EntryId) -> Option<Ready> {
+        self.small.get_mut(&part)?.closed = true;
+        self.take_ready(part)
+    }
+
+    fn take_ready(&mut self, first: EntryId) -> Option<Ready> {
+        let part = self.small.get(&first)?;
+        if !part.closed || part.undecided > 0 {
             return None;
         }
-        let before = std::mem::replace(&mut self.open, chunk)?;
-        self.close(before)
+        let part = self.small.remove(&first)?;
+        Some((part.chunk, part.is_first))
     }
 
-    fn close(&mut self, chunk: ChunkIndex) -> Option<ChunkIndex> {
-        self.small.get_mut(&chunk)?.closed = true;
-        self.take_ready(chunk)
-    }
-
-    fn take_ready(&mut self, chunk: ChunkIndex) -> Option<ChunkIndex> {
-        let small = self.small.get(&chunk)?;
-        if !small.closed || small.undecided > 0 {
+    /// A small file is decided. Returns its part if that can be planned now.
+    fn decided(&mut self, id: EntryId) -> Option<Ready> {
+        let (&first, part) = self.small.range_mut(..=id).next_back()?;
+        if id > part.last {
             return None;
         }
-        self.small.remove(&chunk);
-        Some(chunk)
-    }
-
-    /// A small file that starts at `at` is decided. Returns its chunk if that can be planned now.
-    pub(super) fn decided(&mut self, at: Offset) -> Option<ChunkIndex> {
-        let chunk = ChunkIndex::of(at);
-        let small = self.small.get_mut(&chunk)?;
-        small.undecided = small.undecided.saturating_sub(1);
-        self.take_ready(chunk)
+        part.undecided = part.undecided.saturating_sub(1);
+        self.take_ready(first)
     }
 }
 
@@ -128,13 +158,10 @@ impl Sink {
             if entry.is_file() {
                 self.tally.add_file();
             }
-            let mut item = Item::new(entry.clone(), range.clone());
+            let mut item = Item::new(entry.clone(), range);
             item.group = self.links.announce(id, entry)?;
-            if let Some(range) = range
-                && let Some(ready) = self.intake.laid_out(&range, item.is_small())
-            {
-                self.planner.add_chunk(ready);
-            }
+            let ready = self.intake.laid_out(id, &item);
+            self.plan_part(ready);
             self.entries.insert(id, item);
         }
         self.intake.count = end;
@@ -148,24 +175,27 @@ impl Sink {
             return Err(protocol("the manifest ended at another count than was sent"));
         }
         self.intake.ended = true;
-        if let Some(open) = self.intake.open.take()
-            && let Some(ready) = self.intake.close(open)
-        {
-            self.planner.add_chunk(ready);
-        }
+        let ready = self.intake.open.take().and_then(|open| self.intake.close(open));
+        self.plan_part(ready);
         Ok(())
+    }
+
+    fn plan_part(&mut self, ready: Option<Ready>) {
+        match ready {
+            Some((chunk, true)) => self.planner.add_chunk(chunk),
+            // The source may have read the chunk for the first part.
+            Some((chunk, false)) => self.planner.add_again(chunk),
+            None => {}
+        }
     }
 
     /// The entry's target was examined and, if requested, compared. Its chunk may now be planned.
     pub(super) fn decided(&mut self, id: EntryId) {
         let Some(item) = self.entries.get(id) else { return };
         debug_assert!(matches!(item.stage, Stage::Examining | Stage::Comparing));
-        if item.is_small()
-            && !item.is_late
-            && let Some(range) = &item.range
-            && let Some(ready) = self.intake.decided(range.start)
-        {
-            self.planner.add_chunk(ready);
+        if item.is_small() && !item.is_late {
+            let ready = self.intake.decided(id);
+            self.plan_part(ready);
         }
     }
 
