@@ -2,9 +2,9 @@
 //!
 //! The responder reads its own files, with the permissions that a transfer of the same caller would
 //! have, and answers with digests. No contents travel, and no transport is set up. A query follows the
-//! options of a [`SessionRequest`](crate::handshake::SessionRequest) on the wire, and needs protocol
-//! version [`QUERIES`](packtrain_transfer::Versions::QUERIES) at both ends
-//! ([ADR 0059](../../../docs/adr/0059-remote-lists-are-queries.md)).
+//! options of a [`SessionRequest`] on the wire, and needs protocol version
+//! [`QUERIES`](packtrain_transfer::Versions::QUERIES) at both ends ([ADR
+//! 0059](../../../docs/adr/0059-remote-lists-are-queries.md)).
 
 use std::cell::RefCell;
 use std::time::Duration as StdDuration;
