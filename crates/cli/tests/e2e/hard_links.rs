@@ -183,7 +183,6 @@ fn hard_links_end_as_rsync_leaves_them() {
         &["-aH", "--ignore-existing"],
         &["-aH", "--existing"],
         &["-aH", "--size-only"],
-        &["-aH", "--inplace"],
         &["-aHb"],
         &["-aHn"],
         &["-aH", "--max-size=1K"],
