@@ -150,9 +150,7 @@ pub fn names() -> Vec<&'static str> {
 pub fn find(name: &str) -> Result<Experiment, ExperimentError> {
     if embedded::NAMES.contains(&name) {
         return Experiment::read(name, &|file| {
-            let path = format!("{name}/{file}");
-            let found = embedded::FILES.iter().find(|(known, _)| *known == path);
-            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "is missing".to_owned())
+            embedded::text(&format!("{name}/{file}")).ok_or_else(|| "is missing".to_owned())
         });
     }
     let dir = std::path::Path::new(name);
