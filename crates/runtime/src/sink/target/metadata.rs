@@ -49,7 +49,9 @@ impl Target {
         self.renamed.store(true, Ordering::Release);
         let found = self.root.stat(&place).ok().flatten();
         let mut meta = self.meta(entry);
-        if found.is_some_and(|f| Some(f.mode & 0o7777) == meta.mode) {
+        // With an access control list this is the mode of both: without a change of the mode the list
+        // stays as it is, and nobody loses access for an instant.
+        if found.is_some_and(|f| Some(f.mode & 0o7777) == self.kept_mode(entry)) {
             meta.mode = None;
         }
         if self.is_home(entry) {
