@@ -290,11 +290,16 @@ impl Options {
         self.extra.remove_source_files && !self.dry_run && !self.verify
     }
 
-    /// Checks that what is removed at the source stays at the target.
+    /// Checks options that exclude each other, because a copy with both would lose data: what is
+    /// removed at the source must stay at the target, and files must not be written into each other.
     ///
     /// # Errors
     /// Why the options contradict each other.
-    pub fn check_removal(&self) -> Result<(), &'static str> {
+    pub fn check_combination(&self) -> Result<(), &'static str> {
+        // Two files of the source may be names of one file at the target.
+        if self.extra.hard_links && self.inplace {
+            return Err("hard links are not kept by a copy that writes into the target itself");
+        }
         match self.extra.remove_source_files {
             false => Ok(()),
             // The source may be the target by another path, whose file stays the same one.

@@ -278,6 +278,11 @@ mod tests {
         ] {
             assert!(reserved.check().is_err(), "{reserved:?}");
         }
+        for (inplace, hard_links) in [(true, true), (true, false), (false, true)] {
+            let extra = ExtraOptions { hard_links, ..ExtraOptions::default() };
+            let options = crate::Options { inplace, extra: Box::new(extra), ..Default::default() };
+            assert_eq!(options.check_combination().is_err(), inplace && hard_links);
+        }
         let many = ModeChange::parse_list(&["u+r"; 65].join(","), 0).expect("changes");
         assert!(ExtraOptions { mode_changes: many, ..ExtraOptions::default() }.check().is_err());
     }
