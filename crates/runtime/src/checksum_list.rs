@@ -76,40 +76,49 @@ pub fn of_directory(
     })
 }
 
-/// The same of a directory beneath the root of a server. `check` is called at least for every 4 MiB
-/// that are read; an error of it ends the walk.
+/// The same of the directory that a caller names: beneath the root of a server, or by a path that may
+/// lead anywhere. `check` is called at least for every 4 MiB that are read; an error of it ends the
+/// walk.
 ///
 /// # Errors
 /// The directory cannot be opened or leads out of the root, a filter is invalid, or `check` fails.
-pub fn of_confined(
-    root: &Root,
+pub fn of_asked(
+    root: Option<&Root>,
     dir: &[u8],
     options: &Options,
     kind: HashKind,
-    check: impl FnMut() -> Result<(), Failure>,
+    mut check: impl FnMut() -> Result<(), Failure>,
     on_digest: &mut OnDigest<'_>,
 ) -> Result<(), Failure> {
-    let contents = [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
-    let walker = Walker::beneath(root, vec![contents], walk_options(options)?);
-    each_digest(walker, kind, check, on_digest)
-}
-
-/// The same of a directory of this machine, by the path that a caller over ssh names.
-///
-/// # Errors
-/// As [`of_confined`], but the path may lead anywhere.
-pub fn of_path(
-    dir: &[u8],
-    options: &Options,
-    kind: HashKind,
-    check: impl FnMut() -> Result<(), Failure>,
-    on_digest: &mut OnDigest<'_>,
-) -> Result<(), Failure> {
-    // An empty path is the directory in which ssh starts.
-    let dir = if dir.is_empty() { b"." } else { dir };
-    let path = Path::new(OsStr::from_bytes(dir)).join("");
-    let walker = Walker::new(&[path], walk_options(options)?);
-    each_digest(walker, kind, check, on_digest)
+    let options = walk_options(options)?;
+    let walker = match root {
+        Some(root) => {
+            let contents = [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
+            Walker::beneath(root, vec![contents], options)
+        }
+        None => {
+            // An empty path is the directory in which ssh starts.
+            let dir = if dir.is_empty() { b"." } else { dir };
+            Walker::new(&[Path::new(OsStr::from_bytes(dir)).join("")], options)
+        }
+    };
+    each_file(walker, |path, file| {
+        check()?;
+        let sum = match file {
+            Ok(file) => {
+                let mut stopped = None;
+                let sum =
+                    digest(&file, kind, || check().map_err(|why| stopped.insert(why).clone()));
+                if let Some(why) = stopped {
+                    return Err(why);
+                }
+                sum
+            }
+            Err(failure) => Err(failure),
+        };
+        on_digest(path, sum);
+        Ok(())
+    })
 }
 
 /// The list of a directory, and its files that could not be read.
@@ -166,31 +175,6 @@ pub fn check(
 fn walk_options(options: &Options) -> Result<WalkOptions, Failure> {
     let filters = filters(options)?;
     Ok(WalkOptions { recursive: true, filters, ..WalkOptions::default() })
-}
-
-fn each_digest(
-    walker: Walker,
-    kind: HashKind,
-    mut check: impl FnMut() -> Result<(), Failure>,
-    on_digest: &mut OnDigest<'_>,
-) -> Result<(), Failure> {
-    each_file(walker, |path, file| {
-        check()?;
-        let sum = match file {
-            Ok(file) => {
-                let mut stopped = None;
-                let sum =
-                    digest(&file, kind, || check().map_err(|why| stopped.insert(why).clone()));
-                if let Some(why) = stopped {
-                    return Err(why);
-                }
-                sum
-            }
-            Err(failure) => Err(failure),
-        };
-        on_digest(path, sum);
-        Ok(())
-    })
 }
 
 /// Calls `work` for each regular file of a walk, in its order.

@@ -13,7 +13,7 @@ use crossbeam_channel::RecvTimeoutError;
 use packtrain_object::RelPath;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Open, Options, Role};
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::{Failure, FailureKind, protocol};
 use packtrain_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,6 @@ const BATCH: usize = 64 << 10;
 const MAX_BATCH: usize = 512;
 /// What the paths and failures of an answer may take in total, in bytes, at the caller.
 const MAX_PATHS: ByteCount = ByteCount(1 << 30);
-/// The longest text of a failure that is kept, in bytes.
-const MAX_TEXT: usize = 1000;
 /// What else a digest or a failure of an answer may take, in bytes, at the caller.
 const ANSWER_BYTES: usize = size_of::<Sum>() + size_of::<Failure>();
 /// How often an end that waits looks for a request to stop, and at the other end's pulse.
@@ -109,7 +107,7 @@ impl<'a> QueryEnd<'a> {
             Ok(Incoming::Message(message)) => {
                 self.pulse.on_message(clock::now());
                 match message {
-                    Message::Cancel(failure) | Message::Refused(failure) => Err(bounded(failure)),
+                    Message::Cancel(failure) | Message::Refused(failure) => Err(failure.bounded()),
                     Message::Pong(_) => {
                         self.pulse.on_pong();
                         Ok(None)
@@ -174,18 +172,16 @@ fn collect(
         }
     };
     let check = || end.borrow_mut().next(StdDuration::ZERO).map(|_| ());
-    match root {
-        Some(root) => {
-            let root = root
-                .root()
-                .map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))?;
-            checksum_list::of_confined(&root, path, &open.options, kind, check, &mut on_digest)?;
-        }
-        None => {
-            let path = crate::sink::expand_home(path);
-            checksum_list::of_path(&path, &open.options, kind, check, &mut on_digest)?;
-        }
-    }
+    let opened = |root: &Confinement| {
+        root.root().map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))
+    };
+    let root = root.map(opened).transpose()?;
+    let path = match root {
+        Some(_) => path.clone(),
+        None => crate::sink::expand_home(path),
+    };
+    let options = &open.options;
+    checksum_list::of_asked(root.as_ref(), &path, options, kind, check, &mut on_digest)?;
     end.into_inner().send(&QueryAnswer::Digests(batch))
 }
 
@@ -214,38 +210,28 @@ pub fn digests(
     loop {
         let bytes = match end.next(CHECK_INTERVAL)? {
             Some(Message::Channel(bytes)) => bytes,
-            Some(_) => return Err(broken("it answers out of turn")),
+            Some(_) => return Err(protocol("it answers out of turn")),
             None => continue,
         };
         match postcard::from_bytes(&bytes) {
             Ok(QueryAnswer::Digests(files)) => {
                 for (path, sum) in files {
-                    let sum = sum.map_err(bounded);
+                    let sum = sum.map_err(Failure::bounded);
                     let text = sum.as_ref().err().map_or(0, |failure| failure.text.len());
                     paths += ByteCount((path.len() + text + ANSWER_BYTES) as u64);
                     if paths > MAX_PATHS {
-                        return Err(broken("its list is longer than 1 GiB"));
+                        return Err(protocol("its list is longer than 1 GiB"));
                     }
                     let Ok(path) = RelPath::try_from(path) else {
-                        return Err(broken("a path in its list leads out of the directory"));
+                        return Err(protocol("a path in its list leads out of the directory"));
                     };
                     on_digest(path.as_bytes(), sum);
                 }
             }
-            Ok(QueryAnswer::End(done)) => return done.map_err(bounded),
-            Err(_) => return Err(broken("its list is unintelligible")),
+            Ok(QueryAnswer::End(done)) => return done.map_err(Failure::bounded),
+            Err(_) => return Err(protocol("its list is unintelligible")),
         }
     }
-}
-
-fn broken(why: &str) -> Failure {
-    Failure::new(FailureKind::Protocol, format!("the other end broke the protocol: {why}"))
-}
-
-/// A failure that the other end described.
-fn bounded(mut failure: Failure) -> Failure {
-    failure.text.truncate(failure.text.floor_char_boundary(MAX_TEXT));
-    failure
 }
 
 #[cfg(test)]
@@ -255,6 +241,7 @@ mod tests {
 
     use packtrain_service::StopHandle;
     use packtrain_transfer::Versions;
+    use packtrain_transfer::limits::MAX_TEXT;
     use packtrain_transfer::message::Hello;
 
     use super::*;

@@ -255,7 +255,7 @@ impl Reader {
                     let start = |known: &Piece| known.range.start;
                     known.binary_search_by_key(&piece.range.start, start).is_err()
                 };
-                known.len() < pieces.len() || pieces.iter().any(is_new)
+                pieces.iter().any(is_new)
             }
             None => true,
         };

@@ -106,11 +106,11 @@ pub struct SinkSetup<'a> {
 pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
     let none = |outcome| (outcome, Moved::default());
     setup.transports.bind();
-    let mut skipped = ToldOnce::default();
+    let mut told = ToldOnce::default();
     let first = loop {
         match wait_first(&setup) {
             First::Message(Message::Channel(bytes)) => {
-                skipped.take(&bytes, setup.observer);
+                told.take(&bytes, setup.observer);
                 if let Err(failure) = setup.transports.on_channel(&bytes) {
                     setup.control.tx.send(&Message::Cancel(failure.clone()));
                     return none(ended(failure));
@@ -152,7 +152,7 @@ pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             return none(ended(failure));
         }
     };
-    match Runner::new(setup, &opened, lock, skipped) {
+    match Runner::new(setup, &opened, lock, told) {
         Ok(runner) => runner.run(first),
         Err(failure) => none(ended(failure)),
     }
@@ -203,7 +203,7 @@ struct Runner<'a> {
     lock: Option<Lock>,
     /// Whether the destination does not change any more.
     is_finished: bool,
-    skipped: ToldOnce,
+    told: ToldOnce,
 }
 
 impl<'a> Runner<'a> {
@@ -211,7 +211,7 @@ impl<'a> Runner<'a> {
         setup: SinkSetup<'a>,
         opened: &Opened,
         lock: Option<Lock>,
-        skipped: ToldOnce,
+        told: ToldOnce,
     ) -> Result<Self, Failure> {
         let refuse = |failure: Failure| {
             setup.control.tx.send(&Message::Refused(failure.clone()));
@@ -267,7 +267,7 @@ impl<'a> Runner<'a> {
             checked_at: now,
             lock,
             is_finished: false,
-            skipped,
+            told,
         })
     }
 
@@ -343,7 +343,7 @@ impl<'a> Runner<'a> {
     fn message(&mut self, message: Message) {
         match message {
             Message::Channel(bytes) => {
-                self.skipped.take(&bytes, self.setup.observer);
+                self.told.take(&bytes, self.setup.observer);
                 if let Some(ControlMessage::Part(bytes)) = ControlMessage::decode(&bytes) {
                     if let Some(part) = evidence::decode(&bytes) {
                         self.setup.observer.part(part);

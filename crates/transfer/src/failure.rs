@@ -56,14 +56,15 @@ impl Failure {
 
 impl Failure {
     /// Truncates the text to [`MAX_TEXT`] bytes, the limit for text from a peer.
-    pub(crate) fn bounded(mut self) -> Self {
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
         self.text.truncate(self.text.floor_char_boundary(MAX_TEXT));
         self
     }
 }
 
 /// The failure of a peer that violated the protocol.
-pub(crate) fn protocol(text: &str) -> Failure {
+pub fn protocol(text: &str) -> Failure {
     Failure::new(FailureKind::Protocol, format!("the other end broke the protocol: {text}"))
 }
 

@@ -29,7 +29,7 @@ pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, LinkPlan, Linked, Outcome, PieceHash,
     SinkAction, SourceAction, TargetState,
 };
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, protocol};
 pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary, unexpected,

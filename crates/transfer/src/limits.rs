@@ -73,7 +73,7 @@ pub(crate) const MAX_FAILED: usize = 100;
 /// Maximum sources without a file that a source lists in `ManifestEnd`.
 pub(crate) const MAX_EMPTY_SOURCES: usize = 4096;
 /// Maximum bytes of a failure's text from a peer.
-pub(crate) const MAX_TEXT: usize = 512;
+pub const MAX_TEXT: usize = 512;
 /// Maximum paths of released entries that a source keeps, for failures that the sink reports later.
 pub(crate) const MAX_RECENT: usize = 16 << 10;
 /// Maximum time that entries wait for more entries in a segment.

@@ -4,7 +4,7 @@
 //! [`SYNC_BYTES`] or [`SYNC_FILES`] wait, when the first of them has waited [`SYNC_EVERY`], or when
 //! there is no other work to wait for.
 
-use packtrain_object::{EntryId, EntryKind};
+use packtrain_object::EntryId;
 use packtrain_units::Time;
 
 use super::Sink;
@@ -201,7 +201,7 @@ impl Sink {
             cycle.batch.stored.push(id);
         }
         self.tally.summary.bytes += item.size();
-        if !matches!(item.entry.kind, EntryKind::Symlink { .. }) {
+        if item.entry.is_file() {
             self.tally.file_moved();
         }
         self.report(id, FileReport::Moved);

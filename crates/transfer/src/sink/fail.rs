@@ -1,6 +1,6 @@
 //! Failure of one entry; the transfer continues.
 
-use packtrain_object::{EntryId, EntryKind};
+use packtrain_object::EntryId;
 
 use super::Sink;
 use super::entries::{Item, Stage};
@@ -74,8 +74,7 @@ impl Sink {
             Some(number) => self.journal.forget(&[number], &mut self.out),
             None => {}
         }
-        let is_link = matches!(item.entry.kind, EntryKind::Symlink { .. });
-        if !self.options.inplace && !is_link {
+        if !self.options.inplace && item.entry.is_file() {
             self.out.push_back(SinkAction::Discard(id, item.entry.clone()));
         }
     }

@@ -172,7 +172,6 @@ impl Sink {
             group.anchor = Anchor::Missing;
         }
         self.link_waiting(first);
-        self.links.drop_if_complete(first);
     }
 
     /// The entry is complete under its name.
@@ -193,10 +192,10 @@ impl Sink {
             group.anchor = anchor;
         }
         self.link_waiting(first);
-        self.links.drop_if_complete(first);
     }
 
-    /// Links the entries that wait, or moves one of them if there is nothing to link to.
+    /// Links the entries that wait, or moves one of them if there is nothing to link to; and forgets the
+    /// group if all its names are complete.
     fn link_waiting(&mut self, first: EntryId) {
         self.links.released.push_back(first);
         if std::mem::replace(&mut self.links.is_releasing, true) {

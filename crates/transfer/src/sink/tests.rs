@@ -49,20 +49,32 @@ fn sink() -> Sink {
     Sink::new(Options::default(), anything(), &[], [1; 16], now()).unwrap()
 }
 
+/// The end of a manifest of so many entries, without failures.
+fn manifest_end(entries: u64) -> Message {
+    let (failures, empty) = (Vec::new(), Vec::new());
+    Message::ManifestEnd { entries, failed: 0, vanished: 0, failures, empty }
+}
+
+/// A file at the target that is as this entry says.
+fn found_like(entry: &Entry) -> crate::action::Found {
+    crate::action::Found {
+        kind: crate::action::FoundKind::File,
+        size: entry.size().unwrap_or_default(),
+        mtime: entry.mtime,
+        mode: entry.mode,
+        same_link: false,
+        same_attributes: true,
+        makes_way: false,
+    }
+}
+
 /// A sink that received these files in a manifest and found none of them at the target.
 fn sink_of(sizes: &[u64]) -> Sink {
     let mut sink = sink();
     let entries = entries(sizes);
     let count = entries.len() as u64;
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &entries))).unwrap();
-    let end = Message::ManifestEnd {
-        entries: count,
-        failed: 0,
-        vanished: 0,
-        failures: vec![],
-        empty: vec![],
-    };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(count)).unwrap();
     let nothing = TargetState { target: None, temporary: None };
     sink.on_examined(now(), EntryId(0), vec![nothing; entries.len()]);
     sink
@@ -181,14 +193,7 @@ fn a_second_segment_may_still_come_into_the_last_chunk() {
     sink.on_examined(now(), EntryId(0), vec![nothing]);
     assert_eq!(plans(&actions(&mut sink)).len(), 0);
     sink.on_message(now(), segment(1, &all[1])).unwrap();
-    let end = Message::ManifestEnd {
-        entries: 2,
-        failed: 0,
-        vanished: 0,
-        failures: vec![],
-        empty: vec![],
-    };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(2)).unwrap();
     assert_eq!(plans(&actions(&mut sink)).len(), 0, "the second is not examined");
     sink.on_examined(now(), EntryId(1), vec![nothing]);
     let actions = actions(&mut sink);
@@ -231,14 +236,7 @@ fn a_stream_is_open_until_it_ends() {
 #[test]
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
-    let end = Message::ManifestEnd {
-        entries: 0,
-        failed: 0,
-        vanished: 0,
-        failures: vec![],
-        empty: vec![],
-    };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(0)).unwrap();
     let [.., SinkAction::RemoveLock, SinkAction::JournalSync(token)] = actions(&mut sink)[..]
     else {
         panic!("no sync")

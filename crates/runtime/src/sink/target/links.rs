@@ -15,11 +15,9 @@ impl Target {
         let first = self.below(plan.first.as_bytes())?;
         let size = entry.size().unwrap_or_default();
         let failed = |e| self.failure(entry, "cannot make the hard link", &e);
-        let state = self.root.is_hard_link(&first, size, &place).map_err(failed)?;
-        if !plan.makes || state != HardLinked::Differs {
-            return Ok(answer(state));
+        if !plan.makes {
+            return Ok(answer(self.root.is_hard_link(&first, size, &place).map_err(failed)?));
         }
-        self.renamed.store(true, Ordering::Release);
         self.root.naming_error(&place).map_err(failed)?;
         // What this transfer wrote has one of these owners.
         let own = geteuid().as_raw();
@@ -28,24 +26,31 @@ impl Target {
             // Without a link the old version stays where it is until the content is there.
             let tried = self.root.try_hard_link(&first, size, &place, owners).map_err(failed)?;
             if tried != HardLinked::Made {
-                return Ok(self.note_impossible(tried));
+                return Ok(self.note(tried));
             }
+            self.renamed.store(true, Ordering::Release);
+            self.back_up(&place)?;
         }
-        self.back_up(&place)?;
         let link = || self.root.hard_link(&first, size, &place, owners);
         let linked = match link() {
             Err(e) if classify(&e) == Trouble::IsDirectory => {
+                self.renamed.store(true, Ordering::Release);
                 self.make_room(entry, &place)?;
                 link()
             }
             linked => linked,
         };
-        Ok(self.note_impossible(linked.map_err(failed)?))
+        Ok(self.note(linked.map_err(failed)?))
     }
 
-    fn note_impossible(&self, linked: HardLinked) -> Linked {
-        if linked == HardLinked::Impossible {
-            self.unlinked.fetch_add(1, Ordering::Relaxed);
+    fn note(&self, linked: HardLinked) -> Linked {
+        match linked {
+            // The next sync of the journal covers the name.
+            HardLinked::Made => self.renamed.store(true, Ordering::Release),
+            HardLinked::Impossible => {
+                self.unlinked.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
         }
         answer(linked)
     }

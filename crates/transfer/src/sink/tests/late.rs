@@ -109,14 +109,7 @@ fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
     let mut sink = sink();
     let all = [entry("", EntryKind::Directory), entry("d", EntryKind::Directory)];
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &all))).unwrap();
-    let end = Message::ManifestEnd {
-        entries: 2,
-        failed: 0,
-        vanished: 0,
-        failures: vec![],
-        empty: vec![],
-    };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(2)).unwrap();
     sink.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }; 2]);
     actions(&mut sink);
     sink.on_made(EntryId(0), Ok(()));
@@ -208,22 +201,9 @@ fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
     assert!(!journal.is_empty());
     let mut next = Sink::new(Options::default(), anything(), &journal, [1; 16], now()).unwrap();
     next.on_message(now(), manifest()).unwrap();
-    let (size, mtime, mode) = (2 * CHUNK.get(), large.mtime, large.mode);
-    let kind = crate::action::FoundKind::File;
-    let found = crate::action::Found {
-        kind,
-        size,
-        mtime,
-        mode,
-        same_link: false,
-        same_attributes: true,
-        makes_way: false,
-    };
-    let there = TargetState { target: Some(found), temporary: None };
+    let there = TargetState { target: Some(found_like(&large)), temporary: None };
     next.on_examined(now(), EntryId(0), vec![there]);
-    let (failures, empty) = (vec![], vec![]);
-    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
-    next.on_message(now(), end).unwrap();
+    next.on_message(now(), manifest_end(1)).unwrap();
     let before = actions(&mut next);
     let Some(SinkAction::JournalSync(token)) = before.last() else { panic!("{before:?}") };
     assert!(!before.contains(&SinkAction::RemoveJournal), "{before:?}");
@@ -240,21 +220,9 @@ fn removing() -> Sink {
     let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
     let files = entries(&[0]);
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &files))).unwrap();
-    let (failures, empty) = (vec![], vec![]);
-    let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
-    sink.on_message(now(), end).unwrap();
-    let (kind, size) = (crate::action::FoundKind::File, 0);
-    let (mtime, mode) = (files[0].mtime, files[0].mode);
-    let found = crate::action::Found {
-        kind,
-        size,
-        mtime,
-        mode,
-        same_link: false,
-        same_attributes: true,
-        makes_way: false,
-    };
-    sink.on_examined(now(), EntryId(0), vec![TargetState { target: Some(found), temporary: None }]);
+    sink.on_message(now(), manifest_end(1)).unwrap();
+    let there = TargetState { target: Some(found_like(&files[0])), temporary: None };
+    sink.on_examined(now(), EntryId(0), vec![there]);
     sink
 }
 
@@ -314,9 +282,7 @@ fn a_link_in_a_directory_without_a_name_stays_at_the_source() {
         let mut link = entries(&[0]).remove(0);
         link.kind = EntryKind::Symlink { target: b"target".to_vec() };
         sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &[link]))).unwrap();
-        let (failures, empty) = (vec![], vec![]);
-        let end = Message::ManifestEnd { entries: 1, failed: 0, vanished: 0, failures, empty };
-        sink.on_message(now(), end).unwrap();
+        sink.on_message(now(), manifest_end(1)).unwrap();
         let nothing = TargetState { target: None, temporary: None };
         sink.on_examined(now(), EntryId(0), vec![nothing]);
         let output = actions(&mut sink);

@@ -3,7 +3,7 @@
 use packtrain_object::HardLink;
 
 use super::*;
-use crate::action::{Found, FoundKind, Linked};
+use crate::action::{Found, Linked};
 use crate::message::ExtraOptions;
 
 fn options() -> Options {
@@ -33,9 +33,7 @@ fn sink_with(options: Options, files: &[Entry], states: Vec<TargetState>) -> Sin
     let requested = Requested::anything(&options);
     let mut sink = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
     sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), files))).unwrap();
-    let (entries, failures, empty) = (files.len() as u64, vec![], vec![]);
-    let end = Message::ManifestEnd { entries, failed: 0, vanished: 0, failures, empty };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(files.len() as u64)).unwrap();
     sink.on_examined(now(), EntryId(0), states);
     sink
 }
@@ -129,17 +127,7 @@ fn the_next_name_is_moved_if_the_first_is_left_alone_or_fails() {
     let files = files(&[first(2), to(0), to(0)]);
     let extra = ExtraOptions { ignore_existing: true, ..*options().extra };
     let ignoring = Options { extra: Box::new(extra), ..options() };
-    let (kind, size) = (FoundKind::File, 7);
-    let (mtime, mode) = (files[0].mtime, files[0].mode);
-    let found = Found {
-        kind,
-        size,
-        mtime,
-        mode,
-        same_link: false,
-        same_attributes: true,
-        makes_way: false,
-    };
+    let found = Found { size: 7, ..found_like(&files[0]) };
     let there = TargetState { target: Some(found), temporary: None };
     let mut sink = sink_with(ignoring, &files, vec![there, nothing(), nothing()]);
     assert_eq!(work(&actions(&mut sink)), (vec![1], vec![]));
@@ -192,15 +180,7 @@ fn many_names_of_a_file_that_differs_need_no_deep_stack() {
     let files = files(&links);
     let options = Options { dry_run: true, checksum: true, ..options() };
     let mut states = vec![nothing(); files.len()];
-    states[0].target = Some(Found {
-        kind: FoundKind::File,
-        size: 100,
-        mtime: files[0].mtime,
-        mode: files[0].mode,
-        same_link: false,
-        same_attributes: true,
-        makes_way: false,
-    });
+    states[0].target = Some(found_like(&files[0]));
     let requested = Requested::anything(&options);
     let mut sink = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
     for (n, (files, states)) in files.chunks(1000).zip(states.chunks(1000)).enumerate() {

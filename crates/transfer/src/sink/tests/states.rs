@@ -75,14 +75,7 @@ fn sink_in(state: State) -> Sink {
         actions(&mut sink);
         return sink;
     }
-    let end = Message::ManifestEnd {
-        entries: 1,
-        failed: 0,
-        vanished: 0,
-        failures: vec![],
-        empty: vec![],
-    };
-    sink.on_message(now(), end).unwrap();
+    sink.on_message(now(), manifest_end(1)).unwrap();
     actions(&mut sink);
     if state == State::Listed {
         return sink;
