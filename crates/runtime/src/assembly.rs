@@ -196,7 +196,7 @@ impl Assembly {
         while at < range.end {
             let chunk = ChunkIndex::of(at);
             let end = chunk.range().end.min(range.end);
-            if let Some(job) = state.unexpect(chunk, range) {
+            for job in state.unexpect(chunk, range) {
                 self.job(job);
             }
             at = end;
@@ -344,7 +344,8 @@ impl State {
         let range = at..at + ByteCount(bytes.len() as u64);
         let Some(plans) = self.plans.get_mut(&chunk) else { return Placed::Duplicate };
         let mut outcome = Placed::Duplicate;
-        let mut finished = None;
+        // One range may end several parts of a chunk.
+        let mut finished = Vec::new();
         for (n, plan) in plans.iter_mut().enumerate() {
             let placed = match plan {
                 Plan::Big { piece, entry, blocks, .. } => {
@@ -379,7 +380,7 @@ impl State {
                         *missing -= new;
                     }
                     if *missing == 0 {
-                        finished = Some(n);
+                        finished.push(n);
                     }
                     if new > 0 { Placed::New } else { Placed::Duplicate }
                 }
@@ -393,24 +394,28 @@ impl State {
                 Placed::Duplicate => {}
             }
         }
-        if let Some(n) = finished {
-            if let Some(job) = self.finish_small(chunk, n) {
-                let _ = jobs.send(job);
-            }
-        } else if self.block_memory + BLOCK_MEMORY_BYTES / 8 > BLOCK_MEMORY_BYTES {
+        for job in self.finish_small(chunk, &finished) {
+            let _ = jobs.send(job);
+        }
+        if finished.is_empty() && self.block_memory + BLOCK_MEMORY_BYTES / 8 > BLOCK_MEMORY_BYTES {
             self.spill(jobs);
         }
         outcome
     }
 
-    fn finish_small(&mut self, chunk: ChunkIndex, n: usize) -> Option<Job> {
-        let plans = self.plans.get_mut(&chunk)?;
-        let plan = plans.remove(n);
+    /// Removes the plans at these indices, in ascending order, all of whose bytes are there.
+    fn finish_small(&mut self, chunk: ChunkIndex, finished: &[usize]) -> Vec<Job> {
+        let Some(plans) = self.plans.get_mut(&chunk) else { return Vec::new() };
+        let mut jobs = Vec::with_capacity(finished.len());
+        for n in finished.iter().rev() {
+            if let Plan::Small { pieces, base, buffer, .. } = plans.remove(*n) {
+                jobs.push(Job::Small { chunk, pieces, base, bytes: Bytes::Own(buffer) });
+            }
+        }
         if plans.is_empty() {
             self.plans.remove(&chunk);
         }
-        let Plan::Small { pieces, base, buffer, .. } = plan else { return None };
-        Some(Job::Small { chunk, pieces, base, bytes: Bytes::Own(buffer) })
+        jobs
     }
 
     /// Writes the incomplete blocks that have waited longest.
@@ -443,9 +448,9 @@ impl State {
         jobs
     }
 
-    fn unexpect(&mut self, chunk: ChunkIndex, range: &Range<Offset>) -> Option<Job> {
-        let plans = self.plans.get_mut(&chunk)?;
-        let mut finished = None;
+    fn unexpect(&mut self, chunk: ChunkIndex, range: &Range<Offset>) -> Vec<Job> {
+        let Some(plans) = self.plans.get_mut(&chunk) else { return Vec::new() };
+        let mut finished = Vec::new();
         let mut n = 0;
         while n < plans.len() {
             let gone = match &mut plans[n] {
@@ -466,7 +471,7 @@ impl State {
                     if pieces.is_empty() {
                         self.small_memory -= buffer.len() as u64;
                     } else if *missing == 0 {
-                        finished = Some(n);
+                        finished.push(n);
                     }
                     pieces.is_empty()
                 }
@@ -480,7 +485,7 @@ impl State {
         if plans.is_empty() {
             self.plans.remove(&chunk);
         }
-        finished.and_then(|n| self.finish_small(chunk, n))
+        self.finish_small(chunk, &finished)
     }
 }
 

@@ -166,6 +166,23 @@ fn the_rest_is_done_when_a_neighbour_is_given_up() {
 }
 
 #[test]
+fn one_range_may_end_several_parts_of_a_chunk() {
+    let (assembly, _, told) = assembly();
+    for id in 0..3 {
+        assembly.expect(plan(&[(id, u64::from(id) * 100, 100, true)]));
+    }
+    assembly.place_waiting(Offset(0), &[1; 300]);
+    assert_eq!(written(&told, 3).len(), 3);
+    // The same if the rest of each part is given up.
+    assembly.expect(plan(&[(0, 0, 100, true), (3, 100, 10, true)]));
+    assembly.expect(plan(&[(4, 110, 10, true), (1, 120, 100, true)]));
+    assembly.place_waiting(Offset(0), &[1; 100]);
+    assembly.place_waiting(Offset(120), &[1; 100]);
+    assembly.unexpect(&(Offset(100)..Offset(120)));
+    assert_eq!(written(&told, 2).len(), 2);
+}
+
+#[test]
 fn a_stream_that_ends_inside_a_block_is_whole() {
     let (assembly, memory, told) = assembly();
     assembly.expect(plan(&[(0, 0, CHUNK.get(), false)]));
