@@ -86,12 +86,6 @@ impl Root {
                 let link = |name: &[u8]| {
                     rustix::fs::linkat(&old.dir, old.name, &new.dir, name, AtFlags::empty())
                 };
-                if stays {
-                    match link(new.name) {
-                        Err(Errno::EXIST) => {}
-                        linked => return linked,
-                    }
-                }
                 let mut temp = temp_name::name(new.name, LINK_TAG, self.name_max);
                 if !own::remove(new, &temp) {
                     // Another user's file has the name and cannot be removed.
@@ -99,18 +93,23 @@ impl Root {
                     temp = temp_name::name(new.name, &tag, self.name_max);
                 }
                 link(&temp)?;
-                if !stays {
+                // Somebody may have put another file there since it was examined.
+                let made = rustix::fs::statat(&new.dir, &*temp, AtFlags::SYMLINK_NOFOLLOW);
+                let renamed = made.and_then(|made| match Stat::from(&made).same_file(&file) {
+                    false => Err(Errno::STALE),
+                    true if stays => rustix::fs::renameat(&new.dir, &*temp, &new.dir, new.name),
+                    true => Ok(()),
+                });
+                if !stays || renamed.is_err() {
                     own::remove(new, &temp);
-                    return Ok(());
                 }
-                rustix::fs::renameat(&new.dir, &*temp, &new.dir, new.name).inspect_err(|_| {
-                    own::remove(new, &temp);
-                })
+                renamed
             });
             linked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         });
         match linked.as_ref().map_err(Errno::from_io_error) {
             Ok(()) => Ok(HardLinked::Made),
+            Err(Some(Errno::STALE)) => Ok(HardLinked::Gone),
             Err(Some(Errno::MLINK)) => Ok(HardLinked::TooMany),
             Err(Some(Errno::PERM | Errno::OPNOTSUPP | Errno::XDEV | Errno::NOSYS)) => {
                 Ok(HardLinked::Impossible)

@@ -26,6 +26,8 @@ pub struct Stat {
     pub size: u64,
     /// Modification time.
     pub mtime: Mtime,
+    /// The part of the second of the time of change (ctime), in nanoseconds.
+    pub ctime_nanos: u32,
     /// Permission bits, 07777.
     pub mode: u32,
     /// Number of hard links.
@@ -78,6 +80,7 @@ impl From<&rustix::fs::Stat> for Stat {
             kind: FileType::from_raw_mode(stat.st_mode).into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             mtime: Mtime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+            ctime_nanos: stat.st_ctime_nsec as u32,
             mode: stat.st_mode & 0o7777,
             nlink: u64::from(stat.st_nlink),
             uid: stat.st_uid,

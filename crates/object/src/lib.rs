@@ -47,5 +47,5 @@ pub use layout::{Layout, LayoutError, Piece};
 pub use manifest::{
     MAX_SEGMENT_BYTES, MAX_SEGMENT_ENTRIES, ManifestError, decode_segment, encode_segment,
 };
-pub use path::{PathError, RelPath};
+pub use path::{MAX_PATH, PathError, RelPath};
 pub use source_name::SourceName;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a component in bytes (Linux `NAME_MAX`).
 const MAX_COMPONENT: usize = 255;
 /// Maximum length of a path in bytes (Linux `PATH_MAX`).
-pub(crate) const MAX_PATH: usize = 4096;
+pub const MAX_PATH: usize = 4096;
 
 /// A relative path that cannot leave its root: no empty, `.` or `..` component, no NUL, components
 /// of at most 255 bytes, 4096 bytes in total. Names are bytes, not text.

@@ -19,6 +19,8 @@ use packtrain_units::{ByteCount, Offset, RangeSet};
 use crate::meters::Meters;
 use packtrain_service::executor::{lower_priority, spawn};
 
+/// Chunks that a range may have for its chunks to be looked up one by one.
+const FEW_CHUNKS: usize = 64;
 /// Maximum chunks in memory: 80 MiB.
 const MAX_CHUNKS: usize = 20;
 /// Maximum chunks that are read before a transport requests them.
@@ -285,6 +287,23 @@ impl Reader {
         }
         state.hashed.remove(&chunk);
         state.remove(chunk);
+    }
+
+    /// The chunks of `range` that [`Reader::forget`] may concern. A sink may verify the whole of an
+    /// endless stream.
+    pub(crate) fn known(&self, range: &Range<Offset>) -> Vec<ChunkIndex> {
+        if ChunkIndex::covering(range).nth(FEW_CHUNKS).is_none() {
+            return ChunkIndex::covering(range).collect();
+        }
+        let state = self.state();
+        let within = |chunk: &&ChunkIndex| {
+            chunk.range().start < range.end && range.start < chunk.range().end
+        };
+        let planned = state.plans.keys().chain(state.hashed.iter()).chain(state.pinned.keys());
+        let mut known: Vec<_> = planned.chain(state.slots.keys()).filter(within).copied().collect();
+        known.sort_unstable();
+        known.dedup();
+        known
     }
 
     /// The sink verified the whole chunk.

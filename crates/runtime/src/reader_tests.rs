@@ -70,3 +70,23 @@ fn pieces_that_take_the_place_of_verified_ones_are_read() {
     ));
     reader.close();
 }
+
+#[test]
+fn the_known_chunks_of_an_endless_range_are_few() {
+    let reader = Reader::new(Zeros, Arc::default(), |_| ());
+    let piece = |chunk: u64| Piece {
+        entry: EntryId(0),
+        file_offset: 0,
+        range: ChunkIndex(chunk).range(),
+        whole: false,
+    };
+    for chunk in [2, 7, 1 << 30] {
+        reader.announce(ChunkIndex(chunk), vec![piece(chunk)]);
+    }
+    let all = Offset(0)..packtrain_object::SPACE_END;
+    assert_eq!(reader.known(&all), [2, 7, 1 << 30].map(ChunkIndex));
+    let some = ChunkIndex(3).range().start..ChunkIndex(1 << 29).range().end;
+    assert_eq!(reader.known(&some), [ChunkIndex(7)]);
+    assert_eq!(reader.known(&ChunkIndex(5).range()), [ChunkIndex(5)]);
+    reader.close();
+}

@@ -148,7 +148,9 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     if allowed.read_only && writes {
         return denied("this key or server is read-only: nothing may be written there");
     }
-    open.options.check_combination().map_err(|text| Failure::new(FailureKind::Usage, text))?;
+    let usage = |text: String| Failure::new(FailureKind::Usage, text);
+    open.options.check_combination().map_err(|text| usage(text.to_owned()))?;
+    open.options.check_names().map_err(usage)?;
     let removes = open.role == Role::Source && open.options.removes_source();
     if allowed.read_only && removes {
         return denied("this key or server is read-only: nothing may be removed there");

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::message::{Message, Summary};
+use crate::path_digests::KeptPaths;
 use crate::transport::TransportId;
 
 /// Actions of a source.
@@ -151,8 +152,8 @@ pub enum Linked {
 /// Input of `--delete`: everything at the target that is kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeletePlan {
-    /// Paths of all entries, relative to the destination, sorted.
-    pub keep: Vec<Vec<u8>>,
+    /// Paths of all entries, relative to the destination.
+    pub keep: KeptPaths,
     /// Paths below which nothing is removed, because their source has no file.
     pub spared: Vec<Vec<u8>>,
     /// Maximum number of names to remove, if there is a limit.
@@ -177,7 +178,7 @@ pub struct Found {
     pub kind: FoundKind,
     /// Its size in bytes.
     pub size: u64,
-    /// Its modification time.
+    /// Its modification time; that of the entry if its file system cannot keep that one better.
     pub mtime: packtrain_object::Mtime,
     /// Its permission bits.
     pub mode: u32,

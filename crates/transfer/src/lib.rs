@@ -18,6 +18,7 @@ mod failure;
 mod fallback;
 pub mod limits;
 pub mod message;
+mod path_digests;
 pub mod range_scheduler;
 mod requested;
 mod sink;
@@ -34,6 +35,7 @@ pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary, unexpected,
 };
+pub use path_digests::KeptPaths;
 pub use requested::{Requested, filters, lowest_version};
 pub use sink::{Sink, SinkTotals};
 pub use source::{Source, SourceTotals};

@@ -27,6 +27,8 @@ pub(crate) const MAX_ENTRY_ATTRIBUTES: u64 = 150 << 10;
 pub(crate) const MAX_DIRECTORIES: usize = 16 << 20;
 /// Maximum bytes of the paths of these directories.
 pub(crate) const MAX_DIRECTORY_PATHS: u64 = 1 << 30;
+/// Maximum entries of a copy with `--delete`. The sink keeps 16 bytes of each to the end.
+pub(crate) const MAX_KEPT: usize = 64 << 20;
 /// Bytes of paths of complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
 /// Complete files that may wait for a sync before the source must pause.

@@ -11,7 +11,7 @@ pub(crate) mod samples;
 
 use std::ops::Range;
 
-use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, SourceName};
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, MAX_PATH, SourceName};
 use packtrain_units::Offset;
 use serde::{Deserialize, Serialize};
 
@@ -300,6 +300,14 @@ impl Options {
         if self.extra.hard_links && self.inplace {
             return Err("hard links are not kept by a copy that writes into the target itself");
         }
+        // What an interruption leaves has the size of the file, and a new time.
+        let by_looks = self.update || self.extra.ignore_existing || self.extra.size_only;
+        if self.inplace && by_looks {
+            return Err(
+                "a file that a copy into the target itself left unfinished would be taken for a \
+                 finished one",
+            );
+        }
         match self.extra.remove_source_files {
             false => Ok(()),
             // The source may be the target by another path, whose file stays the same one.
@@ -320,6 +328,17 @@ impl Options {
             }
             true => Ok(()),
         }
+    }
+
+    /// Checks the length of listed names: a path that no file can have would only take memory.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_names(&self) -> Result<(), String> {
+        let too_long = |name: &&Vec<u8>| name.len() > MAX_PATH;
+        let Some(name) = self.files_from.iter().flatten().find(too_long) else { return Ok(()) };
+        let start = String::from_utf8_lossy(&name[..32]);
+        Err(format!("`{start}...` in the list of --files-from is longer than {MAX_PATH} bytes"))
     }
 
     /// The permission bits (mask 07777) that the target gets, `--chmod` included; none if the source

@@ -11,6 +11,7 @@ use packtrain_object::{Entry, EntryKind, Filters, HardLink, NamePattern, SourceN
 
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
+use crate::path_digests::ParentPaths;
 
 /// The permission bits that an entry keeps if its mode is not preserved: no set-user-ID,
 /// set-group-ID or sticky bit. The bits that remain only narrow what the umask leaves.
@@ -51,7 +52,7 @@ enum Names {
 struct Listed {
     paths: HashSet<Vec<u8>>,
     /// Directories above these paths.
-    parents: HashSet<Vec<u8>>,
+    parents: ParentPaths,
 }
 
 impl Requested {
@@ -175,11 +176,7 @@ impl Listed {
         for name in list {
             let parts = name.split(|&b| b == b'/').filter(|part| !matches!(*part, b"" | b"."));
             let path = parts.collect::<Vec<_>>().join(&b'/');
-            for (slash, _) in path.iter().enumerate().filter(|(_, b)| **b == b'/') {
-                if !listed.parents.contains(&path[..slash]) {
-                    listed.parents.insert(path[..slash].to_vec());
-                }
-            }
+            listed.parents.add_above(&path);
             listed.paths.insert(path);
         }
         listed

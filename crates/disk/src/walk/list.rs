@@ -1,7 +1,5 @@
 //! A list of names, sorted so that parents come first.
 
-use std::collections::VecDeque;
-
 /// The role of a path in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -21,8 +19,10 @@ pub(super) type BadName = Vec<u8>;
 pub(super) struct Listed {
     bad: Vec<BadName>,
     names: std::vec::IntoIter<Vec<u8>>,
-    last: Vec<u8>,
-    parts: VecDeque<Listing>,
+    /// The newest listed name.
+    name: Vec<u8>,
+    /// Where its next directory is to be looked for; none if the name itself was returned.
+    at: Option<usize>,
     /// A directory that was taken with all its contents.
     taken: Option<Vec<u8>>,
 }
@@ -40,13 +40,7 @@ impl Listed {
         // Sorted by component, so that a directory immediately precedes its contents.
         clean.sort_by(|a, b| a.split(|&c| c == b'/').cmp(b.split(|&c| c == b'/')));
         clean.dedup();
-        Self {
-            bad,
-            names: clean.into_iter(),
-            last: Vec::new(),
-            parts: VecDeque::new(),
-            taken: None,
-        }
+        Self { bad, names: clean.into_iter(), name: Vec::new(), at: None, taken: None }
     }
 
     /// The next path, or an invalid name.
@@ -54,21 +48,27 @@ impl Listed {
         if let Some(bad) = self.bad.pop() {
             return Some(Err(bad));
         }
-        if let Some(part) = self.parts.pop_front() {
+        if let Some(part) = self.part() {
             return Some(Ok(part));
         }
         let taken = self.taken.take();
         let is_taken = |name: &Vec<u8>| taken.as_ref().is_some_and(|dir| is_within(name, dir));
         let name = self.names.find(|name| !is_taken(name))?;
-        for (slash, _) in name.iter().enumerate().filter(|(_, b)| **b == b'/') {
-            let parent = &name[..slash];
-            if !is_within(&self.last, parent) {
-                self.parts.push_back((parent.to_vec(), Part::Parent));
-            }
-        }
-        self.last.clone_from(&name);
-        self.parts.push_back((name, Part::Name));
-        self.parts.pop_front().map(Ok)
+        let last = std::mem::replace(&mut self.name, name);
+        self.at = Some(above_both(&last, &self.name));
+        self.part().map(Ok)
+    }
+
+    /// The next directory above the listed name, or the name itself: one at a time, because together
+    /// they can be much longer than the name.
+    fn part(&mut self) -> Option<Listing> {
+        let from = self.at?;
+        let slash = self.name[from..].iter().position(|&b| b == b'/').map(|at| from + at);
+        self.at = slash.map(|at| at + 1);
+        Some(match slash {
+            Some(at) => (self.name[..at].to_vec(), Part::Parent),
+            None => (self.name.clone(), Part::Name),
+        })
     }
 }
 
@@ -76,8 +76,17 @@ impl Listed {
     /// Marks the last returned directory as taken with all its contents, so that listed names in it
     /// are skipped.
     pub(super) fn took_all(&mut self) {
-        self.taken = Some(self.last.clone());
+        self.taken = Some(self.name.clone());
     }
+}
+
+/// Bytes of `name` that name the directory that contains it and is `last` or contains it, with the
+/// slash.
+fn above_both(last: &[u8], name: &[u8]) -> usize {
+    let same = last.iter().zip(name).take_while(|(a, b)| a == b).count();
+    let ends =
+        |at: &usize| name.get(*at) == Some(&b'/') && matches!(last.get(*at), None | Some(b'/'));
+    (0..=same).rev().find(ends).map_or(0, |at| at + 1)
 }
 
 /// Whether `path` is `dir` or lies beneath it.
@@ -114,6 +123,18 @@ mod tests {
             .map(|part| part.unwrap())
             .map(|(path, part)| (String::from_utf8(path).unwrap(), part))
             .collect()
+    }
+
+    /// A name of 4 KiB has 2,048 directories above it, which together take 4 MiB.
+    #[test]
+    fn parents_of_a_deep_name_are_made_one_at_a_time() {
+        let deep = ["a"; 2_048].join("/");
+        let mut listed = Listed::new(vec![deep.clone().into_bytes(), format!("{deep}b").into()]);
+        let parents = std::iter::from_fn(|| listed.next().map(Result::unwrap));
+        let parents: Vec<_> = parents.map(|(path, part)| (path.len(), part)).collect();
+        assert_eq!(parents.len(), 2_047 + 2, "those of the second name were returned");
+        assert_eq!(parents[2_046], (4_093, Part::Parent));
+        assert_eq!(parents[2_047..], [(4_095, Part::Name), (4_096, Part::Name)]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::path::Answer;
 use crate::seam::{CloseReason, Event, Placed};
 use crate::udt::Message;
 
+/// Maximum control packets that wait to be sent. Answers to more pings than that are dropped.
+const MAX_CONTROLS: usize = 128;
+
 impl Core {
     /// Handles a data packet of `len` bytes, which `place` writes. Returns false if it is invalid
     /// at this end.
@@ -75,11 +78,14 @@ impl Core {
         if let Some(receiver) = self.endpoint.native_receiver() {
             receiver.on_arrival(envelope.lane, envelope.pn, gap);
         }
+        let mut pinged = false;
         for frame in frames {
             if self.life.is_over() {
                 return;
             }
             match frame {
+                // One answer a packet: it is not longer, whatever address the packet names.
+                Frame::Ping { .. } if std::mem::replace(&mut pinged, true) => {}
                 Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
                 Frame::Pong { token, size } => self.on_pong(now, envelope, token, size),
                 Frame::Report(report) => self.on_report(now, &report),
@@ -130,6 +136,9 @@ impl Core {
     }
 
     fn on_ping(&mut self, now: Time, envelope: &Envelope, token: u64, rtt: Duration) {
+        if self.controls.len() >= MAX_CONTROLS {
+            return;
+        }
         let size = u16::try_from(envelope.size).unwrap_or(u16::MAX);
         let frame = Frame::Pong { token, size };
         let Envelope { lane, from: to, .. } = *envelope;

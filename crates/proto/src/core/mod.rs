@@ -71,7 +71,7 @@ pub(crate) struct Core {
     reported_rtt: Duration,
     rtt_reported_at: Time,
     rng: Rng,
-    controls: VecDeque<Control>,
+    pub(crate) controls: VecDeque<Control>,
     events: VecDeque<Event>,
     endpoint: Endpoint,
     /// Messages to send on the reliable channel.

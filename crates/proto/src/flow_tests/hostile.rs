@@ -6,8 +6,8 @@ use super::*;
 use crate::CloseReason;
 use crate::bare::NullPayload;
 use crate::codec::frame::{Ack, Frame, Report};
-use crate::core::Control;
 use crate::core::edge::Edge;
+use crate::core::{Control, Envelope};
 use crate::sealing::Sealing;
 
 fn pair() -> Pair {
@@ -95,6 +95,23 @@ fn another_flow_or_lane_is_not_ours() {
     assert_eq!(pair.give(true, (200, 0), from, &mut datagram.clone(), stride, now), 0);
     datagram[2] ^= 1;
     assert_eq!(pair.give(true, (0, 0), from, &mut datagram, stride, now), 0);
+}
+
+/// Otherwise a small packet that names another's address sends it many, and a peer fills the memory.
+#[test]
+fn a_packet_of_pings_has_one_answer_and_few_answers_wait() {
+    let mut pair = pair();
+    let ping = |token| Frame::Ping { token, rtt: Duration::ZERO };
+    let from = addr(RECEIVER_PORT, 0);
+    let envelope = |pn| Envelope { lane: 0, from, pn, size: 80 };
+    let core = &mut pair.sender.core;
+    let before = core.controls.len();
+    core.on_control(pair.now, &envelope(7_000), (0..140).map(ping).collect());
+    assert_eq!(core.controls.len(), before + 1);
+    for i in 0..1_000 {
+        core.on_control(pair.now, &envelope(7_001 + i), vec![ping(i)]);
+    }
+    assert_eq!(core.controls.len(), 128);
 }
 
 proptest! {

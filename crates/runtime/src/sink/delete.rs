@@ -30,19 +30,11 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         Ok(remover) => remover,
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
-    // Releases the lock, which the thread that drives the sink takes too.
-    let asked = {
-        let mut room = target.room();
-        remover.removed = room.removed;
-        std::mem::take(&mut room.asked)
-    };
+    remover.removed = target.room().removed;
     let scope = Scope::new(target.options());
     // If the manifest contains the root, the whole destination belongs to the source. Otherwise
     // only directories with the name of a source do.
-    let mut todo: Vec<Vec<u8>> = match plan.keep.first() {
-        Some(first) if first.is_empty() => vec![Vec::new()],
-        _ => plan.keep.iter().filter(|path| !path.contains(&b'/')).cloned().collect(),
-    };
+    let mut todo = plan.keep.highest();
     let spared: HashSet<&[u8]> = plan.spared.iter().map(Vec::as_slice).collect();
     // The source lists the destination itself if it has more empty sources than it can list.
     let all_spared = spared.contains(&b""[..]) && !todo.iter().any(Vec::is_empty);
@@ -66,9 +58,10 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         let mut stray = Vec::new();
         for item in items {
             let path = join(&dir, &item.name);
-            if plan.keep.binary_search(&path).is_ok() {
-                // In a dry run a directory still exists that another entry would replace.
-                if item.kind == Kind::Directory && !spared && !asked.contains(&path) {
+            if plan.keep.contains(&path) {
+                // A directory where the source has a file is replaced with all its contents, or not
+                // at all.
+                if item.kind == Kind::Directory && !spared && plan.keep.contains_directory(&path) {
                     todo.push(path);
                 }
             } else if whole {
@@ -91,8 +84,6 @@ pub(super) struct Room {
     removed: u64,
     /// Removals that are not reported yet.
     gone: Gone,
-    /// Directories that must make room, whether or not they can.
-    asked: HashSet<Vec<u8>>,
 }
 
 impl Room {
@@ -113,7 +104,6 @@ impl Room {
 /// is removed.
 pub(super) fn make_room(target: &Target, path: &[u8]) -> Result<(), Failure> {
     let options = target.options();
-    target.room().asked.insert(path.to_vec());
     let mut reserved = 0;
     if let Some(limit) = options.max_delete {
         let mut trial = Remover::new(target, true, None)?;

@@ -150,7 +150,7 @@ impl Content for LocalContent {
     }
 
     fn forget(&mut self, source: &Source, range: &Range<Offset>) {
-        for chunk in ChunkIndex::covering(range) {
+        for chunk in self.reader.known(range) {
             if range.start <= chunk.range().start && chunk.range().end <= range.end
                 || source.pieces_needed(chunk).is_empty()
             {

@@ -286,4 +286,22 @@ mod tests {
         let many = ModeChange::parse_list(&["u+r"; 65].join(","), 0).expect("changes");
         assert!(ExtraOptions { mode_changes: many, ..ExtraOptions::default() }.check().is_err());
     }
+
+    #[test]
+    fn names_that_no_file_has_and_options_that_lose_data_together_are_refused() {
+        for (update, size_only, ignore_existing) in
+            [(true, false, false), (false, true, false), (false, false, true)]
+        {
+            let extra = ExtraOptions { size_only, ignore_existing, ..ExtraOptions::default() };
+            let options = crate::Options { update, extra: Box::new(extra), ..Default::default() };
+            assert!(options.check_combination().is_ok());
+            let options = crate::Options { inplace: true, ..options };
+            assert!(options.check_combination().is_err(), "{options:?}");
+        }
+        let listed = |name: Vec<u8>| {
+            crate::Options { files_from: Some(vec![name]), ..Default::default() }.check_names()
+        };
+        assert!(listed(vec![b'a'; 4096]).is_ok());
+        assert!(listed(vec![b'a'; 4097]).is_err());
+    }
 }

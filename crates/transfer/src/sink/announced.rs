@@ -7,16 +7,14 @@ use packtrain_object::{Entry, EntryKind};
 
 use crate::failure::{Failure, protocol};
 use crate::limits::{MAX_DIRECTORIES, MAX_DIRECTORY_PATHS};
+use crate::path_digests::{PathKey, key_of};
 use crate::requested::unrequested;
-
-/// Bytes kept of a path's digest. A collision takes about 2^64 attempts.
-const KEY: usize = 16;
 
 /// The announced directories and symbolic links, by digests of their paths.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
-    directories: HashSet<[u8; KEY]>,
-    links: HashSet<[u8; KEY]>,
+    directories: HashSet<PathKey>,
+    links: HashSet<PathKey>,
     /// Announcements of directories. Sources that are merged announce the same ones, and the sink
     /// keeps each announcement to the end.
     announcements: usize,
@@ -36,7 +34,7 @@ impl Announced {
         let path = entry.path.as_bytes();
         let parent = path.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &path[..at]);
         if !parent.is_empty() && parent != self.parent {
-            if !self.directories.contains(&key(parent)) {
+            if !self.directories.contains(&key_of(parent)) {
                 return Err(unrequested(entry, "it lies below what is no directory of this copy"));
             }
             parent.clone_into(&mut self.parent);
@@ -46,7 +44,7 @@ impl Announced {
             EntryKind::Symlink { .. } => (&mut self.links, &self.directories),
             EntryKind::File { .. } | EntryKind::Stream => return Ok(()),
         };
-        let key = key(path);
+        let key = key_of(path);
         if other.contains(&key) {
             return Err(unrequested(entry, "it is both a directory and a symbolic link"));
         }
@@ -61,11 +59,6 @@ impl Announced {
         }
         Ok(())
     }
-}
-
-fn key(path: &[u8]) -> [u8; KEY] {
-    let digest = packtrain_object::digest::root_of(path);
-    std::array::from_fn(|at| digest.0[at])
 }
 
 #[cfg(test)]

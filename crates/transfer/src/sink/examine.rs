@@ -119,14 +119,13 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
     if size != Some(found.size) {
         return moved;
     }
-    let same_time = found.mtime.is_stored(entry.mtime);
     if size == Some(0) && (options.checksum || options.verify) {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     if options.checksum || options.verify {
         return Decision::Compare;
     }
-    if same_time || options.extra.size_only {
+    if found.mtime == entry.mtime || options.extra.size_only {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     moved

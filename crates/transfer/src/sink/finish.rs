@@ -8,8 +8,9 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
 use crate::failure::{Failure, FailureKind, protocol};
-use crate::limits::{MAX_FAILED, SETTLE_BATCH};
+use crate::limits::{MAX_FAILED, MAX_KEPT, SETTLE_BATCH};
 use crate::message::{Message, Options, unexpected};
+use crate::path_digests::KeptPaths;
 
 /// State of the whole transfer.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ pub(super) struct Directories {
     /// Unchanged files whose metadata is set.
     settle: Vec<(EntryId, Entry)>,
     /// All paths of the source, if `delete` is set.
-    keep: Vec<Vec<u8>>,
+    keep: KeptPaths,
     /// Paths of the sources without a file.
     spared: Vec<Vec<u8>>,
     /// Number of entries that are not directories.
@@ -67,11 +68,21 @@ pub(super) struct Directories {
 
 impl Directories {
     /// An entry was announced.
-    pub(super) fn announce(&mut self, options: &Options, entry: &Entry) {
+    ///
+    /// # Errors
+    /// A failure if there are more entries than `--delete` can tell from others.
+    pub(super) fn announce(&mut self, options: &Options, entry: &Entry) -> Result<(), Failure> {
         self.files += u64::from(entry.kind != EntryKind::Directory);
         if options.delete {
-            self.keep.push(entry.path.as_bytes().to_vec());
+            self.keep.add(entry);
         }
+        if self.keep.len() > MAX_KEPT {
+            let text = format!(
+                "--delete takes at most {MAX_KEPT} names; copy without it, or in several parts"
+            );
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+        Ok(())
     }
 
     /// The sources at these paths have no file. A disk that is not mounted is a more likely cause
@@ -117,7 +128,7 @@ impl Directories {
 
     fn delete_plan(&mut self, options: &Options) -> DeletePlan {
         let mut keep = std::mem::take(&mut self.keep);
-        keep.sort_unstable();
+        keep.sort();
         let spared =
             if options.force_delete { Vec::new() } else { std::mem::take(&mut self.spared) };
         // `verify` lists what the source does not have, and removes nothing.

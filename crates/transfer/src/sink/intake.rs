@@ -153,7 +153,7 @@ impl Sink {
                 .layout
                 .try_push(id, &entry.kind)
                 .map_err(|error| protocol(&error.to_string()))?;
-            self.directories.announce(&self.options, entry);
+            self.directories.announce(&self.options, entry)?;
             self.tally.add_known(ByteCount(entry.size().unwrap_or_default()));
             if entry.is_file() {
                 self.tally.add_file();

@@ -58,7 +58,10 @@ fn what_the_sink_needs_is_assigned_and_let_go_when_verified() {
     assert!(source.entry(EntryId(0)).is_some());
     source.on_message(now(), Message::Verified(vec![range.clone()])).unwrap();
     assert!(source.entry(EntryId(0)).is_none());
-    assert_eq!(actions(&mut source), [SourceAction::Forget(range)]);
+    assert_eq!(actions(&mut source), [SourceAction::Forget(range.clone())]);
+    // A sink that repeats itself makes no work.
+    source.on_message(now(), Message::Verified(vec![range; 100])).unwrap();
+    assert_eq!(actions(&mut source), []);
 }
 
 #[test]

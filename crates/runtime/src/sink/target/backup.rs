@@ -6,6 +6,7 @@ use packtrain_transfer::message::Backup;
 use packtrain_transfer::{Failure, FailureKind};
 
 use super::{Target, kind_of};
+use crate::traces::is_trace;
 use packtrain_service::paths::show;
 
 impl Target {
@@ -38,6 +39,15 @@ impl Target {
                 [parts.collect::<Vec<_>>().join(&b'/'), backup.suffix.clone()].concat()
             }
         };
+        let name = to.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        if is_trace(name) {
+            let text = format!(
+                "{}: its backup would have a name that packtrain uses for its own files; use another \
+                 --suffix",
+                show(path)
+            );
+            return Err(Failure::new(FailureKind::TargetRefused, text));
+        }
         RelPath::new(to).map_err(|e| {
             let text = format!("{}: the name of its backup: {e}", show(path));
             Failure::new(FailureKind::TargetRefused, text)

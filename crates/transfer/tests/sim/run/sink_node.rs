@@ -162,12 +162,12 @@ impl Run<'_> {
         self.answers.push(Answer::Copied(chunk, piece.entry, hash));
     }
 
-    pub(super) fn delete(&mut self, keep: &[Vec<u8>], dry_run: bool) {
+    pub(super) fn delete(&mut self, keep: &KeptPaths, dry_run: bool) {
         let gone: Vec<_> = self
             .disk
             .places
             .iter()
-            .filter(|(path, place)| place.target.is_some() && keep.binary_search(path).is_err())
+            .filter(|(path, place)| place.target.is_some() && !keep.contains(path))
             .map(|(path, _)| path.clone())
             .collect();
         for path in gone.iter().filter(|_| !dry_run) {
