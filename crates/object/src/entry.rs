@@ -21,11 +21,16 @@ pub struct Mtime {
 }
 
 impl Mtime {
-    /// Whether a file system may have stored `wanted` as this time: some store only whole seconds
-    /// or microseconds.
-    pub fn is_stored(self, wanted: Self) -> bool {
-        let nanos = wanted.nanos;
-        self.secs == wanted.secs && [nanos, nanos / 1000 * 1000, 0].contains(&self.nanos)
+    /// Whether this is the time that a file system stores for `wanted`. Some keep only whole seconds,
+    /// or 10 ms, 1 us or 100 ns. How fine the times are of the file system that has the file shows in
+    /// its time of change, of whose second `ctime_nanos` is the part in nanoseconds: the kernel sets
+    /// that time, and it is rarely round.
+    pub fn is_stored(self, wanted: Self, ctime_nanos: u32) -> bool {
+        let stores = |unit: u32| {
+            ctime_nanos.is_multiple_of(unit) && self.nanos == wanted.nanos / unit * unit
+        };
+        let units = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+        self.secs == wanted.secs && units.into_iter().any(stores)
     }
 }
 
@@ -130,5 +135,28 @@ impl Entry {
     /// Whether it has data: a regular file, or a stream that becomes one.
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, EntryKind::File { .. } | EntryKind::Stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_stored_as_finely_as_its_file_system_keeps_times() {
+        let wanted = Mtime { secs: 5, nanos: 123_456_789 };
+        let stored = |nanos, ctime_nanos| Mtime { secs: 5, nanos }.is_stored(wanted, ctime_nanos);
+        assert!(stored(123_456_789, 987_654_321));
+        for (nanos, ctime_nanos) in [
+            (123_456_700, 987_654_300),
+            (123_456_000, 987_654_000),
+            (120_000_000, 980_000_000),
+            (0, 0),
+        ] {
+            assert!(stored(nanos, ctime_nanos));
+            assert!(!stored(nanos, 987_654_321), "it could have kept the time");
+        }
+        assert!(!stored(0, 987_654_000));
+        assert!(!Mtime { secs: 6, nanos: 0 }.is_stored(wanted, 0));
     }
 }

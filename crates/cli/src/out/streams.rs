@@ -34,11 +34,16 @@ fn path(path: &PathReport) -> Object {
         .with("steady_seconds", seconds(path.steady))
 }
 
+/// The rate; none of a time that was too short to measure one.
+fn measured(rate: DataRate) -> Option<u64> {
+    (rate < DataRate::MAX).then(|| rate.as_bps())
+}
+
 fn stream(stream: &StreamReport) -> Object {
     Object::default()
         .with("seconds", seconds(stream.age))
         .with("acked_bytes", stream.acked.get())
-        .with("rate_bps", stream.rate.as_bps())
+        .with("rate_bps", measured(stream.rate))
         .with("rtt_ms", millis(stream.srtt))
         .with("min_rtt_ms", stream.min_rtt.map(millis))
         .with("retransmitted_bytes", stream.retransmitted.get())
@@ -52,7 +57,7 @@ fn moment(moment: &StreamsMoment) -> Object {
     Object::default()
         .with("seconds", seconds(moment.at))
         .with("streams", moment.streams)
-        .with("rate_bps", moment.rate.as_bps())
+        .with("rate_bps", measured(moment.rate))
         .with("lost", rounded(moment.lost, 1e6))
         .with("queue_ms", millis(moment.queue))
 }

@@ -215,3 +215,56 @@ fn a_home_directory_that_is_the_destination_keeps_its_mode() {
     assert!(!stdout(&output).contains("775"), "{}", stdout(&output));
     assert!(!stderr(&output).contains("775"), "{}", stderr(&output));
 }
+
+/// What an option leaves out is not replaced, so the directory of its name at the target keeps what it
+/// contains. A dry run says the same.
+#[test]
+fn delete_leaves_a_directory_where_a_file_is_left_out() {
+    for (n, option) in ["--ignore-existing", "--max-size=3", "--min-size=100"].iter().enumerate() {
+        let home = Home::new();
+        let (src, dst) = (format!("src{n}"), format!("dst{n}"));
+        std::fs::create_dir_all(home.path(&src).join("d")).expect("fine");
+        std::fs::create_dir_all(home.path(&dst).join("f/sub")).expect("fine");
+        std::fs::create_dir_all(home.path(&dst).join("d")).expect("fine");
+        home.file(&format!("{src}/f"), b"a report");
+        for kept in ["f/k", "f/sub/k"] {
+            home.file(&format!("{dst}/{kept}"), b"precious");
+        }
+        home.file(&format!("{dst}/d/stray"), b"gone");
+        let (from, to) = (format!("{src}/"), format!("{dst}/"));
+        for dry in [true, false] {
+            let mut args = vec!["cp", "-rv", "--delete", option, &from, &to];
+            args.extend(dry.then_some("-n"));
+            let output = home.run(&args);
+            let text = stdout(&output) + &stderr(&output);
+            assert_eq!(code(&output), 0, "{option}: {text}");
+            assert!(text.contains("d/stray") && !text.contains("f/"), "{option}: {text}");
+            assert!(exists(&home.path(&format!("{dst}/f/sub/k"))), "{option}");
+            assert!(exists(&home.path(&format!("{dst}/f/k"))), "{option}");
+            assert_eq!(exists(&home.path(&format!("{dst}/d/stray"))), dry, "{option}");
+        }
+    }
+}
+
+/// A target that was restored with times of whole seconds is not up to date.
+#[test]
+fn times_that_differ_in_the_part_of_a_second_are_different() {
+    use std::time::{Duration, SystemTime};
+
+    let home = Home::new();
+    let set = |name: &str, text: &[u8], nanos| {
+        home.file(name, text);
+        let file = std::fs::File::options().write(true).open(home.path(name)).expect("there");
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000, nanos);
+        file.set_modified(time).expect("set");
+    };
+    for nanos in [123_456_789, 123_456_000] {
+        set("a", b"new version", nanos);
+        set("b", b"old version", 0);
+        let output = home.run(&["cp", "a", "b"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(std::fs::read(home.path("b")).expect("there"), b"new version");
+        let output = home.run(&["cp", "--json", "a", "b"]);
+        assert_eq!(done(&output)["bytes_moved"], 0, "equal now");
+    }
+}

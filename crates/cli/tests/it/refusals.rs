@@ -47,6 +47,8 @@ fn mistakes_are_usage_errors_that_say_what_to_write() {
         ("cp --chmod F600 --preserve=times a b", "add mode to --preserve"),
         ("cp --suffix .old a b", "--backup"),
         ("cp -b --backup-dir ../x a b", "lies below the target"),
+        ("cp -u --inplace a b", "cannot be used with"),
+        ("cp --inplace --size-only a b", "cannot be used with"),
         ("cp -b --inplace a b", "cannot be used with"),
         ("cp --size-only --checksum a b", "cannot be used with"),
         ("cp -a --max-size 1 a s3://b/y", "--max-size needs packtrain at the other end"),

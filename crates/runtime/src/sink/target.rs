@@ -197,7 +197,9 @@ impl Target {
             // A directory replaces a link to a directory, so the link's contents do not count.
             self.note_fresh(is_dir, place.clone());
         }
-        let in_the_way = is_dir_there && !is_dir;
+        let extra = &self.options.extra;
+        let is_left_out = extra.ignore_existing || extra.skips_size(entry);
+        let in_the_way = is_dir_there && !is_dir && !is_left_out;
         if in_the_way && self.options.delete && self.options.dry_run {
             // A real run does this when it renames the entry.
             if let Err(failure) = self.make_room(entry, &place) {
@@ -212,7 +214,12 @@ impl Target {
                 _ => FoundKind::Other,
             },
             size: stat.size,
-            mtime: stat.mtime,
+            // A time that the file system cannot keep better is that of the source.
+            mtime: if stat.mtime.is_stored(entry.mtime, stat.ctime_nanos) {
+                entry.mtime
+            } else {
+                stat.mtime
+            },
             mode: self.mode_there(entry, stat.mode),
             same_link: matches!(&entry.kind, EntryKind::Symlink { target }
                 if stat.kind == packtrain_disk::Kind::Symlink
