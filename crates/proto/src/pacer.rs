@@ -4,9 +4,10 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 /// How far a sender may catch up after a wait for the window, for credit or for data.
 const CATCH_UP: Duration = Duration::from_millis(1);
-/// How far it may catch up when it wakes too late from a wait for the pacer: on a busy machine a
-/// thread waits this long for a processor.
-const MAX_LATENESS: Duration = Duration::from_millis(8);
+/// How far it may catch up when it wakes too late from a wait for the pacer: two fifths of the round
+/// trip within these limits. On a busy machine a thread waits this long for a processor, again and
+/// again, and what is not made up is lost to the rate. Queues are in proportion to the round trip.
+const MAX_LATENESS: [Duration; 2] = [Duration::from_millis(8), Duration::from_millis(24)];
 
 /// Longest wait for one batch.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -19,9 +20,15 @@ pub(crate) struct Pacer {
     rate: Option<DataRate>,
     /// The sender last waited for `next`, and for nothing else.
     waited: bool,
+    srtt: Duration,
 }
 
 impl Pacer {
+    /// The round trip of the path.
+    pub(crate) fn on_path(&mut self, srtt: Duration) {
+        self.srtt = srtt;
+    }
+
     /// When the next batch may be sent.
     pub(crate) fn next(&self) -> Time {
         self.next
@@ -55,7 +62,8 @@ impl Pacer {
         rate: Option<DataRate>,
         queue: Option<Duration>,
     ) {
-        let most = if self.waited { MAX_LATENESS } else { CATCH_UP };
+        let [least, most] = MAX_LATENESS;
+        let most = if self.waited { (self.srtt * 2 / 5).clamp(least, most) } else { CATCH_UP };
         let catch_up = queue.map_or(most, |queue| most.min(queue));
         self.next = match rate {
             Some(rate) => self.next.max(now - catch_up) + rate.time_for(bytes).min(MAX_WAIT),
@@ -88,7 +96,7 @@ mod tests {
     /// the rate and the longest burst in bytes.
     fn drive(late: Duration, queue: Option<Duration>) -> (DataRate, u64) {
         let rate = DataRate::from_mbps(80);
-        let (mut pacer, mut now) = (Pacer::default(), Time::ZERO + MAX_LATENESS);
+        let (mut pacer, mut now) = (Pacer::default(), Time::ZERO + MAX_LATENESS[1]);
         let (start, mut sent, mut burst, mut longest) = (now, 0, 0, 0);
         pacer.next = now;
         for i in 0..100_000u64 {
@@ -118,7 +126,7 @@ mod tests {
     fn no_more_than_the_limits_is_made_up() {
         let ms = Duration::from_millis;
         let (_, longest) = drive(ms(40), None);
-        assert_eq!(longest, 8 * 10_000 / 3_000 * 3_000 + 3_000, "of 8 ms");
+        assert_eq!(longest, 8 * 10_000 / 3_000 * 3_000 + 3_000, "of 8 ms on a short path");
         let (_, longest) = drive(ms(40), Some(ms(2)));
         assert!(longest <= 2 * 10_000 + 3_000, "of the queue: {longest}");
     }
@@ -126,7 +134,7 @@ mod tests {
     #[test]
     fn a_wait_for_the_window_is_not_made_up() {
         let rate = DataRate::from_mbps(80);
-        let (mut pacer, now) = (Pacer::default(), Time::ZERO + MAX_LATENESS);
+        let (mut pacer, now) = (Pacer::default(), Time::ZERO + MAX_LATENESS[1]);
         pacer.sent(now, ByteCount(3_000), Some(rate), None);
         pacer.wait(false);
         let later = now + Duration::from_millis(500);

@@ -138,6 +138,8 @@ impl Sender {
     /// How many full packets may be sent now in one batch; zero, with the reason in `limit`.
     pub(crate) fn budget(&mut self, now: Time, srtt: Duration) -> u32 {
         self.bursts.on_path(srtt);
+        self.pacer.on_path(srtt);
+        self.pacer.on_path(srtt);
         let budget = self.permit(now, srtt);
         if budget == 0 {
             self.bursts.wait();

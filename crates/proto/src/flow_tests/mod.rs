@@ -258,6 +258,29 @@ struct Pair {
     /// The sender's thread runs only this often, and when.
     turns: Duration,
     turn_at: Time,
+    /// How late the sender's thread may wake.
+    late: Option<Lateness>,
+    /// How late it wakes this time, and what has arrived in the meantime.
+    oversleep: Duration,
+    held: VecDeque<(Time, Flying)>,
+}
+
+/// How late a thread wakes that shares its processor with others: mostly at once, and otherwise
+/// after some ticks of the scheduler, of 4 ms each.
+#[derive(Clone, Copy, Debug)]
+struct Lateness {
+    share: f64,
+    most_ticks: u64,
+}
+
+impl Lateness {
+    fn draw(self, rng: &mut Rng) -> Duration {
+        if !rng.chance(self.share) {
+            return Duration::ZERO;
+        }
+        let ticks = 1 + rng.below(self.most_ticks);
+        Duration::from_millis(4) * ticks
+    }
 }
 
 const SENDER_PORT: u16 = 1000;
@@ -363,6 +386,9 @@ impl Setup {
             lane_lag: Duration::ZERO,
             turns: Duration::ZERO,
             turn_at: Time::ZERO,
+            late: None,
+            oversleep: Duration::ZERO,
+            held: VecDeque::new(),
         }
     }
 }
@@ -377,13 +403,14 @@ impl Pair {
         let end = self.now + limit;
         let mut still = 0;
         while !done(self) {
-            if self.now >= self.turn_at {
+            if self.now >= self.turn_at && !self.oversleeps() {
                 self.send(true);
                 self.turn_at = self.now + self.turns;
+                self.oversleep = self.late.map_or(Duration::ZERO, |late| late.draw(&mut self.rng));
             }
             self.send(false);
             let turn_at = self.turn_at.max(self.now);
-            let sender = self.sender.poll_timeout().map(|at| at.max(turn_at));
+            let sender = self.sender_runs().map(|at| at.max(turn_at));
             let timers = [sender, self.receiver.poll_timeout()];
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
             let word = self.channel.front().map(|(at, ..)| *at);
@@ -399,11 +426,32 @@ impl Pair {
             self.source.read(self.now);
             self.deliver();
             self.deliver_words();
-            self.sender.handle_timeout(self.now);
+            if !self.oversleeps() {
+                self.oversleep = Duration::ZERO;
+                while let Some((at, Flying { lane, from, mut bytes, ecn, .. })) =
+                    self.held.pop_front()
+                {
+                    let stride = bytes.len();
+                    self.give(false, (lane, ecn), from, &mut bytes, stride, at);
+                }
+                self.sender.handle_timeout(self.now);
+            }
             self.receiver.handle_timeout(self.now);
             self.collect();
         }
         true
+    }
+
+    /// When the sender's thread runs next, if it has a reason.
+    fn sender_runs(&self) -> Option<Time> {
+        let held = self.held.front().map(|(at, _)| *at);
+        let due = self.sender.poll_timeout().into_iter().chain(held).min();
+        due.map(|at| at + self.oversleep)
+    }
+
+    /// Whether the sender's thread sleeps, although it may have a reason to run.
+    fn oversleeps(&self) -> bool {
+        self.oversleep > Duration::ZERO && self.sender_runs().is_none_or(|at| self.now < at)
     }
 
     fn collect(&mut self) {
@@ -476,6 +524,10 @@ impl Pair {
                 break;
             }
             let (to_receiver, lane, from) = (first.to_receiver, first.lane, first.from);
+            if !to_receiver && self.oversleep > Duration::ZERO {
+                self.held.push_back((at, entry.remove()));
+                continue;
+            }
             let (stride, ecn) = (first.bytes.len(), first.ecn);
             let mut bytes = Vec::new();
             while let Some(entry) = self.flying.first_entry() {

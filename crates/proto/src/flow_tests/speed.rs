@@ -60,3 +60,22 @@ fn fixed_repairs_what_is_lost_within_its_rate() {
     let lost = stats.lost_packets as f64 / stats.sent_packets as f64;
     assert!((0.045..0.055).contains(&lost), "each loss is declared once: {lost}");
 }
+
+/// The network thread of a busy host waits for ticks of the scheduler half of the times it wakes.
+#[test]
+fn native_makes_up_for_a_sender_that_waits_for_its_processor() {
+    let rate = DataRate::from_mbps(200);
+    for (rtt, queue, least) in [(60, 60, 0.6), (100, 30, 0.65)] {
+        let shares = (1..=5).map(|seed| {
+            let mut setup = Setup::new("native", rate, Duration::from_millis(rtt));
+            setup.seed = seed;
+            let mut pair = setup.pair();
+            pair.forward.queue = Duration::from_millis(queue);
+            pair.late = Some(Lateness { share: 0.5, most_ticks: 5 });
+            share(&mut pair, rate, Duration::from_secs(2), Duration::from_secs(5))
+        });
+        let shares: Vec<f64> = shares.collect();
+        let mean = shares.iter().sum::<f64>() / 5.0;
+        assert!(mean > least, "{rtt} ms, seeds 1 to 5: {shares:.3?}");
+    }
+}
