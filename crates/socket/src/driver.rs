@@ -26,7 +26,7 @@ const EMPTY_TURNS_PAUSE: Duration = Duration::from_micros(50);
 /// more than the batch. The engine then sends the batches that became due meanwhile; full batches
 /// become due within this time above 2.6 Gbit/s.
 const STREAM_PAUSE: Duration = Duration::from_micros(200);
-/// A receive buffer that holds at least a pause at any rate that one socket reaches: 2.6 ms at 25
+/// A receive buffer that holds at least a pause at any rate that one socket reaches: 2.4 ms at 25
 /// Gbit/s.
 const DEEP_BUFFER: ByteCount = ByteCount(8 << 20);
 /// A batch of at least this size is full, whatever the size of its packets.
