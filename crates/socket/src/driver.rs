@@ -49,6 +49,7 @@ pub(crate) fn run(lane: Lane, shared: Arc<Shared>, sleeper: WakeReceiver) {
         worked: false,
         sent_full: false,
         received: 0,
+        unread: false,
         empty_turns: 0,
     };
     // Waiting callers are informed of the thread's end, also after a panic.
@@ -71,8 +72,9 @@ struct Driver {
     worked: bool,
     /// The last batch of this turn was a full one.
     sent_full: bool,
-    /// Bytes received in the last turn.
+    /// Bytes received in the last turn, and whether more are pending.
     received: usize,
+    unread: bool,
     /// Turns in a row without anything sent or received.
     empty_turns: u32,
 }
@@ -104,7 +106,8 @@ impl Driver {
             if over {
                 return;
             }
-            let until = if more || again { Time::ZERO } else { self.deadline(engine) };
+            let until =
+                if more || again || self.unread { Time::ZERO } else { self.deadline(engine) };
             let blocked = self.unsent.as_ref().map(|_| 0);
             let now = clock::now();
             let pause = now + STREAM_PAUSE;
@@ -117,7 +120,7 @@ impl Driver {
                 bed.set_batch_pause(if stream { STREAM_PAUSE } else { BATCH_PAUSE });
                 bed.sleep(&self.lanes, blocked, &self.sleeper, until);
             }
-            self.received = 0;
+            (self.received, self.unread) = (0, false);
             if !bed.readable().is_empty() {
                 self.receive();
             }
@@ -172,37 +175,39 @@ impl Driver {
         }
     }
 
-    /// Receives pending datagrams.
+    /// Receives pending datagrams. If more are pending, the next turn follows without a pause, which
+    /// would limit the flow to one turn per pause.
     fn receive(&mut self) {
-        let Self { lanes: [lane], shared, slab, received, .. } = self;
-        for _ in 0..RECEIVE_TURN {
-            match lane.socket.recv(slab) {
-                Ok(0) => break,
-                // Probably a delayed error of a send, whose datagram is lost.
-                Err(_) => break,
-                Ok(_) => self.worked = true,
-            }
-            let mut state = shared.lock();
-            let now = clock::now();
-            for message in slab.messages() {
-                *received += message.bytes.len();
-                lane.note_message(message.bytes.len().div_ceil(message.stride));
-                let input = Datagrams {
-                    lane: 0,
-                    from: message.from,
-                    bytes: message.bytes,
-                    stride: message.stride,
-                    ecn: None,
-                    received_at: message.received_at,
-                };
-                state.endpoint.handle(now, input);
-            }
-            if let Some(total) = lane.note_drops(lane.socket.seen_drops()) {
-                state.host_drops = total;
-            }
-            if !slab.was_full() {
-                break;
-            }
+        self.unread = (0..RECEIVE_TURN).all(|_| self.receive_once());
+    }
+
+    /// Makes one receive call; true if more datagrams may be pending.
+    fn receive_once(&mut self) -> bool {
+        let Self { lanes: [lane], shared, slab, .. } = self;
+        match lane.socket.recv(slab) {
+            Ok(0) => return false,
+            // Probably a delayed error of a send, whose datagram is lost.
+            Err(_) => return false,
+            Ok(_) => self.worked = true,
         }
+        let mut state = shared.lock();
+        let now = clock::now();
+        for message in slab.messages() {
+            self.received += message.bytes.len();
+            lane.note_message(message.bytes.len().div_ceil(message.stride));
+            let input = Datagrams {
+                lane: 0,
+                from: message.from,
+                bytes: message.bytes,
+                stride: message.stride,
+                ecn: None,
+                received_at: message.received_at,
+            };
+            state.endpoint.handle(now, input);
+        }
+        if let Some(total) = lane.note_drops(lane.socket.seen_drops()) {
+            state.host_drops = total;
+        }
+        slab.was_full()
     }
 }
