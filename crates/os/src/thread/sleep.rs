@@ -160,3 +160,33 @@ fn wait_for(fds: &mut [PollFd<'_>], limit: Duration) {
     let limit = Timespec { tv_sec: seconds as _, tv_nsec: nanos as _ };
     let _ = poll(fds, Some(&limit));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::thread::pair;
+
+    #[test]
+    fn a_pause_ends_with_a_wake_call_and_reports_the_sockets_then() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (waker, sleeper) = pair().unwrap();
+        let mut bed = ThreadSleep::new();
+        let hour = Duration::from_secs(3_600);
+        for pending in [false, true] {
+            if pending {
+                socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
+            }
+            let caller = {
+                let waker = waker.clone();
+                std::thread::spawn(move || waker.wake())
+            };
+            // The test would last an hour if the call were lost.
+            bed.pause(&[&socket], &sleeper, clock::now() + hour);
+            caller.join().unwrap();
+            sleeper.take_wakes();
+            assert_eq!(bed.readable(), if pending { &[0][..] } else { &[] });
+        }
+    }
+}
