@@ -12,7 +12,7 @@ mod wake;
 
 use packtrain_units::Duration;
 
-pub use sleep::{SOCKETS, ThreadSleep};
+pub use sleep::{BATCH_PAUSE, SOCKETS, ThreadSleep};
 pub use wake::{WakeReceiver, Waker, pair};
 
 /// Processor time used by the calling thread.

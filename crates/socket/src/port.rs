@@ -7,6 +7,7 @@ use packtrain_net::udp::Lane;
 use packtrain_net::udp::UdpSocket;
 use packtrain_os::{clock, entropy, thread};
 use packtrain_udt4::{Endpoint, Options, Secret};
+use packtrain_units::ByteCount;
 
 use crate::driver;
 use crate::error::Error;
@@ -14,6 +15,10 @@ use crate::handle::Handle;
 use crate::listener::{BACKLOG, Listener};
 use crate::shared::{End, Shared};
 use crate::socket::Socket;
+
+/// Receive buffer that a port requests: that of the eight sockets of a `native` flow together. A
+/// sender leaves slow start for good when it overflows.
+const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
 
 /// A UDP port, shared by any number of connections and at most one listener. Its network thread
 /// ends when no handle of it is left and closed connections have delivered their data.
@@ -31,6 +36,7 @@ impl Port {
     /// [`Error::Bind`], or [`Error::System`] when there is no thread to be had.
     pub fn bind(addr: SocketAddr) -> Result<Self, Error> {
         let mut socket = UdpSocket::bind(addr)?;
+        socket.request_receive_buffer(RECEIVE_BUFFER);
         // Stock ends send datagrams larger than the MTU in fragments, so this end must too.
         socket.allow_fragments();
         let local = socket.local_addr();

@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) flush_waiters: Waiters,
     /// Estimated number of datagrams that this host dropped before they were read.
     pub(crate) host_drops: u32,
+    /// A caller changed something because of which the network thread must run the engine.
+    pub(crate) must_run: bool,
 }
 
 /// One connection.
@@ -202,6 +204,7 @@ impl Shared {
             flushing: false,
             flush_waiters: Waiters::default(),
             host_drops: 0,
+            must_run: false,
         };
         Self { state: Mutex::new(state), waker }
     }
@@ -231,8 +234,9 @@ impl Shared {
         let _ = self.wait(Some(until), reached, |state| Some(&mut state.flush_waiters));
     }
 
-    /// Calls `attempt` with the lock until it returns a value. Between calls it waits for the
-    /// condition that `waiters` selects, at most until `until`.
+    /// Calls `attempt` with the lock until it returns a value, and then makes the network thread run
+    /// the engine if `attempt` has set `must_run`. Between calls it waits for the condition that
+    /// `waiters` selects, at most until `until`.
     pub(crate) fn wait<T>(
         &self,
         until: Option<Time>,
@@ -243,8 +247,13 @@ impl Shared {
         loop {
             // The clock is read under the lock, so the engine's time never goes back.
             let now = clock::now();
-            if let Some(done) = attempt(&mut state, now)? {
-                return Ok(done);
+            if let Some(done) = attempt(&mut state, now).transpose() {
+                let must_run = std::mem::take(&mut state.must_run);
+                drop(state);
+                if must_run {
+                    self.wake();
+                }
+                return done;
             }
             if state.failed {
                 return Err(Error::Failed);

@@ -14,6 +14,8 @@ use crate::shared::{Calls, End, State, Waiters};
 
 /// Maximum bytes copied while the port's lock is held, since the network thread waits for it.
 const PIECE_BYTES: usize = 128 << 10;
+/// Maximum bytes discarded while the lock is held: they are not copied.
+const SKIP_BYTES: usize = 4 << 20;
 /// No timeout.
 const NO_TIMEOUT: u64 = u64::MAX;
 
@@ -102,9 +104,13 @@ impl Socket {
     /// # Errors
     /// As for [`Self::recv`].
     pub fn skip(&self, most: usize) -> Result<usize, Error> {
-        let mut nowhere = [0; 32 << 10];
-        let size = nowhere.len().min(most);
-        self.recv(&mut nowhere[..size])
+        if most == 0 {
+            return Ok(0);
+        }
+        let most = most.min(SKIP_BYTES);
+        self.wait(&self.recv_timeout, reading, |state, now| {
+            self.take(state, |connection| connection.skip(now, most))
+        })
     }
 
     /// Sends a whole message. With `ttl` it is dropped if it was not delivered within that time.
@@ -120,6 +126,7 @@ impl Socket {
     ) -> Result<(), Error> {
         self.wait(&self.send_timeout, writing, |state, now| {
             let sent = connection(state, self.id)?.send_message(now, message, ttl, in_order)?;
+            state.must_run |= sent;
             if sent && let Some(end) = state.ends.get_mut(&self.id) {
                 end.accepted += message.len() as u64;
             }
@@ -135,12 +142,9 @@ impl Socket {
     /// [`Self::recv`].
     pub fn recv_message(&self, out: &mut [u8]) -> Result<Option<usize>, Error> {
         self.wait(&self.recv_timeout, reading, |state, now| {
-            match connection(state, self.id).map_err(Error::from) {
-                Ok(connection) => match connection.recv_message(now, out) {
-                    Ok(size) => Ok(size.map(Some)),
-                    Err(e) => at_end(e.into()).map(|()| Some(None)),
-                },
-                Err(e) => at_end(e).map(|()| Some(None)),
+            match self.read_with(state, |connection| connection.recv_message(now, out)) {
+                Ok(size) => Ok(size.map(Some)),
+                Err(e) => at_end(e.into()).map(|()| Some(None)),
             }
         })
     }
@@ -244,7 +248,11 @@ impl Socket {
     }
 
     pub(crate) fn try_send(&self, state: &mut State, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        let sent = connection(state, self.id)?.send(&bytes[..bytes.len().min(PIECE_BYTES)])?;
+        let connection = connection(state, self.id)?;
+        let waits = connection.has_unsent();
+        let sent = connection.send(&bytes[..bytes.len().min(PIECE_BYTES)])?;
+        // A network thread with unsent bytes waits for the pace or the window, not for more.
+        state.must_run |= sent > 0 && !waits;
         if let Some(end) = state.ends.get_mut(&self.id) {
             end.accepted += sent as u64;
         }
@@ -258,10 +266,34 @@ impl Socket {
         out: &mut [u8],
     ) -> Result<Option<usize>, Error> {
         let size = out.len().min(PIECE_BYTES);
-        match connection(state, self.id).and_then(|c| c.recv(now, &mut out[..size])) {
+        self.take(state, |connection| connection.recv(now, &mut out[..size]))
+    }
+
+    /// Reads bytes of a stream with `read`; `None` if there are none, 0 at the end.
+    fn take(
+        &self,
+        state: &mut State,
+        read: impl FnOnce(&mut Connection) -> Result<usize, SocketError>,
+    ) -> Result<Option<usize>, Error> {
+        match self.read_with(state, read) {
             Ok(got) => Ok((got > 0).then_some(got)),
             Err(e) => at_end(e.into()).map(|()| Some(0)),
         }
+    }
+
+    /// Reads with `take`. The network thread must run only if that makes a message to the peer due:
+    /// an announcement of room after there was little.
+    fn read_with<T>(
+        &self,
+        state: &mut State,
+        take: impl FnOnce(&mut Connection) -> Result<T, SocketError>,
+    ) -> Result<T, SocketError> {
+        let connection = connection(state, self.id)?;
+        let before = connection.poll_timeout();
+        let taken = take(connection);
+        let due = connection.poll_timeout();
+        state.must_run |= due.is_some_and(|due| before.is_none_or(|before| due < before));
+        taken
     }
 
     pub(crate) fn try_close(&self, state: &mut State) -> Result<Option<()>, Error> {
@@ -312,12 +344,7 @@ impl Socket {
         let done = shared.wait(until, attempt, waiters(self.id));
         match done {
             Err(Error::TimedOut) if nanos == 0 => Err(Error::WouldBlock),
-            Ok(done) => {
-                // There is new data to send, or free buffer to announce to the peer.
-                shared.wake();
-                Ok(done)
-            }
-            failed => failed,
+            done => done,
         }
     }
 }

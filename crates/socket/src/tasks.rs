@@ -103,8 +103,11 @@ impl Socket {
                 }
             };
         }
+        let must_run = std::mem::take(&mut state.must_run);
         drop(state);
-        self.handle().shared.wake();
+        if must_run {
+            self.handle().shared.wake();
+        }
         done.map_or(Poll::Pending, Poll::Ready)
     }
 }

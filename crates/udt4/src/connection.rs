@@ -201,6 +201,12 @@ impl Connection {
         self.link.as_ref().map_or(ByteCount(0), |link| link.incoming.bytes())
     }
 
+    /// Whether bytes wait for their first transmission. The owner need not poll the endpoint because
+    /// of more bytes then: the timers of the connection, or packets of the peer, cause that.
+    pub fn has_unsent(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.outgoing.fresh(link.sender.next()) > 0)
+    }
+
     /// Whether a read would return data.
     pub fn is_readable(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.readable())
@@ -255,6 +261,17 @@ impl Connection {
         let link = self.receiving(Kind::Stream)?;
         let got = link.read(now, |buffer, next| buffer.read(next, out));
         self.after_read(got, out.len())
+    }
+
+    /// Discards received bytes of a stream, at most `most`; returns how many. 0 as for
+    /// [`Self::recv`].
+    ///
+    /// # Errors
+    /// As for [`Self::recv`].
+    pub fn skip(&mut self, now: Time, most: usize) -> Result<usize, SocketError> {
+        let link = self.receiving(Kind::Stream)?;
+        let got = link.read(now, |buffer, next| buffer.skip(next, most));
+        self.after_read(got, most)
     }
 
     /// Copies the next complete message into `out` and returns its length; `None` if no message is

@@ -206,6 +206,14 @@ impl UdpSocket {
         self.inner.allow_fragments();
     }
 
+    /// Requests a receive buffer of this size instead of the default, for a protocol with one socket
+    /// where a flow has several. The system's limit (`net.core.rmem_max`) applies.
+    pub fn request_receive_buffer(&mut self, size: ByteCount) {
+        // Refusal leaves the former size, which the buffer sizes show.
+        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        let _ = self.inner.fd().set_recv_buffer_size(size);
+    }
+
     /// Receives pending datagrams into `slab`; returns the number of messages, zero if nothing is
     /// pending.
     ///

@@ -23,10 +23,10 @@ const SPIN: Duration = Duration::from_micros(20);
 const BRIEF_SLEEP: Duration = Duration::from_micros(60);
 /// This many brief sleeps in a row indicate a stream of batches.
 const STREAM_BRIEF_SLEEPS: u32 = 8;
-/// A pause that data does not end. Several batches arrive during it, and cost one wake-up instead
+/// A pause that data does not end, by default. Several batches arrive during it, and cost one wake-up instead
 /// of one each, at this host and in the sender's kernel. It is short compared with the time in
 /// which a default receive buffer fills at 10 Gbit/s (0.3 ms per socket).
-const BATCH_PAUSE: Duration = Duration::from_micros(50);
+pub const BATCH_PAUSE: Duration = Duration::from_micros(50);
 
 /// Number of network threads of this process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -36,6 +36,8 @@ pub struct ThreadSleep {
     cores: usize,
     /// Brief sleeps in a row.
     brief: u32,
+    /// Length of the pause within a stream of batches.
+    batch_pause: Duration,
     /// The readable sockets after a sleep.
     readable: Vec<usize>,
 }
@@ -51,7 +53,23 @@ impl ThreadSleep {
             super::sys::ask_for_slices_of(SLICE);
         }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { cores, brief: 0, readable: Vec::new() }
+        Self { cores, brief: 0, batch_pause: BATCH_PAUSE, readable: Vec::new() }
+    }
+
+    /// Sets the pause within a stream of batches, [`BATCH_PAUSE`] by default. The receive buffers must hold
+    /// what arrives during it.
+    pub fn set_batch_pause(&mut self, pause: Duration) {
+        self.batch_pause = pause;
+    }
+
+    /// Sleeps until `until` or a wake call, but not for the sockets, and then polls them.
+    pub fn pause(&mut self, sockets: &[impl AsFd], sleeper: &WakeReceiver, until: Time) {
+        let wait = until.since(clock::now());
+        if wait > Duration::ZERO && sleeper.prepare_sleep() {
+            wait_for(&mut [PollFd::new(sleeper, PollFlags::IN)], wait);
+            sleeper.end_sleep();
+        }
+        self.sleep(sockets, None, sleeper, Time::ZERO);
     }
 
     /// Sleeps until `until`, until one of at most [`SOCKETS`] sockets is readable, until the socket
@@ -75,8 +93,9 @@ impl ThreadSleep {
         }
         let fds = &mut fds[..=sockets.len()];
         let lies = wait > Duration::ZERO && sleeper.prepare_sleep();
-        if lies && self.brief >= STREAM_BRIEF_SLEEPS && wait > BATCH_PAUSE && blocked.is_none() {
-            wait_for(&mut fds[sockets.len()..], BATCH_PAUSE);
+        if lies && self.brief >= STREAM_BRIEF_SLEEPS && wait > self.batch_pause && blocked.is_none()
+        {
+            wait_for(&mut fds[sockets.len()..], self.batch_pause);
             wait_for(fds, Duration::ZERO);
         } else {
             wait_for(fds, if lies { wait } else { Duration::ZERO });
@@ -140,4 +159,34 @@ fn wait_for(fds: &mut [PollFd<'_>], limit: Duration) {
     let (seconds, nanos) = (limit.as_nanos() / 1_000_000_000, limit.as_nanos() % 1_000_000_000);
     let limit = Timespec { tv_sec: seconds as _, tv_nsec: nanos as _ };
     let _ = poll(fds, Some(&limit));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::thread::pair;
+
+    #[test]
+    fn a_pause_ends_with_a_wake_call_and_reports_the_sockets_then() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (waker, sleeper) = pair().unwrap();
+        let mut bed = ThreadSleep::new();
+        let hour = Duration::from_secs(3_600);
+        for pending in [false, true] {
+            if pending {
+                socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
+            }
+            let caller = {
+                let waker = waker.clone();
+                std::thread::spawn(move || waker.wake())
+            };
+            // The test would last an hour if the call were lost.
+            bed.pause(&[&socket], &sleeper, clock::now() + hour);
+            caller.join().unwrap();
+            sleeper.take_wakes();
+            assert_eq!(bed.readable(), if pending { &[0][..] } else { &[] });
+        }
+    }
 }

@@ -86,11 +86,25 @@ impl RecvBuffer {
     /// Stream: copies the next bytes into `out`.
     pub(crate) fn read(&mut self, next: u64, out: &mut [u8]) -> usize {
         let mut filled = 0;
-        while self.base < next && filled < out.len() {
+        self.take(next, out.len(), |part| {
+            out[filled..filled + part.len()].copy_from_slice(part);
+            filled += part.len();
+        })
+    }
+
+    /// Stream: discards the next bytes, at most `most`.
+    pub(crate) fn skip(&mut self, next: u64, most: usize) -> usize {
+        self.take(next, most, |_| {})
+    }
+
+    /// Stream: passes the next bytes to `sink`, at most `most`, and removes them.
+    fn take(&mut self, next: u64, most: usize, mut sink: impl FnMut(&[u8])) -> usize {
+        let mut filled = 0;
+        while self.base < next && filled < most {
             let unit = self.units.get(self.base).map_or(&[][..], |(_, bytes)| bytes);
             let rest = unit.get(self.offset..).unwrap_or_default();
-            let part = rest.len().min(out.len() - filled);
-            out[filled..filled + part].copy_from_slice(&rest[..part]);
+            let part = rest.len().min(most - filled);
+            sink(&rest[..part]);
             filled += part;
             if part == rest.len() {
                 self.base += 1;

@@ -17,9 +17,14 @@ const MAX_BATCH_BYTES: usize = 65_535 - 48;
 /// 0 would wait for an update that only its data can cause.
 const MIN_ROOM: u64 = 2;
 
-/// Maximum reported rate, in packets per second: the stock library's clock counts whole
-/// microseconds.
-const MAX_REPORTED_PACKETS_PER_SECOND: f64 = 1e6;
+/// Maximum reported arrival rate, in packets per second: 47 Gbit/s of full packets. A sender that
+/// leaves slow start continues at this rate, so a lower limit would limit the flow.
+const MAX_REPORTED_ARRIVAL: f64 = 4e6;
+
+/// Maximum reported capacity, in packets per second: what a stock receiver can report, whose clock
+/// counts whole microseconds. Senders increase their rate faster the larger the reported capacity
+/// is, and a few packets at once are no sound measurement of a higher one.
+const MAX_REPORTED_CAPACITY: f64 = 1e6;
 
 /// Datagrams of one size in a buffer, the last perhaps shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -267,10 +272,12 @@ impl Link {
 }
 
 fn ack_on_wire(ack: &udt::Ack) -> Ack {
-    let rate = |rate: Option<udt::PacketRate>| {
-        rate.map_or(0, |rate| rate.get().min(MAX_REPORTED_PACKETS_PER_SECOND) as u32)
+    let rate =
+        |rate: Option<udt::PacketRate>, max: f64| rate.map_or(0, |rate| rate.get().min(max) as u32);
+    let rates = Rates {
+        arrival: rate(ack.arrival, MAX_REPORTED_ARRIVAL),
+        capacity: rate(ack.capacity, MAX_REPORTED_CAPACITY),
     };
-    let rates = Rates { arrival: rate(ack.arrival), capacity: rate(ack.capacity) };
     let micros = |span: packtrain_units::Duration| {
         u32::try_from(span.as_micros()).unwrap_or(u32::MAX).min(i32::MAX as u32)
     };
@@ -285,5 +292,34 @@ fn ack_on_wire(ack: &udt::Ack) -> Ack {
         number: ack.number,
         next: Link::wire_number(ack.next),
         detail: (!ack.light).then_some(detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_proto::udt::PacketRate;
+    use packtrain_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_arrival_rate_above_a_million_packets_is_reported_and_a_capacity_is_not() {
+        let rate = PacketRate::per_second(2.5e6);
+        let (rtt, rtt_var) = (Duration::from_micros(90), Duration::from_micros(10));
+        let ack = udt::Ack {
+            number: 1,
+            next: 2,
+            light: false,
+            rtt,
+            rtt_var,
+            room: 100,
+            arrival: rate,
+            capacity: rate,
+        };
+        let rates = ack_on_wire(&ack).detail.and_then(|detail| detail.rates).unwrap();
+        assert_eq!((rates.arrival, rates.capacity), (2_500_000, 1_000_000));
+        let ack = udt::Ack { arrival: PacketRate::per_second(1e12), ..ack };
+        let rates = ack_on_wire(&ack).detail.and_then(|detail| detail.rates).unwrap();
+        assert_eq!(rates.arrival, 4_000_000);
     }
 }

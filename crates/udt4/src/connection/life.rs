@@ -200,8 +200,8 @@ impl Connection {
         self.link.as_ref().is_none_or(|link| finished(link))
     }
 
-    /// When to call again if nothing happens.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    /// When to poll the endpoint again on behalf of this connection if nothing happens.
+    pub fn poll_timeout(&self) -> Option<Time> {
         let own = match &self.stage {
             Stage::Calling(caller) => return Some(caller.poll_timeout()),
             Stage::Ended => return None,

@@ -28,6 +28,18 @@ fn a_stream_is_read_in_order_across_packets() {
 }
 
 #[test]
+fn skipped_bytes_are_those_that_a_read_would_return() {
+    let mut buffer = RecvBuffer::new(0, 10, 16, Kind::Stream);
+    (0..3).for_each(|unit| buffer.put(unit, Message::new(1), &[unit as u8; 10]));
+    assert_eq!(buffer.skip(3, 12), 12);
+    let mut out = [0; 10];
+    assert_eq!(buffer.read(3, &mut out), 10);
+    assert_eq!(out, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+    assert_eq!(buffer.skip(3, usize::MAX), 8);
+    assert_eq!((buffer.skip(3, 1), buffer.room(3), buffer.bytes()), (0, 16, ByteCount(0)));
+}
+
+#[test]
 fn a_message_without_order_overtakes_and_one_with_waits() {
     let mut buffer = messages(64);
     // Message 1 (units 0..2) has only its first unit; 2 (2..3) is in order, 3 (3..5) is not.
