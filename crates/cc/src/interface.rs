@@ -20,6 +20,17 @@ pub trait CongestionController: Debug + Send {
         let _ = rtt;
     }
 
+    /// Whether the controller uses a capacity that is known before the first data.
+    fn launches_at_capacity(&self) -> bool {
+        false
+    }
+
+    /// Pings before the first data show this capacity, in wire bytes of full datagrams. It is
+    /// coarser than that of `Feedback`, which data shows later.
+    fn on_capacity(&mut self, capacity: DataRate) {
+        let _ = capacity;
+    }
+
     /// A full datagram has `mtu` wire bytes from now on: the path carries more than
     /// `ControllerConfig::mtu`, or less. What is counted in packets keeps its bytes, except that a
     /// first window of some packets stays that many packets while nothing was acknowledged (RFC 9002
