@@ -213,6 +213,9 @@ pub struct Feedback<'a> {
     /// The longest time between the sending of two packets that arrived together although the path
     /// cannot carry them so fast; zero if there were none. Jitter does this, a queue does not.
     pub bunched: Duration,
+    /// How long the receiver held back the feedback on the oldest packet whose arrival it shows, by
+    /// the receiver's clock. None if the feedback does not show it.
+    pub held: Option<Duration>,
 }
 
 /// A train to send back to back.

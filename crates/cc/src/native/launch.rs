@@ -446,6 +446,7 @@ mod tests {
             timeout: false,
             delay_rising: false,
             bunched: Duration::ZERO,
+            held: None,
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Sender {
     warning: bool,
     /// The longest time between packets that arrived together; not passed on yet.
     bunched: Duration,
+    /// How long the newest report was held back.
+    held: Option<Duration>,
     bursts: Bursts,
     capacity: Capacity,
     delivery: Delivery,
@@ -116,6 +118,7 @@ impl Sender {
             rising: Rising::default(),
             warning: false,
             bunched: Duration::ZERO,
+            held: None,
             bursts: Bursts::default(),
             capacity: Capacity::default(),
             delivery: Delivery::default(),
