@@ -258,9 +258,10 @@ impl Rounds {
         }
     }
 
-    /// For how long a receiver that is never late holds a report back, in seconds.
+    /// For how long a receiver that is never late holds a report back, in seconds: by the round trip,
+    /// with the queue of other flows.
     fn usual_hold(&self) -> f64 {
-        super::lateness(self.base) - super::THREAD_LATENESS
+        super::lateness(self.srtt.max(self.base + self.raised)) - super::THREAD_LATENESS
     }
 
     fn begin(&mut self, now: Time) {
