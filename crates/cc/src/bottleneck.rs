@@ -47,6 +47,7 @@ pub(crate) fn silence(now: Time) -> Feedback<'static> {
         timeout: false,
         delay_rising: false,
         bunched: Duration::ZERO,
+        held: None,
     }
 }
 

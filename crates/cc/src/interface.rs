@@ -20,6 +20,17 @@ pub trait CongestionController: Debug + Send {
         let _ = rtt;
     }
 
+    /// Whether the controller uses a capacity that is known before the first data.
+    fn launches_at_capacity(&self) -> bool {
+        false
+    }
+
+    /// Pings before the first data show this capacity, in wire bytes of full datagrams. It is
+    /// coarser than that of `Feedback`, which data shows later.
+    fn on_capacity(&mut self, capacity: DataRate) {
+        let _ = capacity;
+    }
+
     /// A full datagram has `mtu` wire bytes from now on: the path carries more than
     /// `ControllerConfig::mtu`, or less. What is counted in packets keeps its bytes, except that a
     /// first window of some packets stays that many packets while nothing was acknowledged (RFC 9002
@@ -202,6 +213,9 @@ pub struct Feedback<'a> {
     /// The longest time between the sending of two packets that arrived together although the path
     /// cannot carry them so fast; zero if there were none. Jitter does this, a queue does not.
     pub bunched: Duration,
+    /// How long the receiver held back the feedback on the oldest packet whose arrival it shows, by
+    /// the receiver's clock. None if the feedback does not show it.
+    pub held: Option<Duration>,
 }
 
 /// A train to send back to back.

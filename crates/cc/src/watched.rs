@@ -60,6 +60,14 @@ impl CongestionController for Watched {
         self.controller.on_path(rtt);
     }
 
+    fn launches_at_capacity(&self) -> bool {
+        self.controller.launches_at_capacity()
+    }
+
+    fn on_capacity(&mut self, capacity: DataRate) {
+        self.controller.on_capacity(capacity);
+    }
+
     fn answers_marks(&self) -> bool {
         self.controller.answers_marks()
     }

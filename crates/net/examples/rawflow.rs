@@ -5,7 +5,8 @@
 //!     rawflow send --bind 10.9.0.1 --peer 10.9.0.2 --port 7000 --lanes 8 --seconds 10 --cc native
 //!
 //! `--judge off` disables the loss classifier, to measure its cost: the last line has the processor
-//! time of both threads. `--feedback fobs` at both ends changes the feedback.
+//! time of both threads. `--feedback fobs` at both ends changes the feedback. `--train 100` at both
+//! ends says that a control connection has a round trip of 100 ms, as in a fetch.
 //!
 //! Lane `i` uses port `--port` + `i` on both sides. The key is fixed and public, so use it only for
 //! measurements.
@@ -24,7 +25,7 @@ use packtrain_net::udp::UdpSocket;
 use packtrain_os::{clock, entropy};
 use packtrain_proto::{
     CloseReason, Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement,
-    Role, Suite,
+    Role, Suite, TrainTarget,
 };
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
@@ -47,6 +48,7 @@ struct Args {
     max_mtu: u64,
     feedback: FeedbackKind,
     classifier: bool,
+    train: Option<Duration>,
 }
 
 /// A controller without loss classification: it claims to collect losses itself, and does not.
@@ -60,6 +62,18 @@ impl CongestionController for Unwatched {
 
     fn needs(&self) -> Signals {
         self.0.needs()
+    }
+
+    fn on_path(&mut self, rtt: Duration) {
+        self.0.on_path(rtt);
+    }
+
+    fn launches_at_capacity(&self) -> bool {
+        self.0.launches_at_capacity()
+    }
+
+    fn on_capacity(&mut self, capacity: DataRate) {
+        self.0.on_capacity(capacity);
     }
 
     fn answers_marks(&self) -> bool {
@@ -174,6 +188,7 @@ fn parse() -> Result<Args, Failure> {
         max_mtu: 1_472,
         feedback: FeedbackKind::Native,
         classifier: true,
+        train: None,
     };
     while let Some(flag) = words.next() {
         let value = words.next().ok_or("a flag needs a value")?;
@@ -190,6 +205,7 @@ fn parse() -> Result<Args, Failure> {
                 let known = FeedbackKind::labelled(&value);
                 args.feedback = known.ok_or("no feedback of this name")?;
             }
+            "--train" => args.train = Some(Duration::from_millis(value.parse()?)),
             "--max-mtu" => args.max_mtu = value.parse()?,
             other => return Err(format!("unknown flag {other}").into()),
         }
@@ -209,6 +225,12 @@ fn config(args: &Args, role: Role) -> FlowConfig {
     config.mtu = ByteCount(args.mtu);
     config.max_mtu = ByteCount(args.max_mtu.max(args.mtu));
     config.feedback = args.feedback;
+    match role {
+        Role::Sender => {
+            config.train_to = args.train.map(|rtt| TrainTarget { host: args.peer, rtt });
+        }
+        Role::Receiver => config.known_rtt = args.train,
+    }
     config
 }
 

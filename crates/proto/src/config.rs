@@ -1,6 +1,6 @@
 //! The configuration of a flow, and all its limits in one table.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use packtrain_cc::udt::Variant;
 use packtrain_units::{ByteCount, DataRate, Duration};
@@ -130,6 +130,16 @@ impl std::fmt::Debug for FlowKeys {
     }
 }
 
+/// The host to which trains of pings may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainTarget {
+    /// Its address.
+    pub host: IpAddr,
+    /// The round trip to it, as another connection shows it: a train has 640 pings for each second
+    /// of it.
+    pub rtt: Duration,
+}
+
 /// The configuration of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
@@ -162,6 +172,11 @@ pub struct FlowConfig {
     /// peer is known to be there. An authentic packet from one of `peers` then opens its lane, and
     /// data does not wait for the answer to a probe. None: a lane opens with that answer.
     pub known_rtt: Option<Duration>,
+    /// Sender: the host to whose addresses in `peers` it may send 20 to 64 full datagrams before
+    /// they have answered, because that host asked for the data. The answers show the capacity
+    /// before the first data. At most two such trains leave, and none if the controller does not use
+    /// the capacity or `rate_ceiling` is low.
+    pub train_to: Option<TrainTarget>,
     /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
     /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
@@ -189,6 +204,7 @@ impl FlowConfig {
             seed: u64::from(flow_id),
             ecn: false,
             known_rtt: None,
+            train_to: None,
             feedback: FeedbackKind::Native,
             buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
@@ -216,6 +232,7 @@ pub(crate) struct CoreConfig {
     pub(crate) seed: u64,
     pub(crate) ecn: bool,
     pub(crate) known_rtt: Option<Duration>,
+    pub(crate) train_to: Option<TrainTarget>,
     pub(crate) feedback: FeedbackKind,
     /// Feedback `sabul`: bytes of a buffer.
     pub(crate) buffer: ByteCount,
@@ -237,6 +254,7 @@ impl From<&FlowConfig> for CoreConfig {
             seed: config.seed,
             ecn: config.ecn,
             known_rtt: config.known_rtt,
+            train_to: config.train_to,
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,

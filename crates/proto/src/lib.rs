@@ -39,7 +39,7 @@ pub mod udt;
 
 pub use crate::core::loss_attribution::judge;
 pub use codec::header::peek;
-pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, limits};
+pub use config::{FeedbackKind, FlowConfig, FlowError, FlowKeys, Role, Suite, TrainTarget, limits};
 pub use flow::Flow;
 pub use packtrain_cc::LossWindow;
 pub use packtrain_cc::udt::Variant;

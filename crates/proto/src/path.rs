@@ -160,6 +160,12 @@ impl Path {
         !self.validated && now >= self.next_at
     }
 
+    /// Whether the addresses are to be pinged for the first time, or for the first time since the
+    /// peer was heard from; and from where it was heard.
+    pub(crate) fn first_probes(&self) -> Option<Option<SocketAddr>> {
+        (!self.validated && self.tries == 0).then_some(self.remote)
+    }
+
     /// The addresses that the peer may have.
     pub(crate) fn targets(&self) -> Vec<SocketAddr> {
         let heard = self.remote.filter(|r| !self.candidates.contains(r));

@@ -40,7 +40,7 @@ use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 
 pub use flow::causes;
 pub use local::LocalLink;
-pub use offer::Hints;
+pub use offer::{Caller, Hints};
 pub use path_samples::{Counters, PathSamples};
 pub use sinks::SinkTransports;
 pub use sources::SourceTransports;

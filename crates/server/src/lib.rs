@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use packtrain_net::tcp::tls::{peer_key, server_config};
-use packtrain_net::tcp::{Identity, listen, tune};
+use packtrain_net::tcp::{Identity, listen, tcp_info, tune};
 use packtrain_os::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
@@ -44,7 +44,7 @@ use packtrain_runtime::handshake::SessionRequest;
 use packtrain_runtime::marker::MARKER;
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::Stop;
-use packtrain_runtime::transports::{Hints, Moved};
+use packtrain_runtime::transports::{Caller, Hints, Moved};
 use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::history::{self, Role, Row};
 use packtrain_service::unauthenticated::{Eviction, Unauthenticated, UnauthenticatedPeer};
@@ -112,6 +112,7 @@ fn ssh_hints() -> Hints {
     let ip = |n: usize| words.get(n).and_then(|w| w.parse::<IpAddr>().ok());
     Hints {
         peer: ip(0).into_iter().collect(),
+        caller: ip(0).map(|host| Caller { host, rtt: None }),
         own: ip(2).into_iter().collect(),
         ..Hints::default()
     }
@@ -268,10 +269,13 @@ impl Server {
         if let Ok(Ok(stream)) = shaken
             && let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0))
         {
+            let rtt = tcp_info(stream.get_ref().0).ok().and_then(|info| info.min_rtt);
             let control = control::over_async(stream, None);
             let own = local.ok().map(|a| a.ip().to_canonical());
+            let host = peer.ip().to_canonical();
             let hints = Hints {
-                peer: vec![peer.ip().to_canonical()],
+                peer: vec![host],
+                caller: Some(Caller { host, rtt }),
                 own: own.into_iter().collect(),
                 ..Hints::default()
             };

@@ -18,7 +18,7 @@ use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::{Destination, SinkSetup};
 use packtrain_runtime::source::{self, Agree, Prepared, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::offer::{ControlMessage, Offer};
-use packtrain_runtime::transports::{Hints, SinkTransports, SourceTransports};
+use packtrain_runtime::transports::{Caller, Hints, SinkTransports, SourceTransports};
 use packtrain_service::StopHandle;
 use packtrain_service::ceilings::Ceilings;
 use packtrain_transfer::message::{Message, Open, Options, Role};
@@ -160,7 +160,7 @@ fn halves(work: impl FnOnce(Control) -> Outcome + Send + 'static, root: &Path) -
     let ((near, near_path), (far_path, far)) = (pair().expect("fine"), pair().expect("fine"));
     let stop = StopHandle::new();
     let called = {
-        let (stop, hints, root) = (stop.clone(), here(), root.to_owned());
+        let (stop, hints, root) = (stop.clone(), called_here(), root.to_owned());
         let admit = move |_: &SessionRequest| {
             assert!(root.is_absolute());
             Ok(Permissions::default())
@@ -201,6 +201,13 @@ fn wait_until_quiet((near, far): &mut (Side, Side)) {
 
 fn here() -> Hints {
     Hints { peer: vec![Ipv4Addr::LOCALHOST.into()], ..Hints::default() }
+}
+
+/// What the called end knows, as at a server.
+fn called_here() -> Hints {
+    let host = Ipv4Addr::LOCALHOST.into();
+    let rtt = Some(packtrain_units::Duration::from_millis(100));
+    Hints { caller: Some(Caller { host, rtt }), ..here() }
 }
 
 fn request() -> SessionRequest {

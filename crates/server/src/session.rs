@@ -1,6 +1,7 @@
 //! One session of a called end, over ssh or at a server.
 
 use packtrain_net::tcp::tune::check_congestion;
+use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome, Versions};
 
@@ -25,7 +26,12 @@ pub(crate) fn serve(
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
+    let begun = clock::now();
     let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
+    if let Some(caller) = &mut hints.caller {
+        // Over ssh the caller sends its request when it has seen the marker of this program.
+        caller.rtt.get_or_insert(clock::now().since(begun));
+    }
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
         failure
@@ -41,6 +47,7 @@ pub(crate) fn serve(
     if !ask.peer.is_empty() {
         // The other end of the data is not the caller.
         hints.peer.clear();
+        hints.caller = None;
         let own_user = matches!(allowed.dial, DialPolicy::CallersChoice);
         let to = if own_user { &mut hints.peer } else { &mut hints.named };
         to.clone_from(&ask.peer);
@@ -169,6 +176,7 @@ mod tests {
 
     use super::*;
     use packtrain_runtime::control::{Incoming, pair};
+    use packtrain_runtime::transports::Caller;
     use packtrain_runtime::transports::offer::{ControlMessage, Offer};
     use packtrain_service::StopHandle;
 
@@ -194,18 +202,25 @@ mod tests {
         panic!("no port is free at both addresses");
     }
 
-    /// A called source whose caller names `peer` as the other end of the data, and whose offer
-    /// names `offered`. Asserts that only the wanted addresses get datagrams.
-    fn dials(allowed: Permissions, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
-        let ips = |texts: &[&str]| -> Vec<IpAddr> {
-            texts.iter().map(|text| text.parse().expect("an address")).collect()
-        };
-        let (one, two, port) = two_places();
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    /// A called source, called from 127.0.0.1. The caller names `peer` as the other end of the
+    /// data, and its offer names `offered` and `port`. Calls `look` while the source dials.
+    fn call(
+        allowed: Permissions,
+        peer: &[&str],
+        (offered, port): (&[&str], u16),
+        look: impl FnOnce(),
+    ) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("f"), "text").expect("fine");
         let (near, far) = pair().expect("sockets");
         let stop = StopHandle::new();
-        let hints = Hints { peer: ips(&["127.0.0.1"]), ..Hints::default() };
+        let host = [127, 0, 0, 1].into();
+        let caller = Some(Caller { host, rtt: None });
+        let hints = Hints { peer: vec![host], caller, ..Hints::default() };
         let called = {
             let stop = Stop::of_called_end(stop.clone());
             std::thread::spawn(move || serve(far, hints, |_| Ok(allowed), &Nobody, stop))
@@ -221,20 +236,7 @@ mod tests {
         handshake::call(&near, open, &Stop::new(stop.clone())).expect("it agrees");
         let theirs = Offer { addresses: ips(offered), udp: vec![port], ..Offer::default() };
         near.tx.send(&Message::Channel(theirs.encode()));
-        // The source tries all addresses in each round, so after some rounds at one address the
-        // other had its tries too.
-        let mut buffer = [0; 2048];
-        let mut count = |socket: &UdpSocket, wanted: bool| {
-            let wait = std::time::Duration::from_millis(if wanted { 20_000 } else { 700 });
-            socket.set_read_timeout(Some(wait)).expect("fine");
-            (0..4).take_while(|_| socket.recv(&mut buffer).is_ok()).count() > 0
-        };
-        let (mut first, mut second) = (false, false);
-        // The wanted address is checked first, so that the other had time to get a datagram.
-        for place in [wanted.1, !wanted.1] {
-            if place { second = count(&two, wanted.1) } else { first = count(&one, wanted.0) }
-        }
-        assert_eq!((first, second), wanted, "peer {peer:?}, offered {offered:?}");
+        look();
         while let Ok(incoming) = near.rx.try_recv() {
             if let Incoming::Message(Message::Channel(bytes)) = incoming {
                 assert!(ControlMessage::decode(&bytes).is_some());
@@ -243,6 +245,54 @@ mod tests {
         stop.request(15);
         drop(near);
         let _ = called.join().expect("no panic");
+    }
+
+    /// Asserts that only the wanted addresses get datagrams.
+    fn dials(allowed: Permissions, peer: &[&str], offered: &[&str], wanted: (bool, bool)) {
+        let (one, two, port) = two_places();
+        call(allowed, peer, (offered, port), || {
+            // The source tries all addresses in each round, those without a train first. So after
+            // some datagrams at one address the other had its tries too.
+            let mut buffer = [0; 2048];
+            let mut count = |socket: &UdpSocket, wanted: bool| {
+                let wait = std::time::Duration::from_millis(if wanted { 20_000 } else { 700 });
+                socket.set_read_timeout(Some(wait)).expect("fine");
+                (0..4).take_while(|_| socket.recv(&mut buffer).is_ok()).count() > 0
+            };
+            let (mut first, mut second) = (false, false);
+            // The wanted address is checked first, so that the other had time to get a datagram.
+            for place in [wanted.1, !wanted.1] {
+                if place { second = count(&two, wanted.1) } else { first = count(&one, wanted.0) }
+            }
+            assert_eq!((first, second), wanted, "peer {peer:?}, offered {offered:?}");
+        });
+    }
+
+    /// The sizes of the first datagrams that a called source sends to 127.0.0.1 and 127.0.0.2.
+    fn first_sizes(allowed: Permissions, peer: &[&str], offered: &[&str]) -> [Vec<usize>; 2] {
+        let (one, two, port) = two_places();
+        let mut sizes = [Vec::new(), Vec::new()];
+        call(allowed, peer, (offered, port), || {
+            let mut buffer = [0; 2048];
+            for (socket, sizes) in [one, two].iter().zip(&mut sizes) {
+                let wait = std::time::Duration::from_secs(20);
+                socket.set_read_timeout(Some(wait)).expect("fine");
+                sizes.extend((0..4).map(|_| socket.recv(&mut buffer).expect("a datagram")));
+            }
+        });
+        sizes
+    }
+
+    #[test]
+    fn only_the_caller_gets_a_train_of_pings() {
+        let is_train = |sizes: &[usize]| sizes.iter().all(|size| *size == 1_472);
+        let rules = DialPolicy::Rules(["127.0.0.0/8".parse().expect("a rule")].into());
+        let ruled = Permissions { dial: rules, ..Permissions::default() };
+        let [caller, other] = first_sizes(ruled.clone(), &[], &["127.0.0.2"]);
+        assert!(is_train(&caller) && !is_train(&other), "{caller:?}, {other:?}");
+        // The caller directs the data to another host, and names its own too.
+        let [caller, other] = first_sizes(ruled, &["127.0.0.2"], &["127.0.0.1"]);
+        assert!(!is_train(&caller) && !is_train(&other), "{caller:?}, {other:?}");
     }
 
     #[test]

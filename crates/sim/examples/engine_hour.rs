@@ -31,6 +31,7 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
         train: 44,
         warnings: true,
         ecn: true,
+        probe_train: None,
     };
     Scenario {
         name: "engine-hour".to_owned(),

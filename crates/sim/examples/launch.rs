@@ -6,7 +6,8 @@
 //! Keys, with lists separated by commas: `cc=native` (an engine's controller), `rates=100mbit,1gbit`,
 //! `rtts=10,100,300` (ms), `queues=0.1,1` (products of bandwidth and delay), `losses=0`, `seeds=1`,
 //! `rounds=12` (round trips from the first data packet on that are played), `seconds` (in their
-//! place), `coalesce=true` (the receiving host reads what has arrived as one batch); `curve=1`
+//! place), `coalesce=true` (the receiving host reads what has arrived as one batch), `train=false`
+//! (`true`: the sender validates the path with a train of pings, as in a fetch); `curve=1`
 //! prints what was offered to the link and what it delivered in each half round trip.
 
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::disallowed_types)]
@@ -14,8 +15,8 @@
 use std::collections::BTreeMap;
 
 use packtrain_sim::file::ScenarioFile;
-use packtrain_sim::outcome::Outcome;
-use packtrain_units::parse_rate;
+use packtrain_sim::outcome::{Outcome, Recorded};
+use packtrain_units::{Duration, Time, parse_rate};
 
 /// Smaller packets carry no data.
 const MIN_DATA_BYTES: u32 = 1_000;
@@ -47,13 +48,17 @@ impl Cell<'_> {
 
     fn scenario(&self) -> String {
         let Self { rate, rtt, queue, loss, seed, .. } = self;
+        let train = match self.text("train", "false").as_str() {
+            "true" => format!("probe_train = \"{rtt}ms\"\n"),
+            _ => String::new(),
+        };
         format!(
             "name = \"launch\"\nduration = \"{}s\"\nseed = {seed}\nrecord = \"wan\"\n\
              [[link]]\nname = \"wan\"\nfrom = \"near\"\nto = \"far\"\nrate = \"{rate}\"\n\
              rtt = \"{rtt}ms\"\nbdp_rtt = \"{rtt}ms\"\nqueue = \"{queue}bdp, at least 4 packets\"\n\
              loss = {loss}\nreverse = {{ loss = 0, queue = \"1000000 packets\" }}\n\
              [[flow]]\nname = \"a\"\nfrom = \"near\"\nto = \"far\"\nkind = \"engine\"\n\
-             cc = \"{}\"\ncoalesce = {}\n",
+             cc = \"{}\"\ncoalesce = {}\n{train}",
             self.seconds(),
             self.text("cc", "native"),
             self.text("coalesce", "true"),
@@ -66,7 +71,7 @@ impl Cell<'_> {
         let outcome = packtrain_sim::run(&scenario, &mut |_| {}).expect("a scenario that runs");
         let link = parse_rate(&self.rate).expect("a rate").as_bps() as f64 / 8.0;
         let rtt = self.rtt / 1e3;
-        let curve = Curve::new(&outcome, rtt / 8.0);
+        let curve = Curve::new(&outcome, rtt);
         let bdp = link * rtt;
         let reached = |bytes: &[f64]| {
             // Half a round trip, so that one burst does not count.
@@ -111,9 +116,12 @@ struct Curve {
 }
 
 impl Curve {
-    fn new(outcome: &Outcome, step: f64) -> Self {
-        let data: Vec<_> =
-            outcome.record.iter().filter(|packet| packet.size >= MIN_DATA_BYTES).collect();
+    fn new(outcome: &Outcome, rtt: f64) -> Self {
+        let step = rtt / 8.0;
+        // In the first round trip there are pings only.
+        let begins = Time::ZERO + Duration::from_secs_f64(rtt / 2.0);
+        let is_data = |packet: &&Recorded| packet.size >= MIN_DATA_BYTES && packet.offered > begins;
+        let data: Vec<_> = outcome.record.iter().filter(is_data).collect();
         let start = data.first().expect("data").offered;
         let delay = data.iter().filter_map(|p| p.left.map(|left| left.since(p.offered))).min();
         let mut curve = Self { offered: Vec::new(), arrived: Vec::new() };

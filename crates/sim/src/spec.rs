@@ -224,6 +224,9 @@ pub struct EngineSpec {
     pub warnings: bool,
     /// Native feedback: whether data packets are marked ECN-capable, as in the product.
     pub ecn: bool,
+    /// The round trip that a control connection shows: the sender validates the path with a train
+    /// of pings, as in a fetch.
+    pub probe_train: Option<Duration>,
 }
 
 /// Many short connections.

@@ -29,6 +29,7 @@ fn scenario(cell: &Cell) -> Scenario {
         train: 44,
         warnings: true,
         ecn: true,
+        probe_train: None,
     };
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }

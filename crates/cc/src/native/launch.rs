@@ -18,6 +18,13 @@ const MIN_RTT: f64 = 2e-3;
 /// Minimum time over which a step is judged, in seconds, and minimum number of reports in it.
 const MIN_SPAN: f64 = 4e-3;
 const MIN_REPORTS: u32 = 3;
+/// Minimum bytes that a step sends in the time over which it is judged, if pings showed the capacity
+/// before: several trains.
+const MIN_STEP_BYTES: f64 = 64.0 * 1_500.0;
+/// The share of the capacity at which the launch ends if bursts of data measured it; and if pings
+/// did before.
+const MEASURED_SHARE: f64 = 0.95;
+const CONFIRMED_SHARE: f64 = 0.97;
 /// Loss above this beside a queue, and loss above this without one, end the launch.
 const RETREAT_LOSS: f64 = 0.05;
 const RETREAT_LOSS_ALONE: f64 = 0.2;
@@ -53,6 +60,8 @@ pub(super) struct Launch {
     delivered: f64,
     /// Whether a measured capacity has set the rate.
     leapt: bool,
+    /// The capacity that pings showed before the first data.
+    pinged: Option<f64>,
     /// Whether anything was lost.
     lossy: bool,
     flat: u32,
@@ -108,6 +117,7 @@ impl Launch {
             rate: first_rate(mtu, rtt),
             delivered: 0.0,
             leapt: false,
+            pinged: None,
             lossy: false,
             flat: 0,
             queued: 0,
@@ -138,9 +148,10 @@ impl Launch {
         self.rate
     }
 
-    /// Whether the path took a step without losses, so that it takes trains.
+    /// Whether the path took a step without losses, so that it takes trains. They are not needed
+    /// after a train of pings, and a short step cannot be judged by them.
     pub(super) fn may_send_trains(&self) -> bool {
-        self.leapt && self.delivered > 0.0 && !self.lossy
+        self.leapt && self.delivered > 0.0 && !self.lossy && self.pinged.is_none()
     }
 
     pub(super) fn on_sent(&mut self, sent: &Sent) {
@@ -155,6 +166,16 @@ impl Launch {
         }
     }
 
+    /// Pings before the first data show this capacity: there is nothing to wait for.
+    pub(super) fn on_capacity(&mut self, capacity: f64) {
+        let begins = self.delivered <= 0.0 && self.step.measured.is_none();
+        if begins && !self.leapt && 0.5 * capacity > self.rate {
+            self.pinged = Some(capacity);
+            self.leap(capacity);
+            self.step = Step::default();
+        }
+    }
+
     /// Takes feedback; returns true when the launch is over and `rate` is the cruising rate. `base`
     /// is the minimum round trip in seconds, and `in_force` the launch's rate within the ceiling.
     pub(super) fn on_feedback(
@@ -163,7 +184,7 @@ impl Launch {
         base: f64,
         in_force: f64,
     ) -> bool {
-        let capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0);
+        let capacity = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0).or(self.pinged);
         let now = feedback.now;
         self.watch_queue(feedback, base);
         self.lossy |= !feedback.lost.is_empty();
@@ -191,8 +212,7 @@ impl Launch {
             self.delivered = self.delivered.max(measured.delivered(span));
             return self.go_on(Judgement::Retreat);
         }
-        let share = if self.leapt { 4.0 } else { 2.0 };
-        if span < (base / share).max(MIN_SPAN) || measured.reports < MIN_REPORTS {
+        if span < self.judged_span(base) || measured.reports < MIN_REPORTS {
             return false;
         }
         let judgement = self.judge(now, capacity, base, in_force);
@@ -256,7 +276,7 @@ impl Launch {
         // A capacity far below what is delivered was measured wrongly.
         match capacity.filter(|c| CAPACITY_NOISE * c > self.delivered) {
             Some(capacity) if keeps_up && self.rate > 0.9 * capacity => {
-                self.rate = 0.95 * capacity;
+                self.rate = self.most() * capacity;
                 return Judgement::Over;
             }
             Some(capacity) if keeps_up => self.leap(capacity),
@@ -269,9 +289,25 @@ impl Launch {
     /// Trains are spread by the narrowest link: goes to half of the measured capacity, or from
     /// there to most of it.
     fn leap(&mut self, capacity: f64) {
-        let share = if self.rate < 0.4 * capacity { 0.5 } else { 0.95 };
+        let share = if self.rate < 0.4 * capacity { 0.5 } else { self.most() };
         self.rate = (capacity * share).min(self.rate * MAX_LEAP).max(self.rate);
         self.leapt = true;
+    }
+
+    /// How long a step is judged, in seconds. Where pings and data measured the capacity, a shorter
+    /// time suffices, but packets leave in trains.
+    fn judged_span(&self, base: f64) -> f64 {
+        let least = match self.pinged {
+            Some(_) => (base / 8.0).max(MIN_STEP_BYTES / self.rate).min(base / 4.0),
+            None if self.leapt => base / 4.0,
+            None => base / 2.0,
+        };
+        least.max(MIN_SPAN)
+    }
+
+    /// The share of the capacity at which the launch ends: more if pings and data measured it.
+    fn most(&self) -> f64 {
+        if self.pinged.is_some() { CONFIRMED_SHARE } else { MEASURED_SHARE }
     }
 
     fn go_on(&mut self, judgement: Judgement) -> bool {
@@ -410,6 +446,7 @@ mod tests {
             timeout: false,
             delay_rising: false,
             bunched: Duration::ZERO,
+            held: None,
         }
     }
 

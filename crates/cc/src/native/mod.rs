@@ -218,6 +218,17 @@ impl CongestionController for Native {
         self.update_rate();
     }
 
+    fn launches_at_capacity(&self) -> bool {
+        true
+    }
+
+    fn on_capacity(&mut self, capacity: DataRate) {
+        if let State::Launch(launch) = &mut self.state {
+            launch.on_capacity(capacity.as_bps() as f64 / 8.0);
+        }
+        self.update_rate();
+    }
+
     fn answers_marks(&self) -> bool {
         true
     }

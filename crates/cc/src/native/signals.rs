@@ -103,6 +103,8 @@ pub(super) struct Rounds {
     acked_at: Option<f64>,
     longest_gap: f64,
     stall: f64,
+    /// The shortest and the longest time for which feedback was held back in this round, in seconds.
+    held: Option<(f64, f64)>,
     /// The newest queueing delay, in seconds.
     newest_queue: f64,
     srtt: f64,
@@ -134,6 +136,7 @@ impl Rounds {
             acked_at: None,
             longest_gap: 0.0,
             stall: 0.0,
+            held: None,
             newest_queue: 0.0,
             srtt: rtt,
             base: rtt,
@@ -203,6 +206,11 @@ impl Rounds {
             let gap = self.acked_at.replace(now).map_or(0.0, |at| now - at);
             self.longest_gap = self.longest_gap.max(gap);
         }
+        if let Some(held) = feedback.held {
+            let held = held.as_secs_f64();
+            let (least, most) = self.held.unwrap_or((held, held));
+            self.held = Some((least.min(held), most.max(held)));
+        }
         self.over |= feedback.round_ended;
         let span = seconds(feedback.now) - seconds(self.started);
         // The flag may be set early in a short round; a stopped flow still ends its rounds.
@@ -233,16 +241,27 @@ impl Rounds {
         round
     }
 
-    /// A path that delivers is silent for no longer than its round trip: the rest is a host's.
+    /// A path that delivers is silent for no longer than its round trip: the rest is a host's. A
+    /// receiver that holds some reports back for much longer than others waits for a processor,
+    /// also for less than the round trip. If it holds all of them back, it is too slow.
     fn measure_stall(&mut self, round: &Round) {
         let usual = self.srtt.max(self.base + self.queue);
         let excess = std::mem::take(&mut self.longest_gap) - usual;
-        let stalled = round.arrived > MIN_STALLED_PACKETS && excess > MIN_STALL;
-        let stall = if stalled { (excess + usual - self.base).min(MAX_STALL) } else { 0.0 };
+        let silent = if excess > MIN_STALL { excess + usual - self.base } else { 0.0 };
+        let held = self.held.take().map_or(0.0, |(least, most)| most - least);
+        let held = if held > self.usual_hold() + MIN_STALL { held } else { 0.0 };
+        let stalled = round.arrived > MIN_STALLED_PACKETS;
+        let stall = if stalled { silent.max(held).min(MAX_STALL) } else { 0.0 };
         self.stall = stall.max(STALL_DECAY * self.stall);
         if self.stall < MIN_STALL {
             self.stall = 0.0;
         }
+    }
+
+    /// For how long a receiver that is never late holds a report back, in seconds: by the round trip,
+    /// with the queue of other flows.
+    fn usual_hold(&self) -> f64 {
+        super::lateness(self.srtt.max(self.base + self.raised)) - super::THREAD_LATENESS
     }
 
     fn begin(&mut self, now: Time) {
@@ -319,6 +338,16 @@ mod tests {
         assert_eq!(stall(1.0, 100.0), MAX_STALL);
         assert_eq!(stall(0.024, 100.0), 0.0, "a pause of the sender");
         assert_eq!(stall(0.036, 8.0), 0.0, "too few packets");
+        // Also one shorter than the round trip, if reports show that the receiver held them back.
+        let held = |least: f64, most: f64| {
+            let mut rounds = Rounds::new(Time::ZERO, 0.02);
+            rounds.held = Some((least, most));
+            rounds.measure_stall(&Round { arrived: 100.0, ..Round::default() });
+            rounds.stall
+        };
+        assert!((held(0.001, 0.016) - 0.015).abs() < 1e-9);
+        assert_eq!(held(0.0, 0.007), 0.0, "the interval of reports");
+        assert_eq!(held(0.016, 0.02), 0.0, "a slow receiver");
         let mut rounds = Rounds::new(Time::ZERO, 0.02);
         rounds.longest_gap = 0.036;
         let round = Round { arrived: 100.0, ..Round::default() };

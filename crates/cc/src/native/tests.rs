@@ -140,6 +140,7 @@ impl Fluid {
             timeout: false,
             delay_rising: false,
             bunched: Duration::ZERO,
+            held: None,
         });
     }
 }

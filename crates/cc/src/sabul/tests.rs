@@ -67,6 +67,7 @@ fn feedback_of(cc: &mut Sabul, now: Time, arrived: u64, end: u64, lost: &[(u64, 
         timeout: false,
         delay_rising: false,
         bunched: Duration::ZERO,
+        held: None,
     });
 }
 

@@ -39,12 +39,12 @@ use std::ops::Range;
 
 use packtrain_cc::CongestionController;
 use packtrain_loss::{Classifier, Model};
-use packtrain_units::{ByteCount, DataRate, Offset, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 pub use self::packet::{BareControl, BarePacket, BareTrain};
 pub use self::pool::{NullPayload, Pool, Room};
 use crate::config::limits;
-use crate::config::{CoreConfig, FeedbackKind, FlowError, Role};
+use crate::config::{CoreConfig, FeedbackKind, FlowError, Role, TrainTarget};
 use crate::core::edge::{Arrivals, Edge};
 use crate::core::{Control, Core, Envelope, Load};
 use crate::seam::{CloseReason, Event, Fill, TRAIN_PACKETS};
@@ -70,6 +70,9 @@ pub struct BareConfig {
     pub seed: u64,
     /// Sender, feedback `native`: mark data packets ECN-capable.
     pub ecn: bool,
+    /// The round trip of another connection to the peer, as in a fetch: the sender validates the
+    /// path with a train of pings, and the receiver, which is the caller, reports at once.
+    pub probe_train: Option<Duration>,
     /// How the receiver reports arrivals.
     pub feedback: FeedbackKind,
     /// Feedback `sabul`, sender: bytes sent once before lost ones among them are retransmitted.
@@ -92,6 +95,7 @@ impl BareConfig {
             room: Room::Endless,
             seed: 1,
             ecn: false,
+            probe_train: None,
             feedback: FeedbackKind::Native,
             buffer: limits::BUFFER,
             train: TRAIN_PACKETS,
@@ -126,6 +130,7 @@ impl BareFlow {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let known = |lane| match role {
             Role::Sender => vec![address(peer, lane)],
+            Role::Receiver if config.probe_train.is_some() => vec![address(peer, lane)],
             Role::Receiver => Vec::new(),
         };
         let peers = (0..lanes).map(known).collect();
@@ -140,7 +145,8 @@ impl BareFlow {
             room,
             seed: config.seed,
             ecn: config.ecn,
-            known_rtt: None,
+            known_rtt: config.probe_train.filter(|_| role == Role::Receiver),
+            train_to: config.probe_train.map(|rtt| TrainTarget { host: peer, rtt }),
             feedback: config.feedback,
             buffer: config.buffer,
             train: config.train,

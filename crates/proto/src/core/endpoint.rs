@@ -100,6 +100,14 @@ impl Endpoint {
         matches!(self, Self::NativeSender(_) | Self::UnitSender(_))
     }
 
+    /// Native sender: whether a capacity that is known before the first data is of use.
+    pub(crate) fn launches_at_capacity(&self) -> bool {
+        match self {
+            Self::NativeSender(sender) => sender.launches_at_capacity(),
+            _ => false,
+        }
+    }
+
     /// Sender: the ranges to send.
     pub(crate) fn backlog(&self) -> Option<&Backlog> {
         match self {

@@ -8,6 +8,7 @@ use crate::codec::frame::{Frame, Report};
 use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
+use crate::core::probe_train::Shown;
 use crate::core::sender::Outcome;
 use crate::core::{Control, Core, Envelope};
 use crate::life::reason_of;
@@ -119,6 +120,9 @@ impl Core {
             self.log.note(now, "life:recovered", || json!({}));
             self.events.push_back(Event::Recovered);
         }
+        if let Some(shown) = self.trains.on_batch(received_at) {
+            self.on_probe_train(now, shown);
+        }
         if let Some(total) = dropped {
             self.host_drops(last.lane, total);
         }
@@ -151,7 +155,21 @@ impl Core {
         }
     }
 
+    /// The answers to a train of pings have come.
+    fn on_probe_train(&mut self, now: Time, shown: Shown) {
+        self.log.note(now, "path:train", || match shown {
+            Shown::Capacity(rate) => json!({ "capacity": rate.as_bps() }),
+            Shown::TooShort(pings, span) => {
+                json!({ "pings": pings, "span_us": span.as_micros() })
+            }
+        });
+        if let Some(sender) = self.endpoint.native_sender() {
+            sender.on_train(shown);
+        }
+    }
+
     fn on_pong(&mut self, now: Time, envelope: &Envelope, token: u64, size: u16) {
+        let token = self.trains.on_pong(token).unwrap_or(token);
         if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token, size)) {
             self.mtu_changed(now);
         }
@@ -202,6 +220,11 @@ impl Core {
         self.life.establish();
         if let Some(mtu) = self.endpoint.mtu_mut() {
             mtu.on_validated(now);
+        }
+        if self.trains.is_answered()
+            && let Some(sender) = self.endpoint.native_sender()
+        {
+            sender.await_train(now + rtt / 4);
         }
         if let Some(controller) = self.endpoint.controller_mut() {
             controller.on_path(rtt);

@@ -13,6 +13,7 @@ pub(crate) mod lane;
 pub(crate) mod ledger;
 mod loss;
 pub(crate) mod loss_attribution;
+mod probe_train;
 mod receiver;
 mod receiver_rate_cap;
 mod rtt;
@@ -40,6 +41,7 @@ use crate::core::backlog::Backlog;
 use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
+use crate::core::probe_train::ProbeTrains;
 use crate::core::rtt::Rtt;
 use crate::life::Life;
 use crate::mtu::Mtu;
@@ -80,6 +82,7 @@ pub(crate) struct Core {
     /// Bytes of a data packet beside its payload.
     overhead: u16,
     life: Life,
+    trains: ProbeTrains,
     next_lane: usize,
     /// Number of lanes that data is spread over.
     spread: usize,
@@ -147,6 +150,8 @@ impl Core {
         let mtu = datagram(config.mtu)?;
         let mtu = Mtu::new(mtu, datagram(config.max_mtu)?);
         let endpoint = Endpoint::new(&config, controller, mtu, now)?;
+        let train_to = config.train_to.filter(|_| endpoint.launches_at_capacity());
+        let trains = ProbeTrains::new(train_to, config.rate_ceiling);
         let overhead = config.feedback.overhead() as u16;
         let provides = config.feedback.provides();
         let known = config.known_rtt.is_some();
@@ -166,6 +171,7 @@ impl Core {
             stream: Stream::default(),
             overhead,
             life: Life::new(now),
+            trains,
             next_lane: 0,
             spread: 1,
             provides,

@@ -17,6 +17,7 @@ use crate::core::delivery::Delivery;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
 use crate::core::loss::Reordering;
+use crate::core::probe_train::Shown;
 use crate::core::receiver_rate_cap::ReceiverRateCap;
 use crate::core::sender::feedback::Arrival;
 use crate::core::spread::{Bursts, Capacity};
@@ -28,6 +29,8 @@ use crate::stats::{FlowStats, Limit};
 
 /// Minimum time for which settled trains with losses are kept, to recognise late arrivals.
 const LOST_TRAIN_RETENTION: Duration = Duration::from_millis(50);
+/// Packets of data that do not wait for the answers to a train of pings: they are less than a burst.
+const MIN_AWAITING: u64 = 20;
 /// Maximum bytes that a tail probe retransmits.
 const MAX_TAIL_BYTES: u64 = 8 * 1_439;
 
@@ -50,6 +53,8 @@ pub(crate) struct Sender {
     warning: bool,
     /// The longest time between packets that arrived together; not passed on yet.
     bunched: Duration,
+    /// How long the newest report was held back.
+    held: Option<Duration>,
     bursts: Bursts,
     capacity: Capacity,
     delivery: Delivery,
@@ -77,6 +82,8 @@ pub(crate) struct Sender {
     /// When the newest acknowledged packet was sent.
     acked_sent_at: Time,
     learned_queue: LearnedQueue,
+    /// Much data waits for the answers to a train of pings until then.
+    awaits_train_until: Time,
 }
 
 /// Effects of a report other than those on the controller.
@@ -111,6 +118,7 @@ impl Sender {
             rising: Rising::default(),
             warning: false,
             bunched: Duration::ZERO,
+            held: None,
             bursts: Bursts::default(),
             capacity: Capacity::default(),
             delivery: Delivery::default(),
@@ -132,6 +140,7 @@ impl Sender {
             probe_due: None,
             acked_sent_at: Time::ZERO,
             learned_queue: LearnedQueue::default(),
+            awaits_train_until: Time::ZERO,
         }
     }
 
@@ -148,6 +157,28 @@ impl Sender {
         budget
     }
 
+    /// Answers to a train of pings are still coming.
+    pub(crate) fn await_train(&mut self, until: Time) {
+        self.awaits_train_until = until;
+    }
+
+    /// The answers to a train of pings before the first data have come.
+    pub(crate) fn on_train(&mut self, shown: Shown) {
+        self.awaits_train_until = Time::ZERO;
+        match shown {
+            Shown::Capacity(rate) => {
+                self.bursts.on_train(rate, ByteCount(u64::from(self.mtu.current())));
+                self.controller.on_capacity(rate);
+            }
+            Shown::TooShort(pings, span) => self.bursts.on_short_train(pings, span),
+        }
+    }
+
+    /// Whether the controller uses a capacity that is known before the first data.
+    pub(crate) fn launches_at_capacity(&self) -> bool {
+        self.controller.launches_at_capacity()
+    }
+
     fn permit(&mut self, now: Time, srtt: Duration) -> u32 {
         let wire = u64::from(self.mtu.current());
         self.limit = Limit::Idle;
@@ -158,6 +189,11 @@ impl Sender {
         }
         if self.breaker.is_silent() {
             self.limit = Limit::Silence;
+            return 0;
+        }
+        if now < self.awaits_train_until && self.backlog.sendable() > MIN_AWAITING * wire {
+            self.limit = Limit::Pacing;
+            self.probe_due = Some(self.awaits_train_until);
             return 0;
         }
         let cwnd = self.controller.cwnd().get().max(2 * wire);

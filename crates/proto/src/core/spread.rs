@@ -33,6 +33,12 @@ const BACK_TO_BACK: Duration = Duration::from_micros(200);
 /// Samples kept.
 const SAMPLES: usize = 16;
 
+/// Packets of the first burst at a round trip of `rtt`, at most 64.
+pub(super) fn first_burst(rtt: Duration) -> u64 {
+    let packets = (FIRST_BURST.1 * rtt.as_secs_f64()) as u64;
+    packets.clamp(BURST.0, FIRST_BURST.0)
+}
+
 /// Decides when packets are sent back to back.
 #[derive(Debug)]
 pub(super) struct Bursts {
@@ -49,6 +55,8 @@ pub(super) struct Bursts {
     tried: u32,
     /// The last burst was too short: the next one does not wait for the pacer.
     due: bool,
+    /// Pings before the data have determined the length of the first burst.
+    is_fitted: bool,
 }
 
 impl Default for Bursts {
@@ -62,6 +70,7 @@ impl Default for Bursts {
             length: BURST.0,
             tried: 0,
             due: false,
+            is_fitted: false,
         }
     }
 }
@@ -84,10 +93,31 @@ impl Bursts {
 
     /// The round trip is `rtt`: determines the length of the first burst.
     pub(super) fn on_path(&mut self, rtt: Duration) {
-        if self.tried == 0 {
-            let packets = (FIRST_BURST.1 * rtt.as_secs_f64()) as u64;
-            self.length = packets.clamp(BURST.0, FIRST_BURST.0);
+        if self.tried == 0 && !self.is_fitted {
+            self.length = first_burst(rtt);
         }
+    }
+
+    /// The train of pings showed this capacity, in packets of `wire` bytes: the first burst follows
+    /// at once and takes 0.8 ms.
+    pub(super) fn on_train(&mut self, capacity: DataRate, wire: ByteCount) {
+        if self.tried > 0 {
+            return;
+        }
+        let packets = capacity.bytes_in(WANTED_SPAN).get() / wire.get().max(1);
+        self.length = packets.clamp(BURST.0, BURST.1);
+        (self.due, self.is_fitted) = (true, true);
+    }
+
+    /// The answers to so many pings, sent back to back before the first data, came within `span`,
+    /// which is too short to measure: the next burst is longer, and does not wait.
+    pub(super) fn on_short_train(&mut self, pings: u64, span: Duration) {
+        if span.is_zero() || span >= WANTED_SPAN || self.tried > 0 {
+            return;
+        }
+        let factor = (WANTED_SPAN.as_nanos() / span.as_nanos()).clamp(2, MAX_BURST_GROWTH);
+        self.length = (pings * factor).min(BURST.1);
+        (self.due, self.is_fitted) = (true, true);
     }
 
     /// The sender has to wait.

@@ -129,30 +129,42 @@ impl Core {
     }
 
     /// Sends padded pings before the small ones that validate the first lane. Where the path carries
-    /// them, their answers come first, and all data has the full size.
+    /// them, their answers come first, and all data has the full size. To one address they are a
+    /// train, if the owner allows it.
     fn probe_first_size(&mut self, now: Time) {
-        let (Some(lane), Some(mtu)) = (self.lanes.first_mut(), self.endpoint.mtu_mut()) else {
-            return;
-        };
-        if self.life.is_established() || !lane.path.probes_at(now) {
+        let Self { lanes, endpoint, controls, trains, rng, life, .. } = self;
+        let (Some(lane), Some(mtu)) = (lanes.first_mut(), endpoint.mtu_mut()) else { return };
+        if life.is_established() || !lane.path.probes_at(now) {
             return;
         }
-        let v6 = |to: &SocketAddr| !to.ip().to_canonical().is_ipv4();
         let targets = lane.path.targets();
-        let sized: Vec<(SocketAddr, u16)> =
-            targets.iter().filter_map(|to| Some((*to, mtu.first_probe(v6(to))?))).collect();
-        let Some(largest) = sized.iter().map(|(_, size)| *size).max() else { return };
-        let token = lane.path.token(now, &mut self.rng);
-        mtu.on_first_probe(now, token, largest);
-        for (to, size) in sized {
+        let first = lane.path.first_probes();
+        let train = first.and_then(|heard| trains.target(heard, &targets));
+        let v6 = |to: &SocketAddr| !to.ip().to_canonical().is_ipv4();
+        let larger = |to: &SocketAddr| Some((*to, mtu.first_probe(v6(to))?));
+        let sized: Vec<(SocketAddr, u16)> = targets.iter().filter_map(larger).collect();
+        let train = train.map(|to| (to, mtu.first_probe(v6(&to)).unwrap_or(mtu.current())));
+        if sized.is_empty() && train.is_none() {
+            return;
+        }
+        let token = lane.path.token(now, rng);
+        if let Some(largest) = sized.iter().map(|(_, size)| *size).max() {
+            mtu.on_first_probe(now, token, largest);
+        }
+        let mut ping = |to: SocketAddr, size: u16, token: u64| {
             let frame = Frame::Ping { token, rtt: Duration::ZERO };
-            self.controls.push_back(Control {
-                lane: 0,
-                to,
-                frame,
-                pad: Some(size),
-                tracked: false,
-            });
+            controls.push_back(Control { lane: 0, to, frame, pad: Some(size), tracked: false });
+        };
+        for (to, size) in sized {
+            if train.is_none_or(|(target, _)| target != to) {
+                ping(to, size, token);
+            }
+        }
+        if let Some((to, size)) = train {
+            trains.on_sent(to, token, size);
+            for i in 0..trains.pings() {
+                ping(to, size, token.wrapping_add(i));
+            }
         }
     }
 

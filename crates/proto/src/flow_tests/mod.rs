@@ -20,7 +20,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet, Rng, Time
 
 use crate::{
     BATCH_BYTES, Datagrams, Event, FeedbackKind, Fill, Flow, FlowConfig, FlowKeys, Payload, Placed,
-    Placement, Role, Suite, Variant,
+    Placement, Role, Suite, TrainTarget, Variant,
 };
 
 /// One direction of the network.

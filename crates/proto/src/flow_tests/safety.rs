@@ -167,3 +167,48 @@ fn lanes_over_paths_of_different_length_are_no_queue() {
     let queueing = pair.sender.stats().queueing_delay.unwrap();
     assert!(queueing < MS, "{queueing}");
 }
+
+/// Datagrams that a sender sends to each address within five seconds in which nobody answers.
+fn sent_unanswered(
+    peers: &[SocketAddr],
+    change: impl FnOnce(&mut FlowConfig),
+) -> BTreeMap<SocketAddr, usize> {
+    let mut now = Time::ZERO + Duration::from_secs(1);
+    let mut config = FlowConfig::new(Role::Sender, keys(), 7, vec![peers.to_vec()]);
+    let rtt = Duration::from_millis(100);
+    config.train_to = Some(TrainTarget { host: peers[0].ip(), rtt });
+    change(&mut config);
+    let mtu = config.first_mtu();
+    let controller = ControllerConfig { mtu, seed: 1, now, ceiling: None, rtt: None };
+    let controller = build("native", &controller).expect("a controller");
+    let mut flow = Flow::new(config, Some(controller), now).expect("a valid configuration");
+    flow.assign(Offset(0)..Offset(1 << 20));
+    let (mut source, mut slab) = (Source::default(), vec![0; BATCH_BYTES]);
+    let mut sent = BTreeMap::new();
+    while now < Time::ZERO + Duration::from_secs(6) {
+        while let Some(transmit) = flow.poll_transmit(now, &mut source, &mut slab) {
+            assert!(transmit.len <= 1_472, "one datagram at a time");
+            *sent.entry(transmit.to).or_insert(0) += 1;
+        }
+        now = flow.poll_timeout().expect("it goes on").max(now + Duration::from_millis(1));
+        flow.handle_timeout(now);
+    }
+    sent
+}
+
+#[test]
+fn one_train_leaves_for_the_host_that_asked_and_none_for_others() {
+    let place = |host, port| SocketAddr::from(([192, 0, 2, host], port));
+    // 64 pings, then two in each round; the other port of the host gets no train.
+    let peers = [place(1, 9), place(2, 9), place(1, 10)];
+    let sent = sent_unanswered(&peers, |_| ());
+    let rounds = sent[&peers[1]];
+    assert!(rounds < 40, "{sent:?}");
+    assert_eq!((sent[&peers[0]], sent[&peers[2]]), (rounds + 63, rounds), "{sent:?}");
+    // No train without a host, nor below a low ceiling.
+    let none = sent_unanswered(&peers, |config| config.train_to = None);
+    let slow = sent_unanswered(&peers, |config| {
+        config.rate_ceiling = Some(DataRate::from_mbps(10));
+    });
+    assert!(none.values().chain(slow.values()).all(|n| *n == rounds), "{none:?}, {slow:?}");
+}

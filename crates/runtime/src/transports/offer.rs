@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use packtrain_proto::FeedbackKind;
 use packtrain_transfer::{Failure, FailureKind, FileReport};
+use packtrain_units::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::TransportConfig;
@@ -121,11 +122,23 @@ pub struct Hints {
     pub peer: Vec<IpAddr>,
     /// Addresses of this end, from the control connection or the user.
     pub own: Vec<IpAddr>,
+    /// Called end whose caller is the other end of the data: the host that the control connection
+    /// comes from.
+    pub caller: Option<Caller>,
     /// Addresses of the peer, from a caller that is not trusted with them: they are dialled only if
     /// `dial` allows it.
     pub named: Vec<IpAddr>,
     /// The addresses named by others that may be dialled.
     pub dial: DialPolicy,
+}
+
+/// The host that a control connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its address.
+    pub host: IpAddr,
+    /// The round trip to it, if it is known.
+    pub rtt: Option<Duration>,
 }
 
 impl Offer {

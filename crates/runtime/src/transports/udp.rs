@@ -8,7 +8,8 @@ use packtrain_net::limit::RateLimiter;
 use packtrain_net::udp::UdpSocket;
 use packtrain_os::{clock, entropy};
 use packtrain_proto::{
-    FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite, Variant,
+    FeedbackKind, Flow, FlowConfig, FlowKeys, Payload, Placed, Placement, Role, Suite, TrainTarget,
+    Variant,
 };
 use packtrain_units::{ByteCount, DataRate, Offset};
 
@@ -106,6 +107,11 @@ fn config(
     let known = peers.iter().flatten().all(|place| plan.hints.peer.contains(&place.ip()));
     let mut config = FlowConfig::new(role, keys, flow.id, peers);
     config.known_rtt = plan.rtt.filter(|_| known && plan.feedback() == FeedbackKind::Native);
+    // A caller that asked for the data may be sent more than a small ping before it has answered.
+    config.train_to = plan.hints.caller.filter(|_| !plan.relayed).and_then(|caller| {
+        let (host, rtt) = (caller.host, caller.rtt?);
+        Some(TrainTarget { host, rtt })
+    });
     config.feedback = plan.feedback();
     // UDT's arithmetic depends on the size of a unit, which therefore must not grow beyond
     // Ethernet's.

@@ -214,6 +214,7 @@ fn engine(fields: &Fields<'_>) -> Result<EngineSpec, FileError> {
         })?,
         warnings: fields.or("warnings", true, Field::bool)?,
         ecn: fields.or("ecn", true, Field::bool)?,
+        probe_train: fields.map("probe_train", Field::duration)?,
     })
 }
 

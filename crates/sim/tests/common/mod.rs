@@ -176,6 +176,7 @@ fn any_engine() -> impl Strategy<Value = EngineSpec> {
             train: if trains { 44 } else { 1 },
             warnings,
             ecn: true,
+            probe_train: trains.then_some(Duration::from_millis(60)),
         },
     )
 }

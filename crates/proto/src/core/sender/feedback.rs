@@ -35,6 +35,8 @@ impl Sender {
         if let Some(capacity) = self.capacity.estimate() {
             self.bunched = self.bunched.max(bunch::longest(report, lanes, capacity));
         }
+        let oldest = report.marks.iter().map(|mark| mark.at).min();
+        self.held = oldest.map(|at| report.at.since(at));
         let measured = self.on_marks(now, &report.marks, report.at, lanes, rtt);
         let mut acked = Acked::default();
         for ack in &report.acks {
@@ -335,6 +337,7 @@ impl Sender {
             timeout: persistent,
             delay_rising: std::mem::take(&mut self.warning),
             bunched: std::mem::take(&mut self.bunched),
+            held: self.held.take(),
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();

@@ -165,6 +165,7 @@ impl Sender {
             timeout: false,
             delay_rising: false,
             bunched: Duration::ZERO,
+            held: None,
         });
     }
 }

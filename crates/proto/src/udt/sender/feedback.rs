@@ -184,6 +184,7 @@ impl Sender {
             timeout: contents.timeout,
             delay_rising: contents.delay_rising,
             bunched: Duration::ZERO,
+            held: None,
         });
     }
 }

@@ -73,6 +73,7 @@ impl End {
             train: spec.train,
             warnings: spec.warnings,
             ecn: spec.ecn,
+            probe_train: spec.probe_train,
             ..BareConfig::new(role)
         };
         let setup = Setup { role, codec: spec.codec, config, controller };

@@ -1,11 +1,12 @@
 //! The launch of `native` on a path of its own.
 
 use packtrain_link::{Limit, LossConfig, QueueConfig};
-use packtrain_units::{DataRate, Duration};
+use packtrain_units::{DataRate, Duration, Time};
 
 use super::tests::{engine, flow, path, play};
 use crate::file::ScenarioFile;
 use crate::outcome::Recorded;
+use crate::spec::EngineSpec;
 
 /// Smaller packets carry no data.
 const MIN_DATA_BYTES: u32 = 1_000;
@@ -50,6 +51,26 @@ fn native_reaches_the_rate_within_four_round_trips_and_overflows_no_queue() {
                 assert!(overflow * 5 < bdp, "{cell}: {overflow} of {bdp}");
             }
         }
+    }
+}
+
+#[test]
+fn a_fetch_reaches_the_rate_a_round_trip_earlier() {
+    for (mbps, ms) in [(100, 100), (300, 10), (1_000, 100), (1_000, 300), (5_000, 20)] {
+        let (rate, rtt) = (DataRate::from_mbps(mbps), Duration::from_millis(ms));
+        let rounds = |probe_train: Option<Duration>| {
+            let spec = EngineSpec { probe_train, ..engine("native") };
+            let mut scenario = path(rate, rtt, vec![flow("a", spec)]);
+            (scenario.warm_up, scenario.duration) = (Duration::ZERO, rtt * (ROUNDS + 1));
+            scenario.record = Some(0);
+            let mut outcome = play(&scenario);
+            assert_eq!(outcome.links[0].dropped[0], 0, "{mbps} Mbit/s, {ms} ms");
+            // In the first round trip there are pings only.
+            outcome.record.retain(|packet| packet.offered > Time::ZERO + rtt / 2);
+            reached(&outcome.record, rate, rtt)
+        };
+        let (alone, fetch) = (rounds(None), rounds(Some(rtt)));
+        assert!(fetch <= alone - 1.0, "{mbps} Mbit/s, {ms} ms: {fetch} and {alone}");
     }
 }
 

@@ -5,7 +5,7 @@ use packtrain_units::DataRate;
 use super::tests::play;
 use crate::file::ScenarioFile;
 
-/// A receiver beside eleven processes of equal priority: it runs 3 ms of 36 ms.
+/// A receiver beside eleven processes of equal priority: it runs 3 ms of 36 ms; beside eight, of 27.
 const STARVED: &str = r#"
 name = "starved"
 duration = "6s"
@@ -33,11 +33,13 @@ cc = "native"
 
 #[test]
 fn the_window_covers_the_time_in_which_the_receiver_does_not_run() {
-    for rtt in ["1ms", "5ms"] {
+    // The stalls of 24 and 33 ms are longer than the round trip, about as long, and shorter.
+    for (rtt, competitors) in [("1ms", 11), ("5ms", 11), ("20ms", 8), ("60ms", 11)] {
         let sets = [format!("link.wan.rtt={rtt}")];
-        let file = ScenarioFile::parse("starved", STARVED, &sets).expect("a valid file");
+        let text = STARVED.replace("competitors = 11", &format!("competitors = {competitors}"));
+        let file = ScenarioFile::parse("starved", &text, &sets).expect("a valid file");
         let outcome = play(&file.scenario(0).expect("a valid scenario"));
         let goodput = outcome.flows[0].goodput;
-        assert!(goodput > DataRate::from_mbps(850), "{rtt}: {goodput}");
+        assert!(goodput > DataRate::from_mbps(850), "{rtt}, {competitors}: {goodput}");
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn engine(cc: &str) -> EngineSpec {
         train: 44,
         warnings: true,
         ecn: true,
+        probe_train: None,
     }
 }
 

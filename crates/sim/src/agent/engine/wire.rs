@@ -6,7 +6,7 @@ use packtrain_cc::CongestionController;
 use packtrain_proto::bare::{BareConfig, BareFlow, BarePacket, NullPayload, Pool, Room};
 use packtrain_proto::{
     BATCH_BYTES, CloseReason, Datagrams, Event, Flow, FlowConfig, FlowError, FlowKeys, FlowStats,
-    Role, Suite,
+    Role, Suite, TrainTarget,
 };
 use packtrain_units::{ByteCount, Offset, Time};
 
@@ -180,7 +180,10 @@ impl Sealed {
     ) -> Result<Self, FlowError> {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let peer = at(if role == Role::Sender { PORT + 1 } else { PORT });
-        let known = if role == Role::Sender { vec![peer] } else { Vec::new() };
+        let pings = role == Role::Sender || bare.probe_train.is_some();
+        let known = if pings { vec![peer] } else { Vec::new() };
+        let known_rtt = bare.probe_train.filter(|_| role == Role::Receiver);
+        let train_to = bare.probe_train.map(|rtt| TrainTarget { host: peer.ip(), rtt });
         let keys = FlowKeys { suite: Suite::Aes128Gcm, secret: [7; 32] };
         let pool = Pool::new(Room::Endless, now);
         let config = FlowConfig {
@@ -193,6 +196,8 @@ impl Sealed {
             train: bare.train,
             warnings: bare.warnings,
             ecn: bare.ecn,
+            known_rtt,
+            train_to,
             ..FlowConfig::new(role, keys, 1, vec![known])
         };
         let flow = Flow::new(config, controller, now)?;

@@ -309,6 +309,7 @@ impl Sender {
             timeout,
             delay_rising: false,
             bunched: packtrain_units::Duration::ZERO,
+            held: None,
         };
         self.cc.on_feedback(&feedback);
         self.losses.clear();
