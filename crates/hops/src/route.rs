@@ -5,7 +5,7 @@ mod watch;
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use packtrain_net::tcp::tls::{ServerName, any_name};
 use packtrain_net::tcp::{ConnectOptions, Identity, connect, describe, tune};
@@ -79,16 +79,11 @@ pub struct Route {
 }
 
 /// The routes of a command. They keep what earlier tries learned.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Routes {
-    number: [u8; 16],
+    /// Drawn when it is needed: most commands have no route.
+    number: Arc<OnceLock<[u8; 16]>>,
     route: Arc<Mutex<Option<Arc<Route>>>>,
-}
-
-impl Default for Routes {
-    fn default() -> Self {
-        Self { number: entropy::bytes(), route: Arc::default() }
-    }
 }
 
 impl std::fmt::Debug for Routes {
@@ -100,7 +95,7 @@ impl std::fmt::Debug for Routes {
 impl Routes {
     /// The number of the command.
     pub fn number(&self) -> [u8; 16] {
-        self.number
+        *self.number.get_or_init(entropy::bytes)
     }
 
     /// The route over these depots, the same at each try. `by_destination`: the depots may forward

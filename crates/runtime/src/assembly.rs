@@ -42,6 +42,9 @@ const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500)
 const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
 const SMALL_FILE_MEMORY_BYTES: u64 = 40 << 20;
+/// Maximum buffers of small files that are kept for the next ones, and their size.
+const SPARE_SMALL: usize = 4;
+const SPARE_SMALL_BYTES: usize = CHUNK.get() as usize;
 /// The room of an assembly that holds nothing.
 pub(crate) const EMPTY_ROOM: ByteCount = ByteCount(SMALL_FILE_MEMORY_BYTES);
 const _: () = assert!(SMALL_FILE_MEMORY_BYTES < BLOCK_MEMORY_BYTES);
@@ -90,6 +93,8 @@ struct State {
     /// Blocks in the order in which they got a buffer, for spilling.
     filling: VecDeque<(ChunkIndex, usize)>,
     spare: Vec<Vec<u8>>,
+    /// Buffers of small files for the next ones. Their bytes are those of earlier files.
+    spare_small: Vec<Vec<u8>>,
     /// Whether data was refused since room was last freed.
     refused: bool,
     closed: bool,
@@ -369,7 +374,14 @@ impl State {
                             return Placed::NoRoom;
                         }
                         self.small_memory += size;
-                        buffer.resize(size as usize, 0);
+                        *buffer = match self.spare_small.pop() {
+                            // All of a file comes before it is written, so only growth is zeroed.
+                            Some(mut spare) => {
+                                spare.resize(size as usize, 0);
+                                spare
+                            }
+                            None => vec![0; size as usize],
+                        };
                     }
                     let from = len(&(at..part.start)) as usize;
                     let to = len(&(*base..part.start)) as usize;

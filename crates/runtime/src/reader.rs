@@ -23,6 +23,8 @@ use packtrain_service::executor::{lower_priority, spawn};
 const FEW_CHUNKS: usize = 64;
 /// Maximum chunks in memory: 80 MiB.
 const MAX_CHUNKS: usize = 20;
+/// Maximum buffers of chunks that are kept for the next ones.
+const SPARE_CHUNKS: usize = 8;
 /// Maximum chunks that are read before a transport requests them.
 const AHEAD: usize = 6;
 /// Maximum chunks of a stream that wait for verification.
@@ -155,8 +157,7 @@ struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
 impl BufferPool {
     fn take(&self, len: usize) -> Vec<u8> {
-        let kept = self.0.lock().pop();
-        let mut buffer = kept.unwrap_or_else(|| Vec::with_capacity(len));
+        let Some(mut buffer) = self.0.lock().pop() else { return vec![0; len] };
         // The read overwrites old bytes, so only growth is zeroed.
         buffer.resize(len, 0);
         buffer
@@ -164,7 +165,7 @@ impl BufferPool {
 
     fn put(&self, buffer: Vec<u8>) {
         let mut kept = self.0.lock();
-        if kept.len() < 4 {
+        if kept.len() < SPARE_CHUNKS {
             kept.push(buffer);
         }
     }

@@ -378,7 +378,7 @@ impl<'a> Runner<'a> {
             message => {
                 if matches!(message, Message::Finished(_)) {
                     self.setup.transports.on_complete();
-                    let moved = self.setup.transports.moved();
+                    let moved = self.setup.transports.moved_with_streams();
                     self.send_account(moved);
                 }
                 // After an error the machine is already cancelled, and its actions inform the peer.
@@ -410,7 +410,8 @@ impl<'a> Runner<'a> {
         if sent + self.holes >= needed && self.accounted != Some(told) {
             self.accounted = Some(told);
             self.setup.transports.set_end_near(true);
-            self.send_account(moved);
+            let streams = self.setup.transports.report_streams();
+            self.send_account(crate::transports::Moved { streams, ..moved });
         }
     }
 

@@ -64,7 +64,7 @@ impl ConnectionPool {
 
     /// The target number, limited by `cap` and `most`. If the number is tuned, it is at most `fed`,
     /// and at least `least`.
-    pub(super) fn wanted(&self, least: u32, fed: u32, cap: u32) -> u32 {
+    pub(super) fn wanted(&mut self, least: u32, fed: u32, cap: u32) -> u32 {
         let target = self.pool.target();
         let target = if self.pool.is_tuned() { target.min(fed).max(least) } else { target };
         target.min(cap).clamp(1, self.most)

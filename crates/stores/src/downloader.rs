@@ -29,7 +29,7 @@ use packtrain_runtime::source::ContentReports;
 use packtrain_runtime::transports::offer::Offer;
 use packtrain_runtime::transports::transport::{Inbox, Outbox, SourceContext, SourceTransport};
 use packtrain_runtime::transports::{Moved, StreamCount, StreamId};
-use packtrain_service::executor;
+use packtrain_service::{StreamsReport, executor};
 
 /// The waits after requests that failed in a row.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
@@ -177,7 +177,7 @@ impl Downloader {
         }
     }
 
-    fn wanted(&self, there: u32) -> u32 {
+    fn wanted(&mut self, there: u32) -> u32 {
         let range_scheduler = self.shared.range_scheduler();
         if !range_scheduler.is_used() {
             return 0;
@@ -293,7 +293,10 @@ impl SourceTransport for Downloader {
         moved.retransmitted += twice;
         moved.rtt = moved.rtt.or(self.connection_pool.min_rtt());
         moved.held = self.shared.pace.held().or(moved.held);
-        moved.streams = self.connection_pool.report(twice);
+    }
+
+    fn report_streams(&self) -> Option<StreamsReport> {
+        self.connection_pool.report(self.shared.range_scheduler().twice())
     }
 }
 

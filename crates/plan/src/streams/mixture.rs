@@ -10,10 +10,12 @@ const MAX_POINTS: usize = 64;
 /// Shapes less probable than the most probable one by this factor are left out.
 const NEGLIGIBLE: f64 = 1e-5;
 
-/// A shape with one assumption about the residuals.
+/// A shape with one assumption about the residuals. Those of one shape are next to each other.
 #[derive(Debug)]
 struct Member {
     shape: Shape,
+    /// The number of the shape.
+    number: usize,
     residual: usize,
     weight: f64,
     /// L^-1 times the distance of the samples above the shape.
@@ -43,13 +45,13 @@ impl Mixture {
         let ln_unit = points.iter().map(|p| p.mbps.ln()).fold(f64::NEG_INFINITY, f64::max);
         let residuals = residual::all(&points);
         let mut members = Vec::new();
-        for shape in shapes::all() {
+        for (number, shape) in shapes::all().into_iter().enumerate() {
             let above = points.iter().map(|p| p.mbps.ln() - ln_unit - shape.ln_at(p.ln_n));
             let above: Vec<f64> = above.collect();
             for (index, residual) in residuals.iter().enumerate() {
                 let mut above = above.clone();
                 let weight = residual.ln_likelihood(&mut above) + shape.prior;
-                members.push(Member { shape, residual: index, weight, above });
+                members.push(Member { shape, number, residual: index, weight, above });
             }
         }
         let max = members.iter().map(|m| m.weight).fold(f64::NEG_INFINITY, f64::max);
@@ -79,14 +81,18 @@ impl Mixture {
             self.residuals.iter().map(|r| ln_n.iter().map(|at| r.weights(*at)).collect()).collect();
         let mut shares = vec![0.0; ln_n.len()];
         let mut values = vec![0.0; ln_n.len()];
-        for member in &self.members {
-            let at = &weights[member.residual];
-            for ((value, ln_n), at) in values.iter_mut().zip(ln_n).zip(at) {
-                *value = member.shape.ln_at(*ln_n) + at.mean(&member.above);
-            }
-            let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            for (share, value) in shares.iter_mut().zip(&values) {
-                *share += member.weight * (value - max).exp();
+        for members in self.members.chunk_by(|a, b| a.number == b.number) {
+            let Some(Member { shape, .. }) = members.first() else { continue };
+            let curve: Vec<f64> = ln_n.iter().map(|ln_n| shape.ln_at(*ln_n)).collect();
+            for member in members {
+                let at = &weights[member.residual];
+                for ((value, curve), at) in values.iter_mut().zip(&curve).zip(at) {
+                    *value = curve + at.mean(&member.above);
+                }
+                let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                for (share, value) in shares.iter_mut().zip(&values) {
+                    *share += member.weight * (value - max).exp();
+                }
             }
         }
         shares

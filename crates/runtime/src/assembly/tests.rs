@@ -194,3 +194,46 @@ fn a_stream_that_ends_inside_a_block_is_whole() {
     assert_eq!(found[&EntryId(0)], digest::piece(0, false, &bytes));
     assert_eq!(memory.bytes(EntryId(0)), bytes);
 }
+
+#[test]
+fn buffers_of_small_files_are_used_again_and_few_are_kept() {
+    let (assembly, memory, told) = assembly();
+    let place = |range: Range<u64>, value: u8| {
+        let bytes = vec![value; (range.end - range.start) as usize];
+        assembly.place_waiting(Offset(range.start), &bytes);
+    };
+    assembly.expect(plan(&[(0, 0, 1_000, true), (1, 1_000, 2_000, true)]));
+    place(0..3_000, 1);
+    written(&told, 2);
+    let kept = || {
+        let state = assembly.state();
+        (state.spare_small.len(), state.small_memory)
+    };
+    assert_eq!(kept(), (1, 0));
+
+    // Nobody needs what is between the two, so the old bytes stay there.
+    assembly.expect(plan(&[(2, 0, 500, true), (3, 700, 4_000, true)]));
+    place(0..500, 2);
+    assert_eq!(kept().0, 0, "it is in use");
+    place(700..4_700, 3);
+    written(&told, 2);
+    assert_eq!(memory.bytes(EntryId(2)), vec![2; 500]);
+    assert_eq!(memory.bytes(EntryId(3)), vec![3; 4_000]);
+    assert_eq!(kept(), (1, 0));
+
+    let count = 2 * SPARE_SMALL as u32;
+    let start = |n: u32| u64::from(n) * 100;
+    for n in 0..count {
+        assembly.expect(plan(&[(10 + n, start(n), 100, true)]));
+        place(start(n)..start(n) + 1, n as u8);
+    }
+    for n in 0..count {
+        place(start(n) + 1..start(n) + 100, n as u8);
+    }
+    written(&told, count as usize);
+    for n in 0..count {
+        assert_eq!(memory.bytes(EntryId(10 + n)), vec![n as u8; 100]);
+    }
+    assert_eq!(kept(), (SPARE_SMALL, 0));
+    assembly.close();
+}

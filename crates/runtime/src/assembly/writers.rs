@@ -9,7 +9,7 @@ use packtrain_units::Offset;
 
 use super::block::block_size;
 use super::handed::{Bytes, Whole};
-use super::{Assembly, Plan, WriteEvent, len};
+use super::{Assembly, Plan, SPARE_SMALL, SPARE_SMALL_BYTES, WriteEvent, len};
 use packtrain_service::executor::{lower_priority, spawn};
 
 /// Number of threads that write and hash.
@@ -52,7 +52,7 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
                 match job {
                     Job::Write(write) => assembly.write(write, &mut scratch),
                     Job::Small { chunk, pieces, base, bytes } => {
-                        assembly.write_small(chunk, &pieces, base, &bytes);
+                        assembly.write_small(chunk, &pieces, base, bytes);
                     }
                     Job::Whole(whole) => assembly.write_whole(&whole, &mut scratch),
                     Job::Rehash { chunk, piece, entry } => {
@@ -183,7 +183,7 @@ impl Assembly {
         chunk: ChunkIndex,
         pieces: &[(Piece, Arc<Entry>)],
         base: Offset,
-        gathered: &Bytes,
+        gathered: Bytes,
     ) {
         let mut written = Vec::with_capacity(pieces.len());
         for group in pieces.chunks(SMALL_BATCH) {
@@ -213,6 +213,7 @@ impl Assembly {
         }
         let mut state = self.state();
         state.small_memory -= gathered.len() as u64;
+        state.keep_small(gathered);
         self.notify_room(state);
         if !written.is_empty() {
             self.event(WriteEvent::Written(chunk, written));
@@ -237,6 +238,16 @@ fn block_digest(piece: &Piece, at: u64, bytes: &[u8]) -> Digest {
 }
 
 impl super::State {
+    /// Keeps the buffer of small files for the next ones.
+    fn keep_small(&mut self, bytes: Bytes) {
+        if let Bytes::Own(buffer) = bytes
+            && self.spare_small.len() < SPARE_SMALL
+            && buffer.capacity() <= SPARE_SMALL_BYTES
+        {
+            self.spare_small.push(buffer);
+        }
+    }
+
     fn big_plan(&mut self, chunk: ChunkIndex, wanted: &Piece) -> Option<&mut Plan> {
         self.plans.get_mut(&chunk)?.iter_mut().find(
             |plan| matches!(plan, Plan::Big { piece, .. } if piece.range.start == wanted.range.start),

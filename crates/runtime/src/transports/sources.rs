@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::reader::Reader;
 use crate::session::Observer;
 use packtrain_service::evidence::{Net, PathPart};
-use packtrain_service::{Notice, NoticeLevel, TransportChoice};
+use packtrain_service::{Notice, NoticeLevel, StreamsReport, TransportChoice};
 
 /// How long the transports have to come up before a last resort is used.
 const RACE: Duration = Duration::from_secs(2);
@@ -418,14 +418,24 @@ impl SourceTransports {
         self.slots.iter_mut().for_each(|slot| slot.transport.on_complete());
     }
 
-    /// Ends them all; what they moved.
+    /// Ends them all; what they moved, with the report about streams.
     pub(crate) fn close(&mut self) -> Moved {
-        let moved = self.moved();
+        let moved = self.moved_with_streams();
         self.slots.iter_mut().for_each(|slot| slot.transport.close());
         moved
     }
 
-    /// What they have moved so far.
+    /// What they have moved so far, with the report about streams, which takes time.
+    pub(crate) fn moved_with_streams(&mut self) -> Moved {
+        Moved { streams: self.report_streams(), ..self.moved() }
+    }
+
+    /// The report about streams, if there were any. It takes time.
+    pub(crate) fn report_streams(&self) -> Option<StreamsReport> {
+        self.slots.iter().find_map(|slot| slot.transport.report_streams())
+    }
+
+    /// What they have moved so far, without the report about streams.
     pub(crate) fn moved(&mut self) -> Moved {
         let held = self.plan.held_by(self.limiter.as_ref());
         let mut moved = Moved { held, ..Moved::default() };
@@ -501,7 +511,21 @@ mod tests {
         fn is_over(&self) -> bool {
             self.0.is_empty()
         }
-        fn account(&mut self, _: &mut Moved) {}
+        fn account(&mut self, moved: &mut Moved) {
+            moved.shares.push((self.name().to_owned(), ByteCount(1)));
+        }
+        fn report_streams(&self) -> Option<StreamsReport> {
+            Some(StreamsReport::default())
+        }
+    }
+
+    #[test]
+    fn the_report_about_streams_is_made_only_at_the_end() {
+        let all = || SourceTransports::of(plan(None), vec![Box::new(Reports(VecDeque::new()))]);
+        assert_eq!(all().evidence().0.transport, "tcp");
+        assert!(all().moved().streams.is_none());
+        assert!(all().moved_with_streams().streams.is_some());
+        assert!(all().close().streams.is_some());
     }
 
     #[test]

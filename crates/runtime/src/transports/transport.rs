@@ -20,8 +20,8 @@ use super::{Moved, TransportConfig};
 pub use crate::assembly::Assembly;
 use crate::control::ControlSender;
 use crate::reader::Reader;
-use packtrain_service::Notice;
 use packtrain_service::evidence::{Buffers, Net, PathPart};
+use packtrain_service::{Notice, StreamsReport};
 
 /// Wakes the thread that drives an end. Clones are the same.
 #[derive(Clone)]
@@ -160,8 +160,13 @@ pub trait SourceTransport: Transport {
         None
     }
 
-    /// Adds what it moved so far.
+    /// Adds what it moved so far, without the report about streams.
     fn account(&mut self, moved: &mut Moved);
+
+    /// The report about its TCP streams, if it had any. It takes time: it predicts the best number.
+    fn report_streams(&self) -> Option<StreamsReport> {
+        None
+    }
 }
 
 /// A transport at its receiving end: what arrives goes to the assembly.

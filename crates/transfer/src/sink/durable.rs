@@ -155,22 +155,22 @@ impl Sink {
         }
         self.durability.overflowed = !self.journal.synced(&mut self.out);
         let entries = &mut self.entries;
-        let mut commit: Vec<_> = cycle
-            .batch
-            .files
-            .iter()
-            .filter_map(|&id| {
-                // The file may have failed since.
-                let item = entries.get_mut(id).filter(|item| item.stage == Stage::Complete)?;
-                item.stage = Stage::Committing;
-                Some((id, item.entry.clone()))
-            })
-            .collect();
-        cycle.step = Step::Committing { left: commit.len() };
-        while !commit.is_empty() {
-            let rest = commit.split_off(commit.len().min(COMMIT_BATCH));
-            self.out.push_back(SinkAction::Commit(std::mem::replace(&mut commit, rest)));
+        let mut commit = cycle.batch.files.iter().filter_map(|&id| {
+            // The file may have failed since.
+            let item = entries.get_mut(id).filter(|item| item.stage == Stage::Complete)?;
+            item.stage = Stage::Committing;
+            Some((id, item.entry.clone()))
+        });
+        let mut left = 0;
+        loop {
+            let batch: Vec<_> = commit.by_ref().take(COMMIT_BATCH).collect();
+            if batch.is_empty() {
+                break;
+            }
+            left += batch.len();
+            self.out.push_back(SinkAction::Commit(batch));
         }
+        cycle.step = Step::Committing { left };
         self.sync_journal_if_named();
     }
 

@@ -17,6 +17,7 @@ use crate::transports::offer::{ControlMessage, Offer};
 use crate::transports::path_samples::{Counters, PathSamples};
 use crate::transports::transport::{Inbox, SourceContext, SourceTransport};
 use crate::transports::{Moved, TransportConfig};
+use packtrain_service::StreamsReport;
 use packtrain_service::evidence::{Net, PathPart, TcpPart};
 
 /// Maximum characters kept of the other end's reason.
@@ -285,6 +286,9 @@ impl SourceTransport for TcpSource {
         moved.shares.push((self.name().to_owned(), streams.moved()));
         moved.retransmitted += streams.sent_again() + streams.retransmitted();
         moved.rtt = moved.rtt.or(streams.record().min_rtt());
-        moved.streams = streams.report();
+    }
+
+    fn report_streams(&self) -> Option<StreamsReport> {
+        self.streams()?.report()
     }
 }

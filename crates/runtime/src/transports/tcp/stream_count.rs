@@ -33,7 +33,7 @@ impl StreamCount {
     }
 
     /// The target number of streams.
-    pub fn target(&self) -> u32 {
+    pub fn target(&mut self) -> u32 {
         match self {
             Self::Fixed(count) => *count,
             Self::Tuned(tuner) => tuner.target(),

@@ -8,14 +8,14 @@
 //! `docs/adr/0020-the-stream-count-follows-tcp-info.md`. No clock, no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroU32;
 
-use packtrain_plan::streams::{Options, Prediction, Sample, predict};
+use packtrain_plan::streams::Sample;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::group::Reading;
 use super::stripe_scheduler::StreamId;
 
+mod prediction;
 mod words;
 
 use words::describe;
@@ -136,7 +136,8 @@ enum Trial {
 #[derive(Debug)]
 pub struct StreamCountTuner {
     most: u32,
-    first: u32,
+    /// None until it is needed.
+    first: Option<u32>,
     target: u32,
     looks: VecDeque<Snapshot>,
     was: BTreeMap<StreamId, StreamState>,
@@ -167,24 +168,10 @@ impl StreamCountTuner {
     /// A tuner for at most `most` streams. `earlier` are samples of earlier transfers over the same
     /// path, if any.
     pub fn new(most: u32, earlier: Vec<Sample>) -> Self {
-        let most = most.max(1);
-        let mut reasons = Vec::new();
-        let known = predict(&earlier, options(most)).ok();
-        let first = match &known {
-            Some(known) => {
-                reasons.push(format!(
-                    "earlier transfers over this path: {} streams are best ({} expected)",
-                    known.streams, known.throughput
-                ));
-                known.streams.get()
-            }
-            None => INITIAL_STREAMS,
-        };
-        let first = first.min(most);
         Self {
-            most,
-            first,
-            target: first,
+            most: most.max(1),
+            first: None,
+            target: INITIAL_STREAMS,
             looks: VecDeque::new(),
             was: BTreeMap::new(),
             began: None,
@@ -205,12 +192,13 @@ impl StreamCountTuner {
             samples: BTreeMap::new(),
             earlier,
             last: "",
-            reasons,
+            reasons: Vec::new(),
         }
     }
 
     /// The target number of streams.
-    pub fn target(&self) -> u32 {
+    pub fn target(&mut self) -> u32 {
+        self.first();
         self.target
     }
 
@@ -231,6 +219,7 @@ impl StreamCountTuner {
             self.trial = None;
             return;
         }
+        self.first();
         let there = readings.len() as u32;
         let rtt = rtt(readings);
         let span = (rtt * SPAN_RTTS).clamp(MIN_SPAN, MAX_SPAN);
@@ -421,12 +410,12 @@ impl StreamCountTuner {
         }
         if full {
             if self.full_since.is_some_and(|since| now.since(since) >= FULL_FOR)
-                && n > self.first
+                && n > self.first()
                 && !cut
                 && now >= self.kept_until
             {
                 self.trial = Some(Trial::Fewer { from: n, rate });
-                let fewer = (n - (n / 8).max(1)).max(self.first);
+                let fewer = (n - (n / 8).max(1)).max(self.first());
                 return self.change(now, at, n, fewer, m, "the path is full, fewer may do");
             }
             return self.stay(at, n, m, "the path is full");
@@ -567,16 +556,6 @@ impl StreamCountTuner {
             self.reasons.push(reason);
         }
     }
-
-    /// The prediction of the models from all samples.
-    fn predicted(&self) -> Option<Prediction> {
-        let own = self.samples.iter().filter_map(|(n, rate)| {
-            let streams = NonZeroU32::new(*n)?;
-            Some(Sample { streams, throughput: *rate })
-        });
-        let all: Vec<Sample> = self.earlier.iter().copied().chain(own).collect();
-        predict(&all, options(self.most)).ok()
-    }
 }
 
 /// The median round-trip time of all streams.
@@ -584,11 +563,6 @@ fn rtt(readings: &[Reading]) -> Duration {
     let mut all: Vec<_> = readings.iter().map(|r| r.info.srtt).collect();
     all.sort_unstable();
     all[all.len() / 2].max(Duration::from_millis(1))
-}
-
-fn options(most: u32) -> Options {
-    let max_streams = NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN);
-    Options { max_streams }
 }
 
 fn times(span: Duration, factor: f64) -> Duration {

@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use packtrain_net::tcp::TcpInfo;
 use packtrain_plan::route::PathId;
 use packtrain_units::Rng;
@@ -254,9 +256,18 @@ fn what_is_known_of_the_path_is_used_at_once() {
     };
     let known: Vec<_> =
         [(1, 20), (2, 40), (4, 80), (8, 150), (16, 270)].map(|(n, mbps)| sample(n, mbps)).into();
-    let auto = StreamCountTuner::new(64, known.clone());
+    let mut auto = StreamCountTuner::new(64, known.clone());
+    assert_eq!(auto.reasons(), [""; 0], "nothing is predicted before the number is needed");
     assert!(auto.target() >= 16, "{:?}", auto.reasons());
-    assert_eq!(StreamCountTuner::new(2, known).target(), 2, "a ceiling holds");
+    assert!(auto.reasons()[0].starts_with("earlier transfers"), "{:?}", auto.reasons());
+    assert_eq!(StreamCountTuner::new(2, known.clone()).target(), 2, "a ceiling holds");
+
+    // A busy stream tunes from the same number, although nobody asked for it.
+    let mut auto = StreamCountTuner::new(64, known);
+    let mut path = Path::new(1e9, 0.1, 1e-3);
+    path.round(1);
+    auto.look(Time::from_nanos((path.now * 1e9) as u64), &path.readings(), true);
+    assert!(auto.reasons().iter().any(|why| why.starts_with("earlier transfers")));
 }
 
 #[test]

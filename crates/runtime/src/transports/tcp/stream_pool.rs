@@ -30,7 +30,7 @@ impl StreamPool {
     }
 
     /// The target number of streams.
-    pub fn target(&self) -> u32 {
+    pub fn target(&mut self) -> u32 {
         self.count.target()
     }
 

@@ -298,7 +298,8 @@ impl Streams {
             // Between ways their number says nothing.
             let plain = self.path_feed.as_ref().is_none_or(PathFeed::is_plain);
             if plain {
-                self.pool.tune(now, &readings, busy);
+                // A stream that was never used says nothing either.
+                self.pool.tune(now, &readings, busy && !self.modest);
             }
             let wanted = self.wanted();
             if let Some(path_feed) = &mut self.path_feed {

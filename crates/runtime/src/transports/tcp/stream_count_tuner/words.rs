@@ -15,7 +15,10 @@ impl StreamCountTuner {
         if !samples.is_empty() {
             lines.push(format!("samples (streams: rate): {}", samples.join(", ")));
         }
-        let Some(found) = self.predicted().filter(|_| self.samples.len() > 1) else { return lines };
+        if self.samples.len() < 2 {
+            return lines;
+        }
+        let Some(found) = self.predicted() else { return lines };
         for model in &found.models {
             lines.push(match (&model.invalid, model.optimum) {
                 (Some(why), _) => format!("model {}: not valid: {why}", model.name),
