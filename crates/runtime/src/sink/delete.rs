@@ -6,10 +6,11 @@
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use packtrain_disk::{DirItem, Kept, Kind, RemovalDir, Trouble};
-use packtrain_object::{Filters, RelPath};
+use packtrain_object::{RelPath, TreeFilter};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
@@ -179,7 +180,7 @@ impl Scope {
 
 struct Remover<'a> {
     target: &'a Target,
-    filters: Filters,
+    filters: Arc<TreeFilter>,
     dir: RemovalDir<'a>,
     dry_run: bool,
     limit: Option<u64>,
@@ -200,7 +201,7 @@ struct Level {
 
 impl<'a> Remover<'a> {
     fn new(target: &'a Target, dry_run: bool, limit: Option<u64>) -> Result<Self, Failure> {
-        let filters = packtrain_transfer::filters(target.options())?;
+        let filters = target.filters()?;
         let place = target.below(b"")?;
         let dir = target.root.removal_dir(&place).map_err(|e| refused(target, &place, &e))?;
         let (gone, first_over) = (Vec::new(), None);

@@ -6,6 +6,7 @@ mod leftovers;
 mod links;
 mod metadata;
 mod pieces;
+mod rules;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -56,6 +57,8 @@ pub(crate) struct Target {
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
     /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
+    /// The filter rules, for what `--delete` keeps.
+    rules: rules::Rules,
     /// Names that could not become hard links.
     unlinked: AtomicU64,
     /// Entries whose extended attributes are none that the file system can have.
@@ -90,6 +93,7 @@ impl Target {
         let (open, fresh) = (Mutex::default(), Mutex::default());
         let (dirty, stream, renamed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
         let not_owned = AtomicU64::new(0);
+        let rules = rules::Rules::new(&options);
         Self {
             root,
             prefix,
@@ -104,6 +108,7 @@ impl Target {
             not_owned,
             fresh,
             room: Mutex::default(),
+            rules,
             unlinked: AtomicU64::new(0),
             unattributed: AtomicU64::new(0),
             unlisted: AtomicU64::new(0),
