@@ -164,6 +164,14 @@ impl Filters {
         self.files().next().is_some()
     }
 
+    /// Whether the rules leave out all files of rules themselves, whatever these say.
+    pub fn exclude_own_files(&self) -> bool {
+        // A rule for these files may hold for some directories only.
+        let dirs = [&b""[..], b"\xff/", b"\xff/\xfe/"];
+        self.files()
+            .all(|files| dirs.iter().all(|dir| self.excludes(&[dir, files.name()].concat(), false)))
+    }
+
     fn files(&self) -> impl Iterator<Item = &DirMerge> {
         self.rules.iter().filter_map(|item| match item {
             Item::Files(files) => Some(files),

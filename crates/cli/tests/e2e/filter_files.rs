@@ -90,6 +90,9 @@ fn delete_keeps_what_the_files_of_the_source_exclude() {
     files(&rig.path("src"), SOURCE);
     files(&rig.path("dst"), BEFORE);
     let (from, to) = (contents(&rig.path("src")), rig.path("dst").into_os_string());
+    let nowhere = rig.path("nowhere").into_os_string();
+    let told = mirror(&rig, &["--dry-run", "--json"], from.clone(), nowhere);
+    assert_eq!((told.code, told.number("deleted")), (0, 0), "{}", told.stderr);
     let told = mirror(&rig, &["--dry-run", "--json"], from.clone(), to.clone());
     assert_eq!(told.code, 0, "{}", told.stderr);
     assert_eq!(listed(&rig.path("dst")).len(), BEFORE.len(), "a dry run changes nothing");
@@ -147,6 +150,24 @@ fn more_than_one_source_or_a_list_is_refused_where_names_are_deleted() {
     let mut copy = rig.cp();
     rig.ok(copy.arg("-FF").arg(rig.path("one")).arg(rig.path("two")).arg(rig.path("dst")));
     assert_eq!(listed(&rig.path("dst")), ["one/a", "stray", "two/b", "two/x"]);
+}
+
+#[test]
+fn a_filter_file_is_not_removed_before_what_it_excludes() {
+    let rig = Rig::local();
+    files(&rig.path("src"), &[(".rsync-filter", "- precious\n"), ("precious", ""), ("a", "")]);
+    let copy = |rules: &str| {
+        let mut copy = rig.cp();
+        copy.args(["--remove-source-files", rules]).arg(contents(&rig.path("src")));
+        rig.run(copy.arg(rig.path("dst")))
+    };
+    let refused = copy("-F");
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("-FF"), "{}", refused.stderr);
+    let moved = copy("-FF");
+    assert_eq!(moved.code, 0, "{}", moved.stderr);
+    assert_eq!(listed(&rig.path("src")), [".rsync-filter", "precious"]);
+    assert_eq!(listed(&rig.path("dst")), ["a"]);
 }
 
 #[test]

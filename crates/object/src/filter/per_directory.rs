@@ -75,6 +75,10 @@ impl DirMerge {
         Ok(files)
     }
 
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     pub(super) fn to_text(&self) -> Vec<u8> {
         let mut text = vec![b':'];
         text.extend(self.patterns.map(|include| if include { b'+' } else { b'-' }));

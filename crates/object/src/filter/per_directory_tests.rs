@@ -103,6 +103,17 @@ fn the_rules_of_the_command_alone_decide_only_before_the_first_file() {
     assert!(filters.excludes(b"a", false) && !filters.excludes(b"b", false));
     assert!(filters.protects(b"a", false) && !filters.protects(b"b", false));
     assert!(filters.has_files());
+    for (rules, own) in [
+        (&["- .f", ": .f"][..], true),
+        (&["- .*", ": .f", ":- .g"], true),
+        (&[": .f", "- .f"], false),
+        (&["- .f", ": .f", ": .g"], false),
+        (&["- /.f", ": .f"], false),
+        (&["- */.f", ": .f"], false),
+        (&["- x"], true),
+    ] {
+        assert_eq!(tree(rules, &[]).filters.exclude_own_files(), own, "{rules:?}");
+    }
 }
 
 #[test]

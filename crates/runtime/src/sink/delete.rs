@@ -27,6 +27,11 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         // A single renamed file: the source has no directory here.
         return Vec::new();
     }
+    let is_there = || target.below(b"").map(|place| target.root.stat(&place));
+    if plan.dry_run && matches!(is_there(), Ok(Ok(None))) {
+        // The destination would be created.
+        return Vec::new();
+    }
     let mut remover = match Remover::new(target, plan.dry_run, plan.limit) {
         Ok(remover) => remover,
         Err(failure) => return vec![(Vec::new(), Err(failure))],

@@ -183,6 +183,12 @@ fn expanded(
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     let filters = filters(options)?;
+    if options.removes_source() && !filters.exclude_own_files() {
+        // The next try would not find the rules, and remove what they exclude.
+        let text = "--remove-source-files would remove filter files before the names that they \
+                    exclude: leave these files out, with -FF or ':e FILE' before other rules of files";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     Ok(WalkOptions {
         recursive: options.recursive,
         report_rules: filters.has_files() && options.reports_rules(),
