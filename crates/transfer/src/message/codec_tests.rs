@@ -57,13 +57,13 @@ fn every_kind() -> Vec<Message> {
         Message::Bye,
         Message::NeedChanged { start: Offset(1 << 41), digest: Digest([3; 32]) },
         Message::Same(Offset(1 << 41)),
-        Message::Rules { number: 3, dir: b"d/e".to_vec(), text: b"- *.o\n".to_vec() },
         Message::Stored { entries: vec![EntryId(4)], left: vec![EntryId(5)] },
         Message::Removed {
             files: 7,
             failed: 1,
             failures: vec![(b"a".to_vec(), Failure::new(FailureKind::Changed, "it changed"))],
         },
+        Message::Rules { number: 3, dir: b"d/e".to_vec(), text: b"- *.o\n".to_vec() },
     ]
 }
 

@@ -109,7 +109,7 @@ fn is_expected(state: State, message: &Message) -> bool {
             Message::Manifest(_) | Message::Cancel(_) | Message::Refused(_) | Message::Bye
         ),
         State::Moving | State::Listed => match message {
-            Message::ManifestEnd { .. } => state == State::Moving,
+            Message::ManifestEnd { .. } | Message::Rules { .. } => state == State::Moving,
             Message::Digests { .. } => state == State::Listed,
             Message::Hole(_)
             | Message::SourceFailed { .. }
