@@ -30,7 +30,7 @@ use packtrain_identity::tickets::Ticket;
 use packtrain_object::acl::{Acl, AclTag, Acls};
 use packtrain_object::{
     Attributes, ChunkIndex, Digest, Entry, EntryId, EntryKind, FileKey, Filters, HardLink, Layout,
-    Mtime, Record, RelPath,
+    Mtime, Record, RelPath, TreeFilter,
 };
 use packtrain_plan::streams::{predict, samples_from_csv};
 use packtrain_proto::{
@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "control", body: control, seeds: control_seeds },
     Target { name: "packet", body: packet, seeds: packet_seeds },
     Target { name: "filter", body: filter, seeds: filter_seeds },
+    Target { name: "filter_file", body: filter_file, seeds: filter_file_seeds },
     Target { name: "location", body: location, seeds: location_seeds },
     Target { name: "authorized_keys", body: authorized_keys, seeds: authorized_seeds },
     Target { name: "ticket", body: ticket, seeds: ticket_seeds },
@@ -231,6 +232,36 @@ pub fn filter(data: &[u8]) {
     }
 }
 
+/// A file of rules in a directory: what it excludes is the same for an end that gets its text.
+pub fn filter_file(data: &[u8]) {
+    let mut parts = data.splitn(3, |&byte| byte == 0);
+    let mut part = || parts.next().unwrap_or_default();
+    let (rule, path, text) = (part(), part(), part());
+    let mut filters = Filters::new();
+    if filters.rule(rule).is_err() || !filters.has_files() {
+        return;
+    }
+    let dir = path.iter().rposition(|&byte| byte == b'/').map_or(&path[..0], |at| &path[..at]);
+    let mut tree = TreeFilter::new(filters.clone());
+    if tree.add_file(0, dir, text).is_err() {
+        return;
+    }
+    let mut sent = Filters::new();
+    filters
+        .to_rules()
+        .iter()
+        .for_each(|rule| sent.rule(rule).expect("our own rules are understood"));
+    let mut other = TreeFilter::new(sent);
+    other.add_file(0, dir, text).expect("the same file is understood");
+    for is_dir in [false, true] {
+        assert_eq!(tree.excludes(path, is_dir), other.excludes(path, is_dir));
+        assert_eq!(tree.protects(path, is_dir), other.protects(path, is_dir));
+        // Without the file these rules decide nothing.
+        assert!(!filters.excludes(path, is_dir));
+        let _ = tree.excludes_within(path, is_dir);
+    }
+}
+
 /// A location of the command line.
 pub fn location(data: &[u8]) {
     if let Ok(location) = Location::parse(OsStr::from_bytes(data)) {
@@ -392,6 +423,12 @@ fn packet_seeds() -> Vec<Vec<u8>> {
 
 fn filter_seeds() -> Vec<Vec<u8>> {
     ["+ *.dat\0a/b.dat", "- /x/**/y[a-z]?\0x/q/yb1", "-! dir/***\0dir/f", "exclude \\*\0*"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+fn filter_file_seeds() -> Vec<Vec<u8>> {
+    [": f\0a/b\0- *.o\n!\n+ /b\n", ":-n f\0a/b\0b\n#c\n", ":wr f\0b\0-_a +_b ! exclude_c"]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
 }

@@ -1,16 +1,20 @@
 //! Names at another machine, for the completion of remote places in a shell.
 //!
-//! The names come over ssh from a shell script, so nothing needs to be installed there. A person waits
-//! for them: there is a time limit, nothing is asked (ssh's `BatchMode`), and an error is the same as
-//! no names ([ADR 0060](../../../docs/adr/0060-remote-completion-asks-a-shell.md)).
+//! Over ssh the names come from a shell script, so nothing needs to be installed there; a server answers
+//! a query. A person waits for them: there is a time limit, nothing is asked (ssh's `BatchMode`), and an error is the same as
+//! no names ([ADR 0060](../../../docs/adr/0060-remote-completion-asks-a-shell.md) and
+//! [ADR 0068](../../../docs/adr/0068-servers-list-names-for-completion.md)).
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
+use packtrain_identity::config::Dirs;
 use packtrain_os::process::start_without_terminal;
-use packtrain_service::{Location, SshSettings};
+use packtrain_runtime::session::Stop;
+use packtrain_runtime::{query, tunnel};
+use packtrain_service::{Location, SshSettings, StopHandle};
 use packtrain_units::{Duration, escape};
 
 use crate::ssh::child::{self, Target};
@@ -47,9 +51,15 @@ const MARKER: &[u8] = b"PACKTRAIN-NAMES-1\0";
 
 /// The names at `place` that begin with its last name, sorted; those of directories end with a slash.
 /// Empty if the machine does not answer in time, or asks for a password. Names that a terminal must not
-/// print are left out. None if `place` is not reached by the program `ssh`.
+/// print are left out. None if `place` is at no server and not reached by the program `ssh`.
 pub fn names(settings: &SshSettings, place: &Location) -> Option<Vec<String>> {
-    let Location::Ssh { user, host, path } = place else { return None };
+    let (user, host, path) = match place {
+        Location::Ssh { user, host, path } => (user, host, path),
+        Location::Server { host, port, path } => {
+            return Some(served(host, *port, path).unwrap_or_default());
+        }
+        _ => return None,
+    };
     let mut settings = settings.clone();
     let (program, rest) = settings.command.split_first()?;
     // Others cannot be told to ask nothing.
@@ -64,8 +74,43 @@ pub fn names(settings: &SshSettings, place: &Location) -> Option<Vec<String>> {
     // ssh starts in the home directory.
     let path = path.strip_prefix(b"~/").unwrap_or(path);
     let answer = run(command, &[LIST.as_bytes(), path].concat(), TIME_LIMIT).unwrap_or_default();
-    let begun = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    Some(parse(&answer, begun))
+    Some(parse(&answer, begun(path)))
+}
+
+/// The names at a server that knows this user's key and whose own key is known here. Without a key of
+/// this user none is made, and nobody is asked.
+fn served(host: &str, port: u16, path: &[u8]) -> Option<Vec<String>> {
+    if !Dirs::from_env().ok()?.config.join("key").exists() {
+        return None;
+    }
+    let (sender, receiver) = mpsc::channel();
+    let (host, own_path) = (host.to_owned(), path.to_vec());
+    // The process ends after the answer, and the thread with it.
+    std::thread::spawn(move || {
+        let trust = tunnel::Trust { ticket: None, accept_new_host: false };
+        let Ok(tunnel) = tunnel::open(&host, port, &trust, None, &|_| {}) else { return };
+        let stop = Stop::new(StopHandle::new());
+        let _ = sender.send(query::names(&tunnel.control, &own_path, stop).unwrap_or_default());
+    });
+    let found = receiver.recv_timeout(TIME_LIMIT.to_std()).ok()?;
+    Some(of_server(found, begun(path)))
+}
+
+/// The names that a server sent, which may be anything.
+fn of_server(found: Vec<query::Name>, begun: &[u8]) -> Vec<String> {
+    let with_slash = |(mut name, is_dir): query::Name| {
+        if is_dir {
+            name.push(b'/');
+        }
+        name
+    };
+    let parts: Vec<Vec<u8>> = found.into_iter().map(with_slash).collect();
+    printable(parts.iter().map(Vec::as_slice), begun)
+}
+
+/// The last name of a path, which is to be completed.
+fn begun(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// What a command writes to its output within `limit`; it is ended then.
@@ -102,8 +147,12 @@ fn parse(answer: &[u8], begun: &[u8]) -> Vec<String> {
     let mut parts: Vec<&[u8]> = names.split(|byte| *byte == 0).collect();
     // The last name is whole only if a zero byte follows.
     parts.pop();
+    printable(parts.into_iter(), begun)
+}
+
+/// The first names that begin so and that a terminal may print, sorted.
+fn printable<'a>(parts: impl Iterator<Item = &'a [u8]>, begun: &[u8]) -> Vec<String> {
     let mut found: Vec<String> = parts
-        .into_iter()
         .take(MAX_NAMES)
         .filter(|part| part.starts_with(begun))
         .filter_map(|part| std::str::from_utf8(part).ok())
@@ -198,6 +247,23 @@ mod tests {
         assert_eq!(said(&"a\0".repeat(5000)).len(), 1);
         let many: String = (0..5000).map(|n| format!("a{n}\0")).collect();
         assert_eq!(said(&many).len(), MAX_NAMES);
+    }
+
+    #[test]
+    fn a_hostile_server_sends_plain_names_or_nothing() {
+        let said = |names: &[(&str, bool)]| {
+            let names = names.iter().map(|(name, is_dir)| (name.as_bytes().to_vec(), *is_dir));
+            of_server(names.collect(), b"a")
+        };
+        assert_eq!(said(&[("ab", true), ("aa", false), ("b", false)]), ["aa", "ab/"]);
+        for hostile in ["a\u{1b}[2J", "a\nb", "a/b", "a/", ""] {
+            assert_eq!(
+                said(&[(hostile, false), (hostile, true)]).len(),
+                usize::from(hostile == "a/"),
+                "{hostile:?}"
+            );
+        }
+        assert_eq!(of_server(vec![(b"a\xff".to_vec(), false)], b"a"), [""; 0]);
     }
 
     #[test]

@@ -179,18 +179,7 @@ fn finish(
         .collect();
     let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
     // What never began, or will fail the same way again, is not to be resumed.
-    let worth = |f: &Failure| {
-        matches!(
-            f.kind,
-            FailureKind::Temporary
-                | FailureKind::Cancelled
-                | FailureKind::TargetFull
-                | FailureKind::Protocol
-                | FailureKind::Integrity
-                | FailureKind::Fatal
-        )
-    };
-    let resumable = outcome.failure.as_ref().is_some_and(worth)
+    let resumable = outcome.failure.as_ref().is_some_and(|failure| tries::may_pass(failure.kind))
         && !dry
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);

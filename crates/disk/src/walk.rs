@@ -8,6 +8,7 @@
 
 mod list;
 mod listed;
+mod rules;
 mod source;
 
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_object::{Acls, Attributes, Entry, EntryKind, Extras, Filters, RelPath};
+use packtrain_object::{Acls, Attributes, Entry, EntryKind, Extras, Filters, RelPath, TreeFilter};
 use rustix::io::Errno;
 
 use super::acls;
@@ -35,6 +36,8 @@ pub struct WalkOptions {
     pub recursive: bool,
     /// The filter rules.
     pub filters: Filters,
+    /// Return the files of rules of each directory ([`WalkItem::rules`]).
+    pub report_rules: bool,
     /// Walk only these names beneath the single source, with their parent directories
     /// (`--files-from`); see [`names`](packtrain_object::filter::names).
     pub files_from: Option<Vec<Vec<u8>>>,
@@ -69,6 +72,9 @@ pub struct WalkItem {
     pub no_attributes: Option<NotRead>,
     /// The same for its access control lists.
     pub no_acls: Option<NotRead>,
+    /// Of a directory that is entered: the numbers and contents of the files of rules in it, if the
+    /// walk returns them.
+    pub rules: Vec<(u32, Vec<u8>)>,
 }
 
 /// Why extended attributes or access control lists are not kept.
@@ -101,7 +107,10 @@ pub struct WalkFailure {
 pub struct Walker {
     sources: Sources,
     recursive: bool,
-    filters: Filters,
+    filters: TreeFilter,
+    report_rules: bool,
+    /// A directory of the list of names whose files of rules cannot be read.
+    bad_rules: Option<Vec<u8>>,
     copy_links: bool,
     one_file_system: bool,
     attributes: bool,
@@ -166,6 +175,7 @@ impl Walker {
         let WalkOptions {
             recursive,
             filters,
+            report_rules,
             files_from,
             copy_links,
             one_file_system,
@@ -176,7 +186,9 @@ impl Walker {
         Self {
             sources: Sources::open(named, open, as_contents),
             recursive,
-            filters,
+            filters: TreeFilter::new(filters),
+            report_rules,
+            bad_rules: None,
             copy_links,
             one_file_system,
             attributes,
@@ -219,7 +231,9 @@ impl Walker {
                     self.visit(place, (!is_link).then_some(item.kind), self.recursive);
                 }
                 None => {
-                    self.levels.pop();
+                    if let Some(level) = self.levels.pop() {
+                        self.leave_rules(&level.at);
+                    }
                 }
             }
             return true;
@@ -232,6 +246,7 @@ impl Walker {
         }
         let source = self.next_source;
         self.next_source += 1;
+        self.filters.clear_files();
         self.start(source);
         true
     }
@@ -296,6 +311,8 @@ impl Walker {
         }
         if stat.kind == Kind::Directory && enter && !self.is_mount_point(&stat) {
             self.enter(place, &stat);
+        } else if stat.kind == Kind::Directory && self.listed.is_some() {
+            self.take_listed_rules(&place);
         }
     }
 
@@ -360,6 +377,7 @@ impl Walker {
             names,
             no_attributes,
             no_acls,
+            rules: Vec::new(),
         })
     }
 
@@ -406,6 +424,11 @@ impl Walker {
         match self.sources.root(&place).list_bytes(&place.from) {
             Ok(mut items) => {
                 items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+                let has =
+                    |name: &[u8]| items.binary_search_by(|item| item.name[..].cmp(name)).is_ok();
+                if let Err(error) = self.take_rules(&place, has) {
+                    return self.fail_place(&place, error);
+                }
                 self.levels.push(Level { at: place, items: items.into_iter(), identity });
             }
             Err(error) => self.fail_place(&place, error),

@@ -11,10 +11,14 @@
 //! - `*` matches any bytes but a slash, `**` any bytes, `?` one byte but a slash, `[...]` one byte
 //!   of a class; `\` quotes the next byte, in a pattern with one of these.
 //! - `dir/***` matches `dir` itself and everything in it.
+//!
+//! The rule `: FILE` names files of rules in the directories of the source: see [`per_directory`].
 
 mod pattern;
+pub mod per_directory;
 
 use pattern::Pattern;
+use per_directory::DirMerge;
 
 /// Why a filter rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,12 +35,43 @@ pub enum FilterError {
     /// It is longer than any path can be.
     #[error("a filter pattern is longer than 4096 bytes")]
     TooLong,
+    /// A rule `: FILE` whose file cannot be in each directory.
+    #[error("filter rule `{0}` needs the name of a file in each directory, without a slash")]
+    FileName(String),
+    /// A request has more than [`per_directory::MAX_RULES_OF_FILES`] rules `: FILE`.
+    #[error(
+        "more than {} filter rules for files in each directory",
+        per_directory::MAX_RULES_OF_FILES
+    )]
+    TooManyFiles,
+    /// A rule with a side in a file of a rule with a side.
+    #[error("filter rule `{0}` names a side, and the rule that names its file does so too")]
+    TwoSides(String),
+    /// The files of a tree have too many rules.
+    #[error("too many filter rules in the files of the source")]
+    TooManyRules,
 }
 
 /// An ordered list of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    rules: Vec<Rule>,
+    rules: Vec<Item>,
+}
+
+/// One item of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    Rule(Rule),
+    /// The rules in files of this name.
+    Files(DirMerge),
+}
+
+/// A parsed line.
+enum Parsed {
+    Rule(Rule),
+    Files(DirMerge),
+    /// Drops the rules before it.
+    Clear,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,57 +131,52 @@ impl Filters {
     /// and `show P` (`H`, `S`), which apply at the source only; `protect P` and `risk P` (`P`, `R`),
     /// which apply at the target only, to what `--delete` removes. Modifiers after the sign: `!`
     /// negates the match, `s` and `r` limit the rule to the source or the target. `_` may replace
-    /// the space.
+    /// the space. `: FILE` names files of rules in the directories of the source; its modifiers are
+    /// those of [`per_directory`].
     ///
     /// # Errors
-    /// The rule is unknown; files of rules (`merge`, `dir-merge`) are for the caller to read.
+    /// The rule is unknown; other files of rules (`merge`) are for the caller to read.
     pub fn rule(&mut self, rule: &[u8]) -> Result<(), FilterError> {
-        if matches!(rule, b"!" | b"clear") {
-            self.rules.clear();
-            return Ok(());
-        }
-        const KINDS: [(&[u8], bool, Sides); 12] = [
-            (b"include", true, Sides::BOTH),
-            (b"exclude", false, Sides::BOTH),
-            (b"hide", false, Sides::SOURCE),
-            (b"show", true, Sides::SOURCE),
-            (b"protect", false, Sides::TARGET),
-            (b"risk", true, Sides::TARGET),
-            (b"+", true, Sides::BOTH),
-            (b"-", false, Sides::BOTH),
-            (b"H", false, Sides::SOURCE),
-            (b"S", true, Sides::SOURCE),
-            (b"P", false, Sides::TARGET),
-            (b"R", true, Sides::TARGET),
-        ];
-        let unknown = || FilterError::Unknown(shown(rule));
-        let kind = KINDS.iter().find_map(|(word, include, sides)| {
-            rule.strip_prefix(*word).map(|rest| (*include, *sides, rest))
-        });
-        let (include, mut sides, rest) = kind.ok_or_else(unknown)?;
-        let mut rest = rest.strip_prefix(b",").unwrap_or(rest);
-        let (mut negated, mut named) = (false, Sides::default());
-        while let [modifier @ (b'!' | b's' | b'r'), after @ ..] = rest {
-            match modifier {
-                b'!' => negated = true,
-                b's' => named.source = true,
-                _ => named.target = true,
+        match parse(rule)? {
+            Parsed::Clear => self.rules.clear(),
+            Parsed::Rule(rule) => self.rules.push(Item::Rule(rule)),
+            Parsed::Files(files) => {
+                if self.files().count() == per_directory::MAX_RULES_OF_FILES {
+                    return Err(FilterError::TooManyFiles);
+                }
+                self.rules.push(Item::Files(files));
             }
-            rest = after;
         }
-        if named != Sides::default() {
-            sides = named;
-        }
-        match rest {
-            [b' ' | b'_', pattern @ ..] => self.push(include, negated, sides, pattern),
-            [] => Err(FilterError::NoPattern(shown(rule))),
-            _ => Err(unknown()),
-        }
+        Ok(())
     }
 
     /// Whether a rule applies at one side only. Ends of protocol version 1 do not know such rules.
     pub fn has_sides(&self) -> bool {
-        self.rules.iter().any(|rule| rule.sides != Sides::BOTH)
+        self.rules.iter().any(|item| match item {
+            Item::Rule(rule) => rule.sides != Sides::BOTH,
+            Item::Files(_) => false,
+        })
+    }
+
+    /// Whether a rule names files of rules in the directories of the source. Ends before protocol
+    /// version 3 do not know such rules.
+    pub fn has_files(&self) -> bool {
+        self.files().next().is_some()
+    }
+
+    /// Whether the rules leave out all files of rules themselves, whatever these say.
+    pub fn exclude_own_files(&self) -> bool {
+        // A rule for these files may hold for some directories only.
+        let dirs = [&b""[..], b"\xff/", b"\xff/\xfe/"];
+        self.files()
+            .all(|files| dirs.iter().all(|dir| self.excludes(&[dir, files.name()].concat(), false)))
+    }
+
+    fn files(&self) -> impl Iterator<Item = &DirMerge> {
+        self.rules.iter().filter_map(|item| match item {
+            Item::Files(files) => Some(files),
+            Item::Rule(_) => None,
+        })
     }
 
     /// Adds a file of rules (`--exclude-from`, `--include-from`), one per line; empty lines and
@@ -166,24 +196,46 @@ impl Filters {
     }
 
     /// Whether the source leaves out `path`, relative to the root of the transfer. Assumes that its
-    /// directories are included.
+    /// directories are included. Of a list with files of rules, only the rules before the first of
+    /// these count, because the others may be overridden by the files: use a
+    /// [`TreeFilter`](per_directory::TreeFilter) where the files are known.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
-        self.first_excludes(path, is_dir, |sides| sides.source)
+        !path.is_empty() && self.decision(None, path, is_dir, |sides| sides.source) == Some(false)
     }
 
-    /// Whether the target keeps `path` even if the source does not have it. Assumes that the
-    /// directories above it are not kept.
+    /// Whether the target keeps `path` even if the source does not have it, with the exception of
+    /// [`Filters::excludes`]. Assumes that the directories above it are not kept.
     pub fn protects(&self, path: &[u8], is_dir: bool) -> bool {
-        self.first_excludes(path, is_dir, |sides| sides.target)
+        !path.is_empty() && self.decision(None, path, is_dir, |sides| sides.target) == Some(false)
     }
 
-    fn first_excludes(&self, path: &[u8], is_dir: bool, applies: impl Fn(Sides) -> bool) -> bool {
-        if path.is_empty() {
-            return false;
+    /// Whether the first rule that matches includes the path; `None` if no rule matches.
+    fn decision(
+        &self,
+        found: Option<&per_directory::FoundFiles>,
+        path: &[u8],
+        is_dir: bool,
+        applies: impl Fn(Sides) -> bool,
+    ) -> Option<bool> {
+        let mut number = 0;
+        for item in &self.rules {
+            match item {
+                Item::Rule(rule) if !applies(rule.sides) => {}
+                Item::Rule(rule) => {
+                    if rule.pattern.matches(path, is_dir) != rule.negated {
+                        return Some(rule.include);
+                    }
+                }
+                Item::Files(files) => {
+                    let decision = found?.decision(files, number, path, is_dir, &applies);
+                    if decision.is_some() {
+                        return decision;
+                    }
+                    number += 1;
+                }
+            }
         }
-        let mut rules = self.rules.iter().filter(|rule| applies(rule.sides));
-        let rule = rules.find(|rule| rule.pattern.matches(path, is_dir) != rule.negated);
-        rule.is_some_and(|rule| !rule.include)
+        None
     }
 
     /// Whether `path` or a directory above it is excluded: for a single path, as when deciding what
@@ -199,40 +251,101 @@ impl Filters {
 
     /// The rules as text for [`Filters::rule`], to send to the other end.
     pub fn to_rules(&self) -> Vec<Vec<u8>> {
-        let sign = |rule: &Rule| {
-            let mut sign = vec![if rule.include { b'+' } else { b'-' }];
-            sign.extend(rule.negated.then_some(b'!'));
-            if rule.sides != Sides::BOTH {
-                sign.push(if rule.sides.source { b's' } else { b'r' });
-            }
-            sign.push(b' ');
-            sign
+        let text = |item: &Item| match item {
+            Item::Rule(rule) => rule.to_text(),
+            Item::Files(files) => files.to_text(),
         };
-        self.rules.iter().map(|rule| [&sign(rule)[..], &rule.text].concat()).collect()
+        self.rules.iter().map(text).collect()
     }
 
     fn old_style(&mut self, include: bool, pattern: &[u8]) -> Result<(), FilterError> {
-        match pattern {
+        let rule = match pattern {
             b"!" => {
                 self.rules.clear();
-                Ok(())
+                return Ok(());
             }
-            [b'+', b' ', pattern @ ..] => self.push(true, false, Sides::BOTH, pattern),
-            [b'-', b' ', pattern @ ..] => self.push(false, false, Sides::BOTH, pattern),
-            pattern => self.push(include, false, Sides::BOTH, pattern),
-        }
+            [b'+', b' ', pattern @ ..] => Rule::new(true, false, Sides::BOTH, pattern),
+            [b'-', b' ', pattern @ ..] => Rule::new(false, false, Sides::BOTH, pattern),
+            pattern => Rule::new(include, false, Sides::BOTH, pattern),
+        };
+        self.rules.push(Item::Rule(rule?));
+        Ok(())
+    }
+}
+
+impl Rule {
+    fn new(include: bool, negated: bool, sides: Sides, text: &[u8]) -> Result<Self, FilterError> {
+        let pattern = Pattern::new(text)?;
+        Ok(Self { include, negated, sides, text: text.to_vec(), pattern })
     }
 
-    fn push(
-        &mut self,
-        include: bool,
-        negated: bool,
-        sides: Sides,
-        text: &[u8],
-    ) -> Result<(), FilterError> {
-        let pattern = Pattern::new(text)?;
-        self.rules.push(Rule { include, negated, sides, text: text.to_vec(), pattern });
-        Ok(())
+    fn to_text(&self) -> Vec<u8> {
+        let mut text = vec![if self.include { b'+' } else { b'-' }];
+        text.extend(self.negated.then_some(b'!'));
+        text.extend_from_slice(self.sides.modifier());
+        text.push(b' ');
+        text.extend_from_slice(&self.text);
+        text
+    }
+}
+
+impl Sides {
+    /// The modifier that a rule of these sides has.
+    fn modifier(self) -> &'static [u8] {
+        match (self.source, self.target) {
+            (true, false) => b"s",
+            (false, true) => b"r",
+            _ => b"",
+        }
+    }
+}
+
+/// Parses one rule, in the language of [`Filters::rule`].
+fn parse(rule: &[u8]) -> Result<Parsed, FilterError> {
+    if matches!(rule, b"!" | b"clear") {
+        return Ok(Parsed::Clear);
+    }
+    if let Some(rest) = rule.strip_prefix(b":").or_else(|| rule.strip_prefix(b"dir-merge")) {
+        return DirMerge::parse(rule, rest).map(Parsed::Files);
+    }
+    const KINDS: [(&[u8], bool, Sides); 12] = [
+        (b"include", true, Sides::BOTH),
+        (b"exclude", false, Sides::BOTH),
+        (b"hide", false, Sides::SOURCE),
+        (b"show", true, Sides::SOURCE),
+        (b"protect", false, Sides::TARGET),
+        (b"risk", true, Sides::TARGET),
+        (b"+", true, Sides::BOTH),
+        (b"-", false, Sides::BOTH),
+        (b"H", false, Sides::SOURCE),
+        (b"S", true, Sides::SOURCE),
+        (b"P", false, Sides::TARGET),
+        (b"R", true, Sides::TARGET),
+    ];
+    let unknown = || FilterError::Unknown(shown(rule));
+    let kind = KINDS.iter().find_map(|(word, include, sides)| {
+        rule.strip_prefix(*word).map(|rest| (*include, *sides, rest))
+    });
+    let (include, mut sides, rest) = kind.ok_or_else(unknown)?;
+    let mut rest = rest.strip_prefix(b",").unwrap_or(rest);
+    let (mut negated, mut named) = (false, Sides::default());
+    while let [modifier @ (b'!' | b's' | b'r'), after @ ..] = rest {
+        match modifier {
+            b'!' => negated = true,
+            b's' => named.source = true,
+            _ => named.target = true,
+        }
+        rest = after;
+    }
+    if named != Sides::default() {
+        sides = named;
+    }
+    match rest {
+        [b' ' | b'_', pattern @ ..] => {
+            Rule::new(include, negated, sides, pattern).map(Parsed::Rule)
+        }
+        [] => Err(FilterError::NoPattern(shown(rule))),
+        _ => Err(unknown()),
     }
 }
 

@@ -41,6 +41,7 @@ pub use attributes::{Attributes, AttributesError};
 pub use chunk::{BLOCK, CHUNK, ChunkIndex, EntryId, SPACE_END};
 pub use digest::{Digest, FileHasher};
 pub use entry::{Entry, EntryKind, Extras, HardLink, Mtime, NO_MODE};
+pub use filter::per_directory::TreeFilter;
 pub use filter::{FilterError, Filters, NamePattern};
 pub use journal::{ChunkState, FileKey, FileState, JournalError, JournalState, Record, Replay};
 pub use layout::{Layout, LayoutError, Piece};

@@ -146,6 +146,11 @@ pub fn check(
     mut report: impl FnMut(&[u8], &FileReport),
 ) -> Result<Checked, Failure> {
     let filters = filters(options)?;
+    if filters.has_files() {
+        let text = "filter rules in files of each directory do not apply to a list: give the rules \
+                    themselves with --filter";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     let mut wanted = parse(list)?;
     wanted.retain(|path, _| !filters.excludes_within(path.as_bytes(), false));
     let mut checked = Checked::default();

@@ -106,6 +106,8 @@ pub struct MeasureRequest {
 pub enum Query {
     /// The digest of each regular file below the directory of the request that its filters include.
     Digests(HashKind),
+    /// The names in a directory that begin as the last name of the path of the request does.
+    Names,
 }
 
 /// The hash function of a list of files.

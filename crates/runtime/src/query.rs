@@ -6,6 +6,8 @@
 //! [`QUERIES`](packtrain_transfer::Versions::QUERIES) at both ends ([ADR
 //! 0059](../../../docs/adr/0059-remote-lists-are-queries.md)).
 
+mod names;
+
 use std::cell::RefCell;
 use std::time::Duration as StdDuration;
 
@@ -23,6 +25,8 @@ use crate::control::{Control, Incoming};
 pub use crate::handshake::Query;
 use crate::handshake::{Call, SessionRequest};
 use crate::session::{Pulse, Stop};
+use names::MAX_NAMES;
+pub use names::Name;
 
 /// Bytes of answers that are collected before they are sent.
 const BATCH: usize = 64 << 10;
@@ -44,6 +48,8 @@ enum QueryAnswer {
     Digests(Vec<(Vec<u8>, Result<Sum, Failure>)>),
     /// The answer is complete, or why it is not.
     End(Result<(), Failure>),
+    /// All names, and which of them are directories.
+    Names(Vec<Name>),
 }
 
 impl QueryAnswer {
@@ -69,8 +75,12 @@ pub(crate) fn sample_answers() -> Vec<Vec<u8>> {
         (b"c".to_vec(), Err(failure.clone())),
         (b"../up".to_vec(), Ok([0; 32])),
     ];
-    let answers =
-        [QueryAnswer::Digests(files), QueryAnswer::End(Ok(())), QueryAnswer::End(Err(failure))];
+    let answers = [
+        QueryAnswer::Digests(files),
+        QueryAnswer::End(Ok(())),
+        QueryAnswer::End(Err(failure)),
+        QueryAnswer::Names(vec![(b"data".to_vec(), true), (b"a.nc".to_vec(), false)]),
+    ];
     answers.iter().map(|answer| postcard::to_stdvec(answer).unwrap_or_default()).collect()
 }
 
@@ -156,9 +166,12 @@ fn collect(
     open: &Open,
     root: Option<&Confinement>,
 ) -> Result<(), Failure> {
-    let Query::Digests(kind) = *query;
     let [path] = open.paths.as_slice() else {
         return Err(Failure::new(FailureKind::Protocol, "a query is about one directory"));
+    };
+    let kind = match *query {
+        Query::Digests(kind) => kind,
+        Query::Names => return end.send(&QueryAnswer::Names(names::collect(root, path)?)),
     };
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let end = RefCell::new(end);
@@ -173,7 +186,8 @@ fn collect(
     };
     let check = || end.borrow_mut().next(StdDuration::ZERO).map(|_| ());
     let opened = |root: &Confinement| {
-        root.root().map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))
+        root.root()
+            .map_err(|e| Failure::new(FailureKind::Fatal, format!("the served directory: {e}")))
     };
     let root = root.map(opened).transpose()?;
     let path = match root {
@@ -198,14 +212,9 @@ pub fn digests(
     stop: Stop,
     on_digest: &mut OnDigest<'_>,
 ) -> Result<(), Failure> {
-    let query = Some(Query::Digests(kind));
-    let request = SessionRequest { ticket, query, ..SessionRequest::default() };
     let options = Options { recursive: true, verify: true, ..options.clone() };
-    let channel = request.encode();
-    let paths = vec![path.to_vec()];
-    let open = Open { role: Role::Source, paths, sources: None, options, channel };
-    Call::begin_query(control, open).wait(control, &stop)?;
-    let mut end = QueryEnd::new(control, stop);
+    let query = (Query::Digests(kind), ticket);
+    let mut end = begin(control, path, options, query, stop)?;
     let mut paths = ByteCount::ZERO;
     loop {
         let bytes = match end.next(CHECK_INTERVAL)? {
@@ -229,153 +238,53 @@ pub fn digests(
                 }
             }
             Ok(QueryAnswer::End(done)) => return done.map_err(Failure::bounded),
+            Ok(QueryAnswer::Names(_)) => return Err(protocol("it answers another question")),
             Err(_) => return Err(protocol("its list is unintelligible")),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use packtrain_service::StopHandle;
-    use packtrain_transfer::Versions;
-    use packtrain_transfer::limits::MAX_TEXT;
-    use packtrain_transfer::message::Hello;
-
-    use super::*;
-    use crate::control::pair;
-    use crate::handshake;
-
-    type Files = Vec<(Vec<u8>, Result<Sum, Failure>)>;
-
-    /// A caller that asks `called`, which runs in a thread of its own.
-    fn ask(
-        path: &[u8],
-        options: &Options,
-        kind: HashKind,
-        called: impl FnOnce(Control) + Send + 'static,
-    ) -> (Files, Result<(), Failure>) {
-        let (near, far) = pair().expect("sockets");
-        let thread = std::thread::spawn(move || called(far));
-        let mut files = Files::new();
-        let mut note = |path: &[u8], sum: Result<Sum, Failure>| files.push((path.to_vec(), sum));
-        let stop = Stop::new(StopHandle::new());
-        let done = digests(&near, path, options, (kind, None), stop, &mut note);
-        drop(near);
-        thread.join().expect("no panic");
-        (files, done)
-    }
-
-    /// A responder that serves the directory `root`, as a server does.
-    fn serving(root: &Path) -> impl FnOnce(Control) + Send + 'static {
-        let root = Confinement::open(root).expect("a directory");
-        move |far| {
-            let stop = || Stop::new(StopHandle::new());
-            let mut asked = handshake::answer(&far, &stop()).expect("a request");
-            let request = SessionRequest::decode(&asked.open.channel).expect("understood");
-            *asked.open.options.extra = request.options;
-            let channel = packtrain_service::ceilings::Ceilings::default().encode();
-            far.tx.send(&Message::Opened(packtrain_transfer::Opened { channel }));
-            let query = request.query.expect("a query");
-            let _ = answer(&far, &query, &asked.open, Some(&root), stop());
-            far.tx.close();
-            far.tx.wait_closed(StdDuration::from_secs(60));
-        }
-    }
-
-    /// A responder that accepts the query and sends this.
-    fn saying(parts: Vec<Message>) -> impl FnOnce(Control) + Send + 'static {
-        move |far| {
-            handshake::answer(&far, &Stop::new(StopHandle::new())).expect("a request");
-            let channel = packtrain_service::ceilings::Ceilings::default().encode();
-            far.tx.send(&Message::Opened(packtrain_transfer::Opened { channel }));
-            parts.iter().for_each(|part| far.tx.send(part));
-            far.tx.close();
-            far.tx.wait_closed(StdDuration::from_secs(60));
-        }
-    }
-
-    #[test]
-    fn the_other_end_answers_with_the_digests_of_its_files_alone() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let root = dir.path().join("root");
-        fs::create_dir_all(root.join("tree/sub")).expect("fine");
-        for name in ["tree/a", "tree/sub/b", "tree/c.log", "beside"] {
-            fs::write(root.join(name), name).expect("fine");
-        }
-        fs::write(dir.path().join("secret"), "no").expect("fine");
-        std::os::unix::fs::symlink("../../secret", root.join("tree/link")).expect("fine");
-        let options = Options { filters: vec!["- *.log".to_owned()], ..Options::default() };
-        let sha = |text: &str| {
-            let sum = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-            Sum::try_from(sum.as_ref()).expect("32 bytes")
+/// Asks a server for the names in a directory that begin as the last name of `path` does. The server
+/// may send any bytes for names.
+///
+/// # Errors
+/// The server refuses, is older, or cannot read the directory; or the user stops.
+pub fn names(control: &Control, path: &[u8], stop: Stop) -> Result<Vec<Name>, Failure> {
+    let mut end = begin(control, path, Options::default(), (Query::Names, None), stop)?;
+    let mut found = Vec::new();
+    loop {
+        let bytes = match end.next(CHECK_INTERVAL)? {
+            Some(Message::Channel(bytes)) => bytes,
+            Some(_) => return Err(protocol("it answers out of turn")),
+            None => continue,
         };
-        let (files, done) = ask(b"tree", &options, HashKind::Sha256, serving(&root));
-        assert_eq!(done, Ok(()));
-        let wanted = [("a", "tree/a"), ("sub/b", "tree/sub/b")];
-        let wanted = wanted.map(|(name, text)| (name.as_bytes().to_vec(), Ok(sha(text))));
-        assert_eq!(files, wanted);
-        let (files, done) = ask(b"/tree/sub/", &options, HashKind::Blake3, serving(&root));
-        assert_eq!(done, Ok(()));
-        assert_eq!(files[0].1, Ok(*blake3::hash(b"tree/sub/b").as_bytes()));
-        // No path leads out of the directory that is served.
-        for (path, kind) in
-            [("..", FailureKind::NotAuthorised), ("none", FailureKind::SourceMissing)]
-        {
-            let (files, done) = ask(path.as_bytes(), &options, HashKind::Blake3, serving(&root));
-            assert_eq!((files.len(), done.unwrap_err().kind), (0, kind), "{path}");
+        match postcard::from_bytes(&bytes) {
+            Ok(QueryAnswer::Names(names)) if found.is_empty() && names.len() <= MAX_NAMES => {
+                found = names;
+            }
+            Ok(QueryAnswer::End(done)) => return done.map(|()| found).map_err(Failure::bounded),
+            Ok(_) => return Err(protocol("it answers another question")),
+            Err(_) => return Err(protocol("its list is unintelligible")),
         }
-    }
-
-    #[test]
-    fn more_digests_than_a_message_holds_arrive_in_order() {
-        let dir = tempfile::tempdir().expect("a directory");
-        for index in 0..2 * MAX_BATCH + 1 {
-            fs::write(dir.path().join(format!("{index:06}")), "").expect("fine");
-        }
-        let options = Options::default();
-        let (files, done) = ask(b"", &options, HashKind::Blake3, serving(dir.path()));
-        assert_eq!(done, Ok(()));
-        assert_eq!(files.len(), 2 * MAX_BATCH + 1);
-        assert!(files.is_sorted_by(|one, two| one.0 < two.0));
-    }
-
-    #[test]
-    fn a_hostile_answer_ends_the_query() {
-        let file = |path: &[u8]| QueryAnswer::Digests(vec![(path.to_vec(), Ok([1; 32]))]).message();
-        let long = Failure::new(FailureKind::Fatal, "x".repeat(500_000));
-        for (parts, why) in [
-            (vec![file(b"../up")], "leads out"),
-            (vec![file(b"/etc/passwd")], "leads out"),
-            (vec![file(b"a\0b")], "leads out"),
-            (vec![file(b"a"), Message::Channel(vec![9, 9])], "unintelligible"),
-            (vec![Message::Bye], "out of turn"),
-            // The list is cut off.
-            (vec![file(b"a")], "connection"),
-            (vec![QueryAnswer::End(Err(long)).message()], "xxx"),
-        ] {
-            let (_, done) = ask(b"", &Options::default(), HashKind::Blake3, saying(parts));
-            let text = done.expect_err(why).text;
-            assert!(text.contains(why) && text.len() <= MAX_TEXT, "{why}: {text}");
-        }
-    }
-
-    #[test]
-    fn an_end_that_does_not_know_queries_refuses() {
-        let older = |far: Control| {
-            far.tx.send(&Message::Hello(Hello {
-                magic: *b"PKTR",
-                lowest: 1,
-                highest: Versions::QUERIES - 1,
-                agent: "packtrain 0.1.0".to_owned(),
-            }));
-            far.tx.close();
-            far.tx.wait_closed(StdDuration::from_secs(60));
-        };
-        let (_, done) = ask(b"", &Options::default(), HashKind::Blake3, older);
-        let text = done.expect_err("it is older").text;
-        assert!(text.contains("older"), "{text}");
     }
 }
+
+/// Sends a query, and waits until the other end accepts it.
+fn begin<'a>(
+    control: &'a Control,
+    path: &[u8],
+    options: Options,
+    (query, ticket): (Query, Option<[u8; 16]>),
+    stop: Stop,
+) -> Result<QueryEnd<'a>, Failure> {
+    let request = SessionRequest { ticket, query: Some(query), ..SessionRequest::default() };
+    let channel = request.encode();
+    let paths = vec![path.to_vec()];
+    let open = Open { role: Role::Source, paths, sources: None, options, channel };
+    Call::begin_query(control, open).wait(control, &stop)?;
+    Ok(QueryEnd::new(control, stop))
+}
+
+#[cfg(test)]
+#[path = "query_tests.rs"]
+mod tests;

@@ -428,6 +428,12 @@ impl<'a> Runner<'a> {
                 self.setup.control.tx.send(&message);
             }
             SinkAction::Examine(first, entries) => self.meta(MetaJob::Examine(first, entries)),
+            SinkAction::AddRules { number, dir, text } => {
+                // On this thread: entries that make room follow.
+                if let Err(failure) = self.target.add_rules(number, &dir, &text) {
+                    self.sink.cancel(clock::now(), failure);
+                }
+            }
             SinkAction::MakeDirectory(id, entry) => {
                 // On this thread, because files in the directory may arrive before another thread
                 // runs.

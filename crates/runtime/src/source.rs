@@ -48,6 +48,9 @@ const TAIL_TICK: Duration = Duration::from_millis(5);
 pub(crate) enum SourceEvent {
     /// Entries in manifest order.
     Entries(Vec<Entry>),
+    /// A file of rules: the number of its rule, the path of its directory at the target and its
+    /// content.
+    Rules(u32, Vec<u8>, Vec<u8>),
     /// The walk is over, with the paths that could not be listed and the target paths of the
     /// sources without a file.
     WalkEnd(Vec<(Vec<u8>, Failure)>, Vec<Vec<u8>>),
@@ -432,6 +435,7 @@ impl<'a> Runner<'a> {
                 self.source.on_entries(now, entries);
                 self.content.set_credit(self.source.walk_credit());
             }
+            SourceEvent::Rules(number, dir, text) => self.source.on_rules(number, dir, text),
             SourceEvent::WalkEnd(failed, empty) => self.source.on_walk_end(now, failed, empty),
             SourceEvent::Refuse(failure) => self.source.cancel(now, failure),
             SourceEvent::Read(ReadEvent::Read(chunk, digests)) => {

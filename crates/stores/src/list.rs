@@ -49,6 +49,11 @@ pub(super) async fn find(
 ) -> Result<Found, Trouble> {
     let mut found = Found::default();
     let filters = packtrain_transfer::filters(options).map_err(Trouble::Never)?;
+    if filters.has_files() {
+        let text = "filter rules in files of each directory are not read from stores: give the rules \
+                    themselves with --filter";
+        return Err(Trouble::Never(Failure::new(FailureKind::Usage, text)));
+    }
     match asked {
         Asked::Web(urls) => {
             // Excluded sources are skipped, as in any other transfer.

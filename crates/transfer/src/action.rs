@@ -62,6 +62,16 @@ pub enum SinkAction {
     Zero(Range<Offset>),
     /// This stream ended at this size. Truncate its temporary and its expected pieces.
     EndStream(EntryId, ByteCount),
+    /// The content of a file of rules at the source: rule `number` applies it below `dir`. Checked by
+    /// the driver, which ends the transfer if it is invalid.
+    AddRules {
+        /// The number of its rule among those of such files.
+        number: u32,
+        /// The path of the directory at the target.
+        dir: Vec<u8>,
+        /// The content.
+        text: Vec<u8>,
+    },
     /// Drop these expected pieces; they are no longer needed.
     Unexpect(Range<Offset>),
     /// Read this piece from the temporary of the entry (`Piece::file_offset`, its length) and

@@ -157,6 +157,17 @@ pub enum Message {
         /// The first hundred of these, by their paths at the target.
         failures: Vec<(Vec<u8>, Failure)>,
     },
+    /// Source, after the entry of the directory and before those in it: the content of a file of
+    /// rules in a directory ([`packtrain_object::filter::per_directory`]), if the sink deletes or
+    /// compares.
+    Rules {
+        /// The number of its rule among those of such files.
+        number: u32,
+        /// The path of the directory at the target.
+        dir: Vec<u8>,
+        /// The content.
+        text: Vec<u8>,
+    },
 }
 
 impl Message {
@@ -191,6 +202,7 @@ impl Message {
             Self::Same(_) => "Same",
             Self::Stored { .. } => "Stored",
             Self::Removed { .. } => "Removed",
+            Self::Rules { .. } => "Rules",
         }
     }
 }
@@ -271,7 +283,7 @@ pub struct Options {
     /// Keep owner and group, and with them the set-user-id and set-group-id bits. The sink leaves
     /// and counts what it has no permission to set.
     pub preserve_owner: bool,
-    /// Filter rules in order, in rsync's syntax: `+ pattern` or `- pattern`.
+    /// Filter rules in order, in rsync's syntax: `+ pattern`, `- pattern` or `: file`.
     pub filters: Vec<String>,
     /// Copy only these paths below the sources (`--files-from`), if any.
     pub files_from: Option<Vec<Vec<u8>>>,
@@ -288,6 +300,11 @@ impl Options {
     /// Whether the source removes what is durable at the sink.
     pub fn removes_source(&self) -> bool {
         self.extra.remove_source_files && !self.dry_run && !self.verify
+    }
+
+    /// Whether the sink needs the files of rules in the directories of the source.
+    pub fn reports_rules(&self) -> bool {
+        self.delete || self.verify
     }
 
     /// Checks options that exclude each other, because a copy with both would lose data: what is

@@ -12,6 +12,7 @@ use packtrain_object::{Entry, EntryKind, Filters, HardLink, NamePattern, SourceN
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
 use crate::path_digests::ParentPaths;
+use crate::versions::Versions;
 
 /// The permission bits that an entry keeps if its mode is not preserved: no set-user-ID,
 /// set-group-ID or sticky bit. The bits that remain only narrow what the umask leaves.
@@ -195,8 +196,12 @@ impl Listed {
 
 /// The lowest protocol version in which these options have their meaning.
 pub fn lowest_version(options: &Options) -> u16 {
-    let has_sides = filters(options).is_ok_and(|filters| filters.has_sides());
-    if has_sides { 2 } else { options.extra.lowest_version() }
+    let filters = filters(options).unwrap_or_default();
+    match options.extra.lowest_version() {
+        _ if filters.has_files() => Versions::RULES,
+        1 if filters.has_sides() => 2,
+        version => version,
+    }
 }
 
 /// The filter rules of a transfer.

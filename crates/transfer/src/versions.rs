@@ -25,6 +25,8 @@ impl Versions {
     pub const CHANGED_PIECES: u16 = 2;
     /// The first version whose responders answer queries about their files.
     pub const QUERIES: u16 = 3;
+    /// The first version with `Rules`, and with filter rules that name files in directories.
+    pub const RULES: u16 = 3;
 
     /// The versions that are in both ranges; none if the ends cannot understand each other.
     pub fn common(self, other: Self) -> Option<Self> {

@@ -172,9 +172,14 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) include: Vec<String>,
     /// One rule: '+ PATTERN' includes, '- PATTERN' excludes. H and S do so at the source only, P and
-    /// R at the target only, for what --delete removes. '. FILE' reads rules from a file.
+    /// R at the target only, for what --delete removes. '. FILE' reads rules from a file, ': FILE'
+    /// from the files of this name in the directories of the source.
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(crate) filter: Vec<String>,
+    /// Read rules from the files .rsync-filter in the directories of the source, as --filter ':
+    /// .rsync-filter' does; twice: leave these files out.
+    #[arg(short = 'F', action = ArgAction::Count)]
+    pub(crate) rsync_filter: u8,
     /// Leave out files that match a pattern in FILE, one a line; - is standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) exclude_from: Vec<PathBuf>,

@@ -9,7 +9,7 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["--port"], "write -e 'ssh -p PORT', or the port in the place: pt://host:port/path"),
     (&["-i", "--identity"], "write -e 'ssh -i FILE'; for a list of changes add -v or --dry-run"),
     (&["-C", "--compress-level", "--zc", "--compress-choice"], "cp does not compress"),
-    (&["-J", "-F"], "write it into the ssh command: -e 'ssh -J HOST'"),
+    (&["-J"], "write it into the ssh command: -e 'ssh -J HOST'"),
     (&["-3"], "a copy between two remote places is controlled from here without an option"),
     (&["-R", "--relative"], "write --files-from LIST and the directory that the names begin in"),
     (&["-S", "--sparse"], "holes are always kept"),

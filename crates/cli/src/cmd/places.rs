@@ -54,7 +54,7 @@ pub(super) fn complete(args: &CompletionArgs) -> Code {
     Code::DONE
 }
 
-/// The places that begin as the last word does; none if that is no place over ssh.
+/// The places that begin as the last word does; none if that is no place over ssh or at a server.
 fn places(words: &[OsString]) -> Option<Vec<String>> {
     let (word, before) = words.split_last()?;
     let [_, command, options @ ..] = before else { return None };
@@ -66,15 +66,28 @@ fn places(words: &[OsString]) -> Option<Vec<String>> {
     }
     let text = word.to_str()?;
     let mut place = Location::parse(word).ok()?;
-    let Location::Ssh { path, .. } = &mut place else { return None };
-    if text.ends_with(':') && path == b"." {
+    let path = match &mut place {
         // Without a path the place is the home directory.
-        path.clear();
-    }
+        Location::Ssh { path, .. } if text.ends_with(':') && path == b"." => {
+            path.clear();
+            path
+        }
+        Location::Ssh { path, .. } => path,
+        // Without a slash the word may still become another host, and a ticket is for a copy.
+        Location::Server { path, .. } if text.matches('/').count() > 2 && !has_ticket(options) => {
+            path
+        }
+        _ => return None,
+    };
     let begun = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().len();
     let head = text.get(..text.len().checked_sub(begun)?)?;
     let names = completion::names(&settings(options)?, &place)?;
     Some(names.iter().map(|name| format!("{head}{name}")).collect())
+}
+
+/// Whether a ticket is to admit the copy: a server may admit it once only.
+fn has_ticket(options: &[OsString]) -> bool {
+    options.iter().any(|option| option.as_bytes().starts_with(b"--ticket"))
 }
 
 /// Whether the word after `option` is its value.
@@ -225,11 +238,14 @@ mod tests {
         let ssh = "-e /nonexistent/ssh";
         assert_eq!(asked(&format!("packtrain cp {ssh} host:pa")), Some(Vec::new()));
         assert_eq!(asked(&format!("packtrain verify {ssh} a u@host:")), Some(Vec::new()));
+        // Nothing listens there, or this user has no key.
+        assert_eq!(asked("packtrain cp pt://127.0.0.1:1/pa"), Some(Vec::new()));
         for line in [
             "packtrain cp -e plink host:pa",
             "packtrain cp ./host:pa",
             "packtrain cp pa",
-            "packtrain cp pt://host/pa",
+            "packtrain cp pt://host",
+            "packtrain cp --ticket @t pt://host/pa",
             "packtrain cp https://host/pa",
             "packtrain cp --via d1:78",
             "packtrain cp -rve d1:78",

@@ -229,6 +229,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "exclude",
         "include",
         "filter",
+        "rsync_filter",
         "exclude_from",
         "include_from",
         "files_from",
@@ -479,6 +480,12 @@ pub(super) fn chosen_files(args: &FilterArgs, matches: &ArgMatches) -> Result<Op
     for (index, text) in indices.zip(&args.filter) {
         let parsed = rules::parse(text, args.from0)?;
         all.extend(parsed.into_iter().map(|rule| (index, rule)));
+    }
+    if let Some(index) = matches.indices_of("rsync_filter").and_then(Iterator::last)
+        && args.rsync_filter > 0
+    {
+        let text = if args.rsync_filter > 1 { ":e .rsync-filter" } else { ": .rsync-filter" };
+        all.extend(rules::parse(text, args.from0)?.into_iter().map(|rule| (index, rule)));
     }
     // Stable: the rules of a file keep their order.
     all.sort_by_key(|(index, _)| *index);

@@ -71,6 +71,10 @@ fn rules_keep_their_order_over_three_options() {
     assert_eq!(good(line).options.filters, ["- *.o", "+ keep", "- tmp", "- x", "+ y"]);
     assert!(refused("--filter=merge_/nonexistent a b").contains("/nonexistent"));
     assert_eq!(good("--filter=P_x --exclude=y a b").options.filters, ["-r x", "- y"]);
+    let files = good("--exclude=x -F --include=y a b").options.filters;
+    assert_eq!(files, ["- x", ": .rsync-filter", "+ y"]);
+    assert_eq!(good("-FF a b").options.filters, ["- .rsync-filter", ": .rsync-filter"]);
+    assert_eq!(good("--filter=:-_.gitignore a b").options.filters, [":- .gitignore"]);
     assert!(refused("--filter=+ a b").contains("no pattern"));
 }
 

@@ -19,7 +19,7 @@ fn add(text: &str, zero: bool, depth: u32, rules: &mut Vec<String>) -> Result<()
     let unknown = || {
         Exit::usage(format!(
             "--filter: `{text}` is not a rule of this version: write '+ PATTERN', '- PATTERN', H, S, \
-             P or R with a pattern, or '. FILE'"
+             P or R with a pattern, '. FILE' or ': FILE'"
         ))
     };
     if matches!(text, "!" | "clear") {
@@ -56,15 +56,58 @@ fn add(text: &str, zero: bool, depth: u32, rules: &mut Vec<String>) -> Result<()
             };
             merge(pattern, sign, zero, depth, rules)?;
         }
-        ":" | "dir-merge" => {
-            return Err(Exit::usage(format!(
-                "--filter: `{text}`: files of rules in each directory are not in this version: write \
-                 the rules with --filter, or name one file with '. FILE'"
-            )));
-        }
+        ":" | "dir-merge" => in_each_directory(text, (modifiers, pattern), zero, rules)?,
         _ => return Err(unknown()),
     }
     Ok(())
+}
+
+/// Adds a rule for the files of this name in each directory of the source.
+fn in_each_directory(
+    text: &str,
+    (modifiers, name): (&str, &str),
+    zero: bool,
+    rules: &mut Vec<String>,
+) -> Result<(), Exit> {
+    if let Some(unknown) =
+        modifiers.chars().find(|c| !matches!(c, '-' | '+' | 'n' | 'e' | 'w' | 's' | 'r'))
+    {
+        return Err(Exit::usage(format!(
+            "--filter: `{text}`: the modifier `{unknown}` is not in this version: write only -, +, n, \
+             e, w, s or r after the colon"
+        )));
+    }
+    if let Some(below) = name.strip_prefix('/').filter(|below| !below.contains('/')) {
+        return Err(Exit::usage(format!(
+            "--filter: `{text}`: files in directories above the source are not read: write \
+             ':{modifiers} {below}'"
+        )));
+    }
+    if matches!(name, "" | "." | "..") || name.contains('/') {
+        return Err(Exit::usage(format!(
+            "--filter: `{text}` needs the name of a file in each directory, without a slash: write \
+             ': .rsync-filter'"
+        )));
+    }
+    // As with rsync, the file leaves itself out before its own rules count.
+    if modifiers.contains('e') {
+        rules.push(format!("- {}", literal(name)));
+    }
+    let zero = if zero { "0" } else { "" };
+    rules.push(format!(":{}{zero} {name}", modifiers.replace('e', "")));
+    Ok(())
+}
+
+/// The pattern that matches only this name.
+fn literal(name: &str) -> String {
+    if !name.contains(['*', '?', '[']) {
+        return name.to_owned();
+    }
+    let escaped = |c: char| match c {
+        '*' | '?' | '[' | '\\' => format!("\\{c}"),
+        c => c.to_string(),
+    };
+    name.chars().map(escaped).collect()
 }
 
 /// The kind of a rule and its modifiers, such as `-!` or `exclude,!`.
@@ -147,10 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_in_each_directory_is_for_the_source_to_read() {
+        assert_eq!(good(": .f"), [": .f"]);
+        assert_eq!(good("dir-merge,n- .gitignore"), [":n- .gitignore"]);
+        assert_eq!(good(":e_.f"), ["- .f", ": .f"]);
+        assert_eq!(good(":ew a*b"), ["- a\\*b", ":w a*b"]);
+        assert_eq!(parse(":- .f", true).expect("a rule"), [":-0 .f"]);
+    }
+
+    #[test]
     fn what_is_not_supported_is_named() {
         for (text, says) in [
-            (": .rsync-filter", "in each directory"),
-            ("dir-merge .f", "in each directory"),
+            (": /.rsync-filter", "write ': .rsync-filter'"),
+            (":n- /.f", "write ':n- .f'"),
+            (":", "without a slash"),
+            (": a/b", "without a slash"),
+            (":C", "modifier `C`"),
+            (":p .f", "modifier `p`"),
             ("-C", "is not a rule"),
             ("-p x", "is not a rule"),
             ("frob x", "is not a rule"),

@@ -221,6 +221,7 @@ fn sentence(snapshot: &ProgressSnapshot, layout: Layout) -> String {
         _ if !layout.files => {}
         Some(1) => {}
         Some(total) => parts.push(format!("{} of {total} files", snapshot.files_done)),
+        None if snapshot.files_done == 1 => parts.push("1 file so far".to_owned()),
         None => parts.push(format!("{} files so far", snapshot.files_done)),
     }
     // Before there is a rate, there is nothing to say about it.
@@ -272,6 +273,9 @@ mod tests {
     fn the_bar_says_what_is_known() {
         let mut snapshot = snapshot();
         assert_eq!(whole(&snapshot), "1.0 GiB so far, 3 files so far, 4.01 Gbit/s, native");
+        snapshot.files_done = 1;
+        assert_eq!(whole(&snapshot), "1.0 GiB so far, 1 file so far, 4.01 Gbit/s, native");
+        snapshot.files_done = 3;
         snapshot.bytes_total = Some(ByteCount(4 << 30));
         snapshot.files_total = Some(5);
         snapshot.eta = Some(Duration::from_millis(64_200));

@@ -22,6 +22,7 @@ mod documents;
 mod emulate;
 mod faults;
 mod filled;
+mod filter_files;
 mod flags;
 mod hard_links;
 mod history;

@@ -196,3 +196,31 @@ fn between_two_servers_data_goes_directly_where_one_may_connect() {
         assert_eq!(last.contains(r#""transport":"pipe""#), !directly, "{last}");
     }
 }
+
+#[test]
+fn a_word_at_a_server_is_completed_for_a_known_key_alone() {
+    let rig = Rig::local();
+    fs::create_dir_all(rig.path("root/data")).expect("a folder");
+    for name in ["root/date", "root/other", "root/data/x"] {
+        fs::write(rig.path(name), "").expect("a file");
+    }
+    let completed = |port: u16, word: &str| {
+        let place = format!("pt://127.0.0.1:{port}/{word}");
+        let ended = rig.ok(rig.packtrain().args(["completions", "--", "packtrain", "cp", &place]));
+        let text = String::from_utf8(ended.stdout).expect("text");
+        let begin = format!("pt://127.0.0.1:{port}/");
+        text.lines().map(|line| line.replacen(&begin, "", 1)).collect::<Vec<_>>()
+    };
+    // Completion makes no key.
+    assert_eq!(completed(free_port(), "da"), [""; 0]);
+    let keys = rig.own_key("keys");
+    let (_server, port) = serve(&rig, &["--authorized-keys", keys.to_str().expect("text")]);
+    // The key of the server is not known yet, and is not trusted by itself.
+    assert_eq!(completed(port, "da"), [""; 0]);
+    tree::file(&rig.path("f"), 100, 1);
+    rig.ok(&mut put(&rig, port, "f", &["--accept-new-host"]));
+    assert_eq!(completed(port, "da"), ["data/", "date"]);
+    assert_eq!(completed(port, "data/"), ["data/x"]);
+    assert_eq!(completed(port, ""), ["data/", "date", "f", "other"]);
+    assert_eq!(completed(port, "../"), [""; 0]);
+}

@@ -12,6 +12,19 @@ use parking_lot::Mutex;
 /// The waits before another try.
 pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
 
+/// Whether the same command may succeed after such a failure: it passes, or its message tells how to
+/// mend it.
+pub(super) const fn may_pass(kind: FailureKind) -> bool {
+    matches!(
+        kind,
+        FailureKind::Temporary
+            | FailureKind::Cancelled
+            | FailureKind::TargetFull
+            | FailureKind::Integrity
+            | FailureKind::Fatal
+    )
+}
+
 /// Does it again after temporary failures, as often as the request allows and until `is_over`.
 pub(crate) fn again(
     request: &CpRequest,
@@ -30,7 +43,7 @@ pub(crate) fn again(
         match &mut result {
             Ok(outcome) => begun |= outcome.resumable,
             // An earlier try left something to go on from.
-            Err(error) => error.resumable |= begun,
+            Err(error) => error.resumable |= begun && may_pass(error.kind),
         }
         let failure = match &result {
             Ok(outcome) => outcome.failure.as_ref().map(|f| (f.kind, f.text.clone())),

@@ -22,6 +22,7 @@ impl Walker {
         };
         if self.device.is_none() {
             self.device = self.sources.stat(&place).ok().flatten().map(|stat| stat.dev);
+            self.take_listed_rules(&place);
         }
         let Some(listed) = &mut self.listed else { return false };
         match listed.next() {
@@ -39,6 +40,10 @@ impl Walker {
     }
 
     fn visit_listed(&mut self, place: Place, part: Part) {
+        // Its directory has failed.
+        if self.bad_rules.as_ref().is_some_and(|dir| is_within(&place.to, dir)) {
+            return;
+        }
         let kind = match self.sources.stat(&place) {
             Ok(stat) => stat.map(|stat| stat.kind),
             Err(_) if part == Part::Parent => None,

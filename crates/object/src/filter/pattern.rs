@@ -29,7 +29,7 @@ enum Token {
     /// `**`
     DoubleStar,
     /// `[...]`, one bit for each byte value.
-    Class(Box<[bool; 256]>),
+    Class(Box<ByteSet>),
 }
 
 impl Pattern {
@@ -58,6 +58,11 @@ impl Pattern {
             dir_and_contents: body.ends_with(b"/***"),
             tokens,
         })
+    }
+
+    /// Whether it begins with a slash: it matches from the directory of its rules only.
+    pub(super) fn is_anchored(&self) -> bool {
+        self.anchored
     }
 
     pub(super) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
@@ -122,10 +127,32 @@ impl Token {
         match self {
             Self::Byte(b) => *b == byte,
             Self::One => byte != b'/',
-            Self::Class(set) => set[usize::from(byte)],
+            Self::Class(set) => set.has(byte),
             // A star that matched a byte stays active.
             Self::Star | Self::DoubleStar => false,
         }
+    }
+}
+
+/// A set of byte values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn remove(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] &= !(1 << (byte & 63));
+    }
+
+    fn negate(&mut self) {
+        self.0.iter_mut().for_each(|word| *word = !*word);
     }
 }
 
@@ -162,8 +189,8 @@ fn tokens(body: &[u8]) -> Result<Vec<Token>, FilterError> {
 }
 
 /// Parses a class whose `[` is before `at`; returns where it ends.
-fn class(body: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
-    let mut set = Box::new([false; 256]);
+fn class(body: &[u8], mut at: usize) -> Option<(Box<ByteSet>, usize)> {
+    let mut set = Box::<ByteSet>::default();
     let negated = matches!(body.get(at)?, b'!' | b'^');
     at += usize::from(negated);
     let first = at;
@@ -173,7 +200,7 @@ fn class(body: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
             b'[' if body.get(at + 1) == Some(&b':') => {
                 let len = body[at + 2..].windows(2).position(|two| two == b":]")?;
                 let holds = named_class(&body[at + 2..at + 2 + len])?;
-                (0..=255u8).filter(holds).for_each(|b| set[usize::from(b)] = true);
+                (0..=255u8).filter(holds).for_each(|b| set.add(b));
                 at += len + 4;
             }
             _ => {
@@ -183,14 +210,14 @@ fn class(body: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
                 if body.get(at) == Some(&b'-') && body.get(at + 1).is_some_and(|b| *b != b']') {
                     (high, at) = class_byte(body, at + 1)?;
                 }
-                (low..=high).for_each(|b| set[usize::from(b)] = true);
+                (low..=high).for_each(|b| set.add(b));
             }
         }
     }
     if negated {
-        set.iter_mut().for_each(|bit| *bit = !*bit);
+        set.negate();
     }
-    set[usize::from(b'/')] = false;
+    set.remove(b'/');
     Some((set, at + 1))
 }
 

@@ -6,10 +6,11 @@
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use packtrain_disk::{DirItem, Kept, Kind, RemovalDir, Trouble};
-use packtrain_object::{Filters, RelPath};
+use packtrain_object::{RelPath, TreeFilter};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
@@ -24,6 +25,11 @@ pub(super) type Gone = Vec<(Vec<u8>, Result<(), Failure>)>;
 pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
     if target.is_renamed() {
         // A single renamed file: the source has no directory here.
+        return Vec::new();
+    }
+    let is_there = || target.below(b"").map(|place| target.root.stat(&place));
+    if plan.dry_run && matches!(is_there(), Ok(Ok(None))) {
+        // The destination would be created.
         return Vec::new();
     }
     let mut remover = match Remover::new(target, plan.dry_run, plan.limit) {
@@ -169,7 +175,7 @@ impl Scope {
 
 struct Remover<'a> {
     target: &'a Target,
-    filters: Filters,
+    filters: Arc<TreeFilter>,
     dir: RemovalDir<'a>,
     dry_run: bool,
     limit: Option<u64>,
@@ -190,7 +196,7 @@ struct Level {
 
 impl<'a> Remover<'a> {
     fn new(target: &'a Target, dry_run: bool, limit: Option<u64>) -> Result<Self, Failure> {
-        let filters = packtrain_transfer::filters(target.options())?;
+        let filters = target.filters()?;
         let place = target.below(b"")?;
         let dir = target.root.removal_dir(&place).map_err(|e| refused(target, &place, &e))?;
         let (gone, first_over) = (Vec::new(), None);

@@ -47,6 +47,8 @@ impl Destination {
 /// The opened destination.
 pub(crate) struct Opened {
     pub(crate) root: Arc<Root>,
+    /// The path for messages. To a client of a server it is the one that the client named.
+    shown: Vec<u8>,
     /// The entries that the sink accepts.
     pub(super) requested: Requested,
     prefix: RelPath,
@@ -84,6 +86,11 @@ pub(crate) fn open(
         Some(below) => confined(below, &destination.path, is_file, (dry, make_path))?,
         None => free(&destination.path, is_file, (dry, make_path))?,
     };
+    let shown = match &destination.confined {
+        Some(_) if destination.path.is_empty() => b"/".to_vec(),
+        Some(_) => destination.path.clone(),
+        None => root.path().as_os_str().as_bytes().to_vec(),
+    };
     if let (Some(entry), Some(_)) = (&entry, &rename) {
         requested = requested.only(entry);
     }
@@ -107,7 +114,7 @@ pub(crate) fn open(
     };
     let (journal, lock_file) = (name("journal")?, name("lock")?);
     let root = Arc::new(root);
-    Ok(Opened { root, requested, prefix, rename, id, transfer, journal, lock_file, dry })
+    Ok(Opened { root, shown, requested, prefix, rename, id, transfer, journal, lock_file, dry })
 }
 
 /// The first entry of a manifest. Checks the whole segment, so that no directory is created for
@@ -144,7 +151,7 @@ fn file_name(path: &[u8]) -> &[u8] {
 /// Takes a lock at the destination. If another user's file has the name of the lock and cannot be
 /// removed, the lock is taken in this user's state directory instead. That lock excludes other
 /// transfers of this user on this machine, and other users cannot block it.
-fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
+fn take_lock(root: &Arc<Root>, shown: &[u8], rel: &RelPath) -> Result<Lock, Failure> {
     let who = format!("process {} of packtrain", std::process::id());
     let taken = match Lock::take(root, rel, &who) {
         Err(LockError::Foreign) => {
@@ -159,7 +166,7 @@ fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
         }
         taken => taken,
     };
-    let at = || show(root.path().join(OsStr::from_bytes(rel.as_bytes())).as_os_str().as_bytes());
+    let at = || show(&[shown, b"/", file_name(rel.as_bytes())].concat());
     taken.map_err(|error| match error {
         LockError::Held { who } => {
             let text = format!("the destination is in use by {who}: wait for it or stop it");
@@ -169,7 +176,7 @@ fn take_lock(root: &Arc<Root>, rel: &RelPath) -> Result<Lock, Failure> {
             let text = format!("{}: {}; ask its owner to remove it", at(), LockError::Foreign);
             Failure::new(FailureKind::TargetRefused, text)
         }
-        LockError::Io(e) => unusable::free(root.path().as_os_str().as_bytes(), &e),
+        LockError::Io(e) => unusable::locked(shown, &e),
     })
 }
 
@@ -272,7 +279,7 @@ pub fn single_file(path: &[u8], own: &[u8]) -> Result<SingleFile, Failure> {
     let lock = RelPath::new(LeftoverName::lock_of(&tag).into_bytes())
         .map_err(|e| Failure::new(FailureKind::TargetRefused, e.to_string()))?;
     let root = Arc::new(root);
-    let _lock = take_lock(&root, &lock)?;
+    let _lock = take_lock(&root, root.path().as_os_str().as_bytes(), &lock)?;
     Ok(SingleFile { root, name, tag, _lock })
 }
 
@@ -354,7 +361,7 @@ impl Opened {
         if self.dry {
             return Ok(None);
         }
-        take_lock(&self.root, &self.lock_file).map(Some)
+        take_lock(&self.root, &self.shown, &self.lock_file).map(Some)
     }
 
     pub(super) fn target(&self, options: &Options, owners: bool) -> Target {
@@ -363,6 +370,7 @@ impl Opened {
         // Without permission to set owners, the mode is kept as if owners were not requested.
         let options =
             Options { preserve_owner: options.preserve_owner && owners, ..options.clone() };
-        Target::new(Arc::clone(&self.root), prefix, rename, tag(&self.id), options, owners)
+        let (root, shown) = (Arc::clone(&self.root), self.shown.clone());
+        Target::new((root, shown), prefix, rename, tag(&self.id), options, owners)
     }
 }

@@ -6,6 +6,7 @@ mod leftovers;
 mod links;
 mod metadata;
 mod pieces;
+mod rules;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ const OPEN_FILES: usize = 64;
 /// The destination.
 pub(crate) struct Target {
     pub(crate) root: Arc<Root>,
+    /// The path of the destination for messages.
+    shown: Vec<u8>,
     /// Path below the root that contains all entries.
     prefix: RelPath,
     /// The name of the single file, if the destination names a file.
@@ -56,6 +59,8 @@ pub(crate) struct Target {
     fresh: Mutex<std::collections::HashSet<Vec<u8>>>,
     /// Names that `--delete` removed to make room for entries.
     room: Mutex<delete::Room>,
+    /// The filter rules, for what `--delete` keeps.
+    rules: rules::Rules,
     /// Names that could not become hard links.
     unlinked: AtomicU64,
     /// Entries whose extended attributes are none that the file system can have.
@@ -80,7 +85,7 @@ struct OpenFiles {
 
 impl Target {
     pub(crate) fn new(
-        root: Arc<Root>,
+        (root, shown): (Arc<Root>, Vec<u8>),
         prefix: RelPath,
         rename: Option<RelPath>,
         tag: String,
@@ -90,8 +95,10 @@ impl Target {
         let (open, fresh) = (Mutex::default(), Mutex::default());
         let (dirty, stream, renamed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
         let not_owned = AtomicU64::new(0);
+        let rules = rules::Rules::new(&options);
         Self {
             root,
+            shown,
             prefix,
             rename,
             tag,
@@ -104,6 +111,7 @@ impl Target {
             not_owned,
             fresh,
             room: Mutex::default(),
+            rules,
             unlinked: AtomicU64::new(0),
             unattributed: AtomicU64::new(0),
             unlisted: AtomicU64::new(0),
@@ -169,10 +177,7 @@ impl Target {
         let kind = kind_of(trouble);
         let path = show(entry.path.as_bytes());
         if trouble.is_whole_target() {
-            return Failure::new(
-                kind,
-                format!("{}: {}", self.root.path().display(), trouble.sentence()),
-            );
+            return Failure::new(kind, format!("{}: {}", show(&self.shown), trouble.sentence()));
         }
         match trouble {
             Trouble::Other => Failure::new(kind, format!("{path}: {what}: {error}")),
@@ -527,5 +532,50 @@ pub fn kind_of(trouble: Trouble) -> FailureKind {
         Trouble::ReadOnly => FailureKind::TargetRefused,
         Trouble::NotFound => FailureKind::TargetMissing,
         _ => FailureKind::TargetRefused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use packtrain_transfer::message::Message;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::confinement::Confinement;
+    use crate::sink::Destination;
+    use crate::sink::open::open;
+
+    /// What is said of a full disk at this destination.
+    fn said(path: &[u8], confined: Option<&Path>) -> String {
+        let confined = confined.map(|root| Confinement::open(root).expect("a directory"));
+        let destination =
+            Destination { path: path.to_vec(), confined, sources: 1, names: None, owners: false };
+        let nothing = (Vec::new(), Vec::new());
+        let (failures, empty) = nothing;
+        let end = Message::ManifestEnd { entries: 0, failed: 0, vanished: 0, failures, empty };
+        let options = Options::default();
+        let target =
+            open(&destination, &end, &options).expect("a directory").target(&options, false);
+        let kind = EntryKind::File { size: 1 };
+        let path = RelPath::new(b"f".to_vec()).expect("a path");
+        let mtime = packtrain_object::Mtime { secs: 0, nanos: 0 };
+        let extras = packtrain_object::Extras::default();
+        let entry = Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras };
+        target.failure(&entry, "cannot be written", &Errno::NOSPC.into()).text
+    }
+
+    #[test]
+    fn a_client_of_a_server_is_not_told_where_its_root_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("up")).expect("a directory");
+        for (path, shown) in [(&b"up"[..], "up: "), (b"/up/", "/up/: "), (b"", "/: ")] {
+            let text = said(path, Some(dir.path()));
+            assert!(text.starts_with(shown) && text.contains("is full"), "{text}");
+            assert!(!text.contains(&dir.path().display().to_string()), "{text}");
+        }
+        let own = dir.path().as_os_str().as_encoded_bytes();
+        assert!(said(own, None).starts_with(&format!("{}: ", dir.path().display())));
     }
 }

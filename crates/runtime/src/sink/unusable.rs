@@ -36,6 +36,11 @@ pub(super) fn free(path: &[u8], error: &io::Error) -> Failure {
     explain(path, error, look)
 }
 
+/// The failure to take a lock in the directory that messages call `shown`.
+pub(super) fn locked(shown: &[u8], error: &io::Error) -> Failure {
+    explain(shown, error, |_| There::Directory)
+}
+
 /// The same below a root.
 pub(super) fn confined(root: &Root, path: &[u8], error: &io::Error) -> Failure {
     let look = |path: &[u8]| {

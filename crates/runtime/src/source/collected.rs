@@ -44,6 +44,7 @@ pub fn collect(spec: SourceSpec, options: &Options) -> Result<Collected, Failure
             | SourceEvent::StreamEnd(..)
             | SourceEvent::Warn(_)
             | SourceEvent::NotKept(_)
+            | SourceEvent::Rules(..)
             | SourceEvent::Skipped(_)
             | SourceEvent::Compared(..)
             | SourceEvent::Removed(..)

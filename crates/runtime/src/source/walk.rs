@@ -101,14 +101,16 @@ pub(super) fn start(
                 let paths: Vec<PathBuf> =
                     paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
                 let links = tracked_links(&options);
+                check_rules(&prepared, paths.len())?;
                 walk(Walker::new(&paths, prepared), links, &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
-                let root = root
-                    .root()
-                    .map_err(|e| Failure::new(FailureKind::Fatal, format!("{root}: {e}")))?;
+                let root = root.root().map_err(|e| {
+                    Failure::new(FailureKind::Fatal, format!("the served directory: {e}"))
+                })?;
                 let expand = |path: &[u8]| glob::expand_beneath(&root, path);
                 let paths = expanded(paths, &options, expand)?;
+                check_rules(&prepared, paths.len())?;
                 let walker = Walker::beneath(&root, paths, prepared);
                 walk(walker, tracked_links(&options), &meters, &table, &credit, &news)
             }),
@@ -181,8 +183,15 @@ fn expanded(
 
 fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
     let filters = filters(options)?;
+    if options.removes_source() && !filters.exclude_own_files() {
+        // The next try would not find the rules, and remove what they exclude.
+        let text = "--remove-source-files would remove filter files before the names that they \
+                    exclude: leave these files out, with -FF or ':e FILE' before other rules of files";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     Ok(WalkOptions {
         recursive: options.recursive,
+        report_rules: filters.has_files() && options.reports_rules(),
         filters,
         files_from: options.files_from.clone(),
         copy_links: options.extra.copy_links,
@@ -190,6 +199,18 @@ fn prepare(options: &Options) -> Result<WalkOptions, Failure> {
         attributes: options.extra.xattrs,
         acls: options.extra.acls,
     })
+}
+
+/// Checks a request whose sink needs the files of rules. Their paths must tell to which source they
+/// belong, and the entry of their directory must come first.
+fn check_rules(options: &WalkOptions, sources: usize) -> Result<(), Failure> {
+    if !options.report_rules || sources <= 1 && options.files_from.is_none() {
+        return Ok(());
+    }
+    let text = "with filter rules in files of each directory, --delete and verify need exactly one \
+                source and no --files-from: copy the sources one by one, or give the rules \
+                themselves with --filter";
+    Err(Failure::new(FailureKind::Usage, text))
 }
 
 /// The table of files with several names, if they are kept.
@@ -255,7 +276,20 @@ fn walk(
                     mounts.push(item.entry.path.as_bytes().to_vec());
                 }
                 table.push(item.root, item.source, &item.entry, item.identity);
-                batch.push(item.entry);
+                if item.rules.is_empty() {
+                    batch.push(item.entry);
+                } else {
+                    // The rules come after the entry of their directory and before those in it.
+                    let dir = item.entry.path.as_bytes().to_vec();
+                    batch.push(item.entry);
+                    if !pass_on(&mut batch, credit, news) {
+                        return Ok(());
+                    }
+                    batch_bytes = 0;
+                    for (number, text) in item.rules {
+                        let _ = news.send(SourceEvent::Rules(number, dir.clone(), text));
+                    }
+                }
             }
             Err(failure) if failure.is_special => special.add(failure.path),
             // A source that is missing or unusable ends the transfer before anything is moved.
@@ -271,13 +305,9 @@ fn walk(
         }
         if batch.len() >= BATCH || batch_bytes >= BATCH_BYTES {
             batch_bytes = 0;
-            if !credit.take(batch.len()) {
+            if !pass_on(&mut batch, credit, news) {
                 return Ok(());
             }
-            let _ = news.send(SourceEvent::Entries(std::mem::replace(
-                &mut batch,
-                Vec::with_capacity(BATCH),
-            )));
         }
     }
     let all_missing = !any && missing > 0 && missing >= sources && missing == failed.len();
@@ -299,6 +329,16 @@ fn walk(
     let empty = empty.map(|(name, _)| name).chain(mounts).collect();
     let _ = news.send(SourceEvent::WalkEnd(failed, empty));
     Ok(())
+}
+
+/// Passes entries on when they are wanted; false if the transfer ended.
+fn pass_on(batch: &mut Vec<Entry>, credit: &Credit, news: &Sender<SourceEvent>) -> bool {
+    if !credit.take(batch.len()) {
+        return false;
+    }
+    let entries = std::mem::replace(batch, Vec::with_capacity(BATCH));
+    let _ = news.send(SourceEvent::Entries(entries));
+    true
 }
 
 /// What a failure of the walk means for the user.

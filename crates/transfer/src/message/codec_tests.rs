@@ -63,6 +63,7 @@ fn every_kind() -> Vec<Message> {
             failed: 1,
             failures: vec![(b"a".to_vec(), Failure::new(FailureKind::Changed, "it changed"))],
         },
+        Message::Rules { number: 3, dir: b"d/e".to_vec(), text: b"- *.o\n".to_vec() },
     ]
 }
 

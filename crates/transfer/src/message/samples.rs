@@ -54,5 +54,6 @@ pub(crate) fn every_kind(id: u32, segment: Vec<u8>) -> Vec<Message> {
         Message::Same(Offset(0)),
         Message::Stored { entries: vec![entry], left: Vec::new() },
         Message::Removed { files: 1, failed: 0, failures: Vec::new() },
+        Message::Rules { number: 0, dir: Vec::new(), text: b"- a".to_vec() },
     ]
 }

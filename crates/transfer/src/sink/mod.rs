@@ -189,6 +189,15 @@ impl Sink {
                 self.directories.spare(empty);
                 self.take_manifest_end(entries)
             }
+            Message::Rules { .. } if !self.options.reports_rules() => {
+                Err(protocol("filter rules in a transfer that needs none"))
+            }
+            Message::Rules { number, dir, text }
+                if self.intake.knows(EntryId(0)) && !self.intake.is_ended() =>
+            {
+                self.out.push_back(SinkAction::AddRules { number, dir, text });
+                Ok(())
+            }
             Message::Digests { chunk, pieces } => self.take_digests(chunk, &pieces),
             Message::Hole(range) => self.take_hole(range),
             Message::Same(start) => self.take_same(start),

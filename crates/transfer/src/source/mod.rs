@@ -183,6 +183,15 @@ impl Source {
         self.segments.end(empty, &mut self.out);
     }
 
+    /// The walk found a file of rules in a directory. The sink gets it if it deletes or compares.
+    pub fn on_rules(&mut self, number: u32, dir: Vec<u8>, text: Vec<u8>) {
+        // Without an entry the sink removes nothing, and a manifest begins with a segment.
+        let useful = self.options.reports_rules() && self.segments.was_sent(EntryId(0));
+        if useful && !self.over && !self.totals.walk_done {
+            self.send(Message::Rules { number, dir, text });
+        }
+    }
+
     /// A message for the state machine arrived; the driver handles others itself. On an error the
     /// transfer is already cancelled.
     pub fn on_message(&mut self, now: Time, message: Message) -> Result<(), Failure> {

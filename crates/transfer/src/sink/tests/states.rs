@@ -109,7 +109,7 @@ fn is_expected(state: State, message: &Message) -> bool {
             Message::Manifest(_) | Message::Cancel(_) | Message::Refused(_) | Message::Bye
         ),
         State::Moving | State::Listed => match message {
-            Message::ManifestEnd { .. } => state == State::Moving,
+            Message::ManifestEnd { .. } | Message::Rules { .. } => state == State::Moving,
             Message::Digests { .. } => state == State::Listed,
             Message::Hole(_)
             | Message::SourceFailed { .. }
@@ -146,6 +146,22 @@ fn every_message_is_expected_or_an_error_in_every_state() {
             }
         }
     }
+}
+
+#[test]
+fn filter_rules_reach_the_driver_only_where_names_are_deleted() {
+    let rules = || Message::Rules { number: 1, dir: b"d".to_vec(), text: b"- a".to_vec() };
+    let mut sink = sink_in(State::Moving);
+    sink.on_message(now(), rules()).unwrap();
+    let passed_on = |action: &SinkAction| {
+        *action == SinkAction::AddRules { number: 1, dir: b"d".to_vec(), text: b"- a".to_vec() }
+    };
+    assert!(actions(&mut sink).iter().any(passed_on));
+    let options = Options::default();
+    let requested = Requested::anything(&options);
+    let mut plain = Sink::new(options, requested, &[], [1; 16], now()).unwrap();
+    plain.on_message(now(), Message::Manifest(segment())).unwrap();
+    assert_eq!(plain.on_message(now(), rules()).unwrap_err().kind, FailureKind::Protocol);
 }
 
 #[test]
