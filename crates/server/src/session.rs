@@ -5,7 +5,7 @@ use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome, Versions};
 
 use packtrain_perf as perf;
-use packtrain_runtime::control::Control;
+use packtrain_runtime::control::{Control, LINGER, UNADMITTED_LINGER};
 use packtrain_runtime::handshake::{self, SessionRequest};
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::query;
@@ -19,12 +19,13 @@ use packtrain_service::ceilings::Ceilings;
 
 /// Answers one caller and carries out its request.
 pub(crate) fn serve(
-    control: Control,
+    mut control: Control,
     mut hints: Hints,
     admit: impl FnOnce(&SessionRequest) -> Result<Permissions, Failure>,
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
+    control.set_linger(UNADMITTED_LINGER);
     let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
     let refuse = |failure: Failure| {
         control.tx.send(&Message::Refused(failure.clone()));
@@ -38,6 +39,7 @@ pub(crate) fn serve(
         Ok((ask, allowed))
     });
     let (ask, allowed) = admitted.map_err(refuse)?;
+    control.set_linger(LINGER);
     if !ask.peer.is_empty() {
         // The other end of the data is not the caller.
         hints.peer.clear();
