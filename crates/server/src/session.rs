@@ -15,7 +15,8 @@ use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
 use packtrain_service::TransportChoice;
 use packtrain_service::address_policy::DialPolicy;
-use packtrain_service::ceilings::Ceilings;
+use packtrain_service::ceilings::{Ceilings, MIN_RATE};
+use packtrain_units::DataRate;
 
 /// Answers one caller and carries out its request.
 pub(crate) fn serve(
@@ -143,6 +144,13 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     if allowed.perf_only && ask.perf.is_none() {
         return denied("this server only measures: use packtrain perf client");
     }
+    let rates = [open.options.rate_bps, ask.ceilings.rate_bps];
+    if rates.into_iter().flatten().any(|rate| DataRate::from_bps(rate) < MIN_RATE) {
+        let text = format!(
+            "the rate is too low: a transfer with another machine needs {MIN_RATE} or more"
+        );
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     if ask.perf.is_some() {
         return Ok(());
     }
@@ -243,6 +251,24 @@ mod tests {
         stop.request(15);
         drop(near);
         let _ = called.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_caller_names_no_rate_that_moves_nothing() {
+        let check_rates = |asked: Option<u64>, ceiling: Option<u64>| {
+            let ceilings = Ceilings { rate_bps: ceiling, ..Ceilings::default() };
+            let ask = SessionRequest { ceilings, ..SessionRequest::default() };
+            let options = Options { rate_bps: asked, ..Options::default() };
+            let (role, paths) = (Role::Source, vec![b"f".to_vec()]);
+            let open = Open { role, paths, sources: None, options, channel: ask.encode() };
+            check(&open, &ask, &Permissions::default()).map_err(|failure| failure.kind)
+        };
+        let least = MIN_RATE.as_bps();
+        assert_eq!(check_rates(None, None), Ok(()));
+        assert_eq!(check_rates(Some(least), Some(least)), Ok(()));
+        for (asked, ceiling) in [(Some(least - 1), None), (Some(0), None), (None, Some(1))] {
+            assert_eq!(check_rates(asked, ceiling), Err(FailureKind::Usage));
+        }
     }
 
     #[test]
