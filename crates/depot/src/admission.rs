@@ -80,6 +80,8 @@ struct Account {
 pub(super) struct Admission {
     limits: DepotLimits,
     accounts: BTreeMap<PublicKey, Account>,
+    /// Running claims of the sessions that each key has deposited.
+    claims: BTreeMap<PublicKey, u32>,
     sessions: u32,
     rate: DataRate,
     load: f64,
@@ -91,6 +93,7 @@ impl Admission {
         Self {
             limits,
             accounts: BTreeMap::new(),
+            claims: BTreeMap::new(),
             sessions: 0,
             rate: DataRate::ZERO,
             load: 0.0,
@@ -155,6 +158,37 @@ impl Admission {
         Ok(())
     }
 
+    /// Admits a claim by `capability` of a session that `depositor` has deposited, until
+    /// [`Admission::leave_claim`]. A depositor makes as many capabilities as it likes, so the claims
+    /// of all its sessions count together too. They count apart from its own sessions: whoever has
+    /// its tickets cannot keep it from depositing.
+    pub(super) fn admit_claim(
+        &mut self,
+        now: Time,
+        capability: PublicKey,
+        depositor: PublicKey,
+    ) -> Result<(), NoRoom> {
+        let claims = self.claims.get(&depositor).copied().unwrap_or_default();
+        if claims >= self.limits.key_sessions {
+            let text = format!("the sessions of this sender have {claims} claims, their limit");
+            return Err(NoRoom { reason: Reason::Quota, retry_after: SHORT_RETRY, text });
+        }
+        self.admit(now, capability)?;
+        self.claims.insert(depositor, claims + 1);
+        Ok(())
+    }
+
+    /// Ends a claim.
+    pub(super) fn leave_claim(&mut self, capability: &PublicKey, depositor: &PublicKey) {
+        self.leave(capability);
+        if let Some(claims) = self.claims.get_mut(depositor) {
+            *claims = claims.saturating_sub(1);
+            if *claims == 0 {
+                self.claims.remove(depositor);
+            }
+        }
+    }
+
     /// Adds bytes that a session of `key` moved.
     pub(super) fn moved(&mut self, key: &PublicKey, bytes: ByteCount) {
         if let Some(account) = self.accounts.get_mut(key) {
@@ -200,6 +234,32 @@ mod tests {
         assert_eq!(reason(door.admit(at(1), B)), None);
         door.drain();
         assert_eq!(reason(door.admit(at(1), A)), Some(Reason::Draining));
+    }
+
+    #[test]
+    fn claims_are_counted_by_depositor_too() {
+        const TICKETS: [PublicKey; 3] =
+            [PublicKey([3; 32]), PublicKey([4; 32]), PublicKey([5; 32])];
+        let limits = DepotLimits { sessions: 8, key_sessions: 2, ..DepotLimits::default() };
+        let mut door = Admission::new(limits);
+        let mut claim =
+            |ticket: usize, depositor| reason(door.admit_claim(at(1), TICKETS[ticket], depositor));
+        assert_eq!(claim(0, A), None);
+        assert_eq!(claim(1, A), None);
+        assert_eq!(claim(2, A), Some(Reason::Quota), "a third ticket of the same depositor");
+        assert_eq!(claim(2, B), None, "another depositor");
+        // Claims leave a depositor its own sessions.
+        assert_eq!(reason(door.admit(at(1), A)), None);
+        door.leave_claim(&TICKETS[0], &A);
+        assert_eq!(reason(door.admit_claim(at(1), TICKETS[2], A)), None, "one has ended");
+        // A claim that is refused counts nowhere.
+        assert_eq!(reason(door.admit_claim(at(1), TICKETS[2], B)), Some(Reason::Quota));
+        door.leave_claim(&TICKETS[1], &A);
+        door.leave_claim(&TICKETS[2], &A);
+        door.leave_claim(&TICKETS[2], &B);
+        door.leave(&A);
+        assert!(door.claims.is_empty());
+        assert_eq!(door.sessions(), 0);
     }
 
     #[test]

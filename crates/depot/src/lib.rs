@@ -29,6 +29,7 @@ use packtrain_net::relay::{FairScheduler, RelayMode};
 use packtrain_net::tcp::tune::{self, check_congestion};
 use packtrain_net::tcp::{ConnectOptions, listen};
 use packtrain_net::udp::PortRange;
+use packtrain_os::process::raise_open_files;
 use packtrain_os::{clock, entropy};
 use packtrain_session::{DepotId, MAX_HOPS, ReplayGuard};
 use packtrain_transfer::FailureKind;
@@ -209,21 +210,14 @@ fn check(request: &DepotRequest) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Raises the limit of open files: a session needs six.
-fn raise_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // If that fails, fewer sessions are possible: further connections wait for `accept`.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
 /// Relays sessions until the request to stop, then lets the running sessions end.
 ///
 /// # Errors
 /// The depot cannot listen.
 pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), RequestError> {
     check(&request)?;
-    raise_files();
+    // A session needs six files.
+    raise_open_files();
     let path = match &request.authorized_keys {
         Some(path) => path.clone(),
         None => Dirs::from_env()?.authorized_keys(),

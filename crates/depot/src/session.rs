@@ -94,9 +94,29 @@ impl<'a> Arrival<'a> {
         position: usize,
         to: String,
     ) -> Result<SessionPermit<'a>, Ended> {
+        self.take_permit(key, None, position, to)
+    }
+
+    /// The same for a claim by `key` of a session that `depositor` has deposited.
+    pub(super) fn admit_claim(
+        &mut self,
+        key: PublicKey,
+        depositor: PublicKey,
+        to: String,
+    ) -> Result<SessionPermit<'a>, Ended> {
+        self.take_permit(key, Some(depositor), 0, to)
+    }
+
+    fn take_permit(
+        &mut self,
+        key: PublicKey,
+        depositor: Option<PublicKey>,
+        position: usize,
+        to: String,
+    ) -> Result<SessionPermit<'a>, Ended> {
         *self.pending = None;
         self.details.to = to;
-        let permit = SessionPermit::take(self.depot, key, self.flow, position)?;
+        let permit = SessionPermit::take(self.depot, (key, depositor), self.flow, position)?;
         self.flow.touch();
         Ok(permit)
     }
@@ -197,18 +217,24 @@ pub(super) fn routed(depot: &Depot, header: &Header) -> Option<Hop> {
 pub(super) struct SessionPermit<'a> {
     depot: &'a Depot,
     key: PublicKey,
+    /// Whose session it claims, if it is a claim.
+    depositor: Option<PublicKey>,
     flow: &'a Flow,
 }
 
 impl<'a> SessionPermit<'a> {
     fn take(
         depot: &'a Depot,
-        key: PublicKey,
+        (key, depositor): (PublicKey, Option<PublicKey>),
         flow: &'a Flow,
         position: usize,
     ) -> Result<Self, Ended> {
         let mut admission = depot.admission.lock();
-        if let Err(no) = admission.admit(clock::now(), key) {
+        let admitted = match depositor {
+            Some(depositor) => admission.admit_claim(clock::now(), key, depositor),
+            None => admission.admit(clock::now(), key),
+        };
+        if let Err(no) = admitted {
             let retry_after = Some(no.retry_after);
             let refusal = Refusal { retry_after, ..refusal(position, no.reason, no.text) };
             return Err(refusal.into());
@@ -216,7 +242,7 @@ impl<'a> SessionPermit<'a> {
         depot.pool.join();
         depot.pool.join();
         depot.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { depot, key, flow })
+        Ok(Self { depot, key, depositor, flow })
     }
 
     /// Adds the bytes moved since the last call to the key's account.
@@ -246,7 +272,11 @@ impl Drop for SessionPermit<'_> {
         self.count();
         self.depot.pool.leave();
         self.depot.pool.leave();
-        self.depot.admission.lock().leave(&self.key);
+        let mut admission = self.depot.admission.lock();
+        match &self.depositor {
+            Some(depositor) => admission.leave_claim(&self.key, depositor),
+            None => admission.leave(&self.key),
+        }
     }
 }
 

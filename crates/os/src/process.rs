@@ -14,6 +14,15 @@ pub enum TerminalSignal {
     HangUp,
 }
 
+/// Raises this process's limit of open files to what the system allows it. Servers call this, since
+/// each connection takes descriptors.
+pub fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // If that fails, fewer sessions are possible: further connections wait for `accept`.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Makes `command` start its program with these signals ignored. The setting survives `exec`.
 /// Programs that check it, as OpenSSH does, leave the signals ignored.
 pub fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {
@@ -24,4 +33,19 @@ pub fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]
 /// nor what it starts can then ask anything at the terminal, and its process id is that of the group.
 pub fn start_without_terminal(command: &mut Command) {
     sys::start_without_terminal(command);
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    #[test]
+    fn a_lowered_limit_of_open_files_is_raised() {
+        let before = getrlimit(Resource::Nofile);
+        let low = before.maximum.map_or(512, |most| most.min(512));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(low), ..before }).expect("lower");
+        super::raise_open_files();
+        let after = getrlimit(Resource::Nofile);
+        assert_eq!(after.current, before.maximum, "the limit was {low}");
+    }
 }

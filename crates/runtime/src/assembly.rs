@@ -11,6 +11,7 @@ mod block;
 mod handed;
 mod old;
 mod piece_target;
+pub(crate) mod room;
 mod writers;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -19,10 +20,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
+use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
 use packtrain_units::{ByteCount, Offset, RangeSet};
+use tokio::sync::Notify;
 
 use crate::control::PayloadSink;
 use crate::meters::Meters;
@@ -36,10 +38,6 @@ pub(crate) use writers::THREADS;
 const BLOCK_MEMORY_BYTES: u64 = 56 << 20;
 /// With less room than this, in bytes, the memory counts as full.
 const LITTLE_ROOM_BYTES: u64 = 6 << 20;
-/// Time that data waits for room before extra memory is granted, and maximum number of consecutive
-/// waits.
-const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
-const MAX_WAITS: u32 = 240;
 /// Memory for chunks of small files.
 const SMALL_FILE_MEMORY_BYTES: u64 = 40 << 20;
 /// Maximum buffers of small files that are kept for the next ones, and their size.
@@ -103,6 +101,8 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     room: Condvar,
+    /// The same for tasks.
+    room_for_tasks: Notify,
     jobs: Sender<Job>,
     target: Box<dyn PieceTarget>,
     events: Box<dyn Fn(WriteEvent) + Send + Sync>,
@@ -128,6 +128,7 @@ impl Assembly {
         let this = Self(Arc::new(Shared {
             state: Mutex::default(),
             room: Condvar::new(),
+            room_for_tasks: Notify::new(),
             jobs,
             target: Box::new(target),
             events: Box::new(events),
@@ -206,7 +207,7 @@ impl Assembly {
             }
             at = end;
         }
-        self.0.room.notify_all();
+        self.wake();
     }
 
     /// The stream of this entry ended at `size`; nothing beyond it is expected.
@@ -223,30 +224,14 @@ impl Assembly {
             }
         }
         drop(state);
-        self.0.room.notify_all();
-    }
-
-    /// Calls `waker` when room is freed after data was refused.
-    pub(crate) fn on_room(&self, waker: impl Fn() + Send + Sync + 'static) {
-        self.0.wakers.lock().push(Box::new(waker));
-    }
-
-    fn notify_room(&self, mut state: MutexGuard<'_, State>) {
-        let refused = std::mem::take(&mut state.refused);
-        drop(state);
-        self.0.room.notify_all();
-        if refused {
-            for waker in self.0.wakers.lock().iter() {
-                waker();
-            }
-        }
+        self.wake();
     }
 
     /// Stops the writer threads when their queue is empty, and wakes all threads that wait for
     /// room.
     pub(crate) fn close(&self) {
         self.state().closed = true;
-        self.0.room.notify_all();
+        self.wake();
         writers::stop(&self.0.jobs);
     }
 
@@ -255,43 +240,6 @@ impl Assembly {
         self.close();
         // Nothing is ever sent: this returns when the last writer thread ends.
         let _ = self.0.ended.recv();
-    }
-
-    /// Places `bytes` at `at`; blocks while there is no room.
-    pub(crate) fn place_waiting(&self, at: Offset, bytes: &[u8]) {
-        let mut state = self.state();
-        let (mut at, mut bytes) = (at, bytes);
-        let mut waited = 0;
-        while !bytes.is_empty() && at < SPACE_END {
-            // Places one block at a time, so that a large frame never needs more room than exists.
-            let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
-            while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
-                if !self.wait_for_room(&mut state, &mut waited) {
-                    return;
-                }
-            }
-            at += ByteCount(step as u64);
-            bytes = &bytes[step..];
-        }
-    }
-
-    /// Waits until there may be room; false if there will be none. `waited` counts how often nothing
-    /// happened, in a row.
-    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, waited: &mut u32) -> bool {
-        if state.closed {
-            return false;
-        }
-        if !self.0.room.wait_for(state, PLACE_TIMEOUT).timed_out() {
-            *waited = 0;
-            return true;
-        }
-        // Whoever would make room may wait behind this very data: lend some.
-        state.extra_small_memory =
-            (state.extra_small_memory + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
-        *waited += 1;
-        // No honest peer holds this much back: what it sends is dropped, and its connection heard
-        // again.
-        *waited <= MAX_WAITS
     }
 
     fn place_locked(&self, state: &mut State, at: Offset, bytes: &[u8]) -> Placed {

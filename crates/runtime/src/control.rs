@@ -6,6 +6,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,8 +55,39 @@ pub struct Control {
     reader: Option<tokio::task::AbortHandle>,
     /// Task that writes to it, if it is a task.
     writer: Option<tokio::task::AbortHandle>,
+    /// Disconnected when both tasks have ended.
+    ended: Option<mpsc::Receiver<Infallible>>,
+    /// How long the connection outlives this value.
+    linger: std::time::Duration,
     /// Receiver of the payload on the pipe, once it is set.
     pub payload: Arc<OnceLock<Arc<dyn PayloadSink>>>,
+}
+
+/// The end of a control connection's tasks, and so of its socket.
+pub struct ConnectionEnd(Option<mpsc::Receiver<Infallible>>);
+
+impl ConnectionEnd {
+    /// Waits until nothing reads from the connection or writes to it any more.
+    pub async fn wait(mut self) {
+        if let Some(ended) = &mut self.0 {
+            // Nothing is ever sent: this returns when both tasks have dropped their sender.
+            let _ = ended.recv().await;
+        }
+    }
+}
+
+impl Control {
+    /// The end of the connection, which comes up to the linger time after this value is dropped.
+    /// Only the first call returns one that waits.
+    pub fn connection_end(&mut self) -> ConnectionEnd {
+        ConnectionEnd(self.ended.take())
+    }
+
+    /// Sets how long the connection may outlive this value: [`LINGER`] unless told, and
+    /// [`UNADMITTED_LINGER`] for a peer that has no permissions.
+    pub fn set_linger(&mut self, linger: std::time::Duration) {
+        self.linger = linger;
+    }
 }
 
 impl Drop for Control {
@@ -65,10 +97,14 @@ impl Drop for Control {
         self.tx.close();
         // A peer that neither reads nor closes must not keep the connection and its queue alive.
         if let (Some(reader), Some(writer)) = (self.reader.take(), self.writer.take()) {
+            let linger = self.linger;
+            let waiting = Arc::clone(&self.tx.waiting);
             packtrain_service::executor::handle().spawn(async move {
-                tokio::time::sleep(LINGER).await;
+                tokio::time::sleep(linger).await;
                 reader.abort();
                 writer.abort();
+                // Whoever waits to send payload waits in vain.
+                waiting.close();
             });
         }
     }
@@ -92,7 +128,9 @@ pub struct ControlSender {
 /// seconds.
 const MAX_QUEUED_PONGS: u64 = 1024;
 /// Time that the connection outlives its [`Control`], so that queued messages are sent.
-const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
+pub const LINGER: std::time::Duration = std::time::Duration::from_secs(10);
+/// The same for a peer that was not admitted: all it gets is a refusal.
+pub const UNADMITTED_LINGER: std::time::Duration = std::time::Duration::from_secs(2);
 /// Bytes of messages that may wait for a peer that does not read them. What an honest transfer has
 /// under way is less (`packtrain_transfer::limits`): 64 MiB of paths and what goes with them.
 const MAX_QUEUED_BYTES: u64 = 128 << 20;
@@ -276,7 +314,10 @@ where
     let (mut control, mut queue, mut inbound) = parts();
     let waiting = Arc::clone(&control.tx.waiting);
     let (mut input, mut output) = tokio::io::split(stream);
+    let (running, ended) = mpsc::channel(1);
+    let reading = running.clone();
     let writer = tokio::spawn(async move {
+        let _running = running;
         while let Some(outgoing) = queue.recv().await {
             let result = match &outgoing {
                 Outgoing::Close => break,
@@ -302,6 +343,7 @@ where
         let _ = output.shutdown().await;
     });
     let reader = tokio::spawn(async move {
+        let _running = reading;
         let mut buffer = vec![0; 256 << 10];
         loop {
             match input.read(&mut buffer).await {
@@ -330,6 +372,7 @@ where
     });
     control.reader = Some(reader.abort_handle());
     control.writer = Some(writer.abort_handle());
+    control.ended = Some(ended);
     control
 }
 
@@ -459,7 +502,8 @@ fn parts() -> (Control, mpsc::UnboundedReceiver<Outgoing>, Inbound) {
         taken: 0,
         tx: tx.clone(),
     };
-    (Control { tx, rx, reader: None, writer: None, payload }, outgoing, inbound)
+    let (reader, writer, ended) = (None, None, None);
+    (Control { tx, rx, reader, writer, ended, linger: LINGER, payload }, outgoing, inbound)
 }
 
 fn write_both(output: &mut impl Write, header: &[u8], body: &[u8]) -> io::Result<()> {
@@ -533,6 +577,32 @@ mod tests {
         }
         drop(control);
         assert!(writer.join().unwrap() < MAX_WAITING);
+    }
+
+    #[test]
+    fn payload_for_a_peer_that_does_not_read_waits_no_longer_than_the_connection() {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut control = packtrain_service::executor::handle()
+            .block_on(async { over_async(tokio::net::UnixStream::from_std(near).unwrap(), None) });
+        control.set_linger(std::time::Duration::from_millis(10));
+        let end = control.connection_end();
+        let tx = control.tx.clone();
+        let (over, ended) = bounded(0);
+        spawn("sends", move || {
+            while tx.send_payload(Offset(0), Slice::owned(Offset(0), vec![7; 1 << 20])) {}
+            drop(over);
+        });
+        // The queue is full: the sender waits. The far end neither reads nor closes.
+        while control.tx.waiting.state.lock().0 + (1 << 20) <= PAYLOAD_QUEUE_BYTES {
+            std::thread::yield_now();
+        }
+        drop(control);
+        let limit = std::time::Duration::from_secs(60);
+        let still: Result<(), _> = ended.recv_timeout(limit);
+        assert_eq!(still, Err(crossbeam_channel::RecvTimeoutError::Disconnected));
+        packtrain_service::executor::handle().block_on(end.wait());
+        drop(far);
     }
 
     #[test]

@@ -311,7 +311,7 @@ impl Call {
                 let ceilings = Ceilings::decode(&opened.channel)?;
                 Ok(Some(Agreed { ceilings, rtt: now.since(self.begun), version }))
             }
-            Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
+            Message::Refused(failure) | Message::Cancel(failure) => Err(failure.bounded()),
             _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
         }
     }
@@ -435,6 +435,19 @@ mod tests {
         let options = packtrain_transfer::Options::default();
         let (role, paths) = (packtrain_transfer::Role::Sink, vec![b"x".to_vec()]);
         Open { role, paths, sources: None, options, channel: Vec::new() }
+    }
+
+    #[test]
+    fn the_text_of_a_refusal_is_short() {
+        let (near, far) = crate::control::pair().unwrap();
+        let text = "a server may write much ".repeat(30_000);
+        far.tx.send(&hello(Versions::OWN));
+        far.tx.send(&Message::Refused(Failure::new(FailureKind::Fatal, &text[..])));
+        let stop = Stop::new(packtrain_service::StopHandle::new());
+        let failure = call(&near, open(), &stop).expect_err("it is refused");
+        assert_eq!(failure.kind, FailureKind::Fatal);
+        assert!(!failure.text.is_empty() && text.starts_with(&failure.text));
+        assert!(failure.text.len() <= packtrain_transfer::limits::MAX_TEXT);
     }
 
     /// The version that each end uses, of an initiator and a responder with these versions.

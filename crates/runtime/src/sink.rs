@@ -9,6 +9,7 @@ mod files;
 mod journal;
 mod notices;
 mod open;
+mod reports;
 mod target;
 mod unusable;
 
@@ -19,9 +20,7 @@ use packtrain_disk::{JournalFile, Lock};
 use packtrain_object::EntryKind;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Options, Resume};
-use packtrain_transfer::{
-    Failure, FailureKind, FileReport, Linked, Outcome, Sink, SinkAction, unexpected,
-};
+use packtrain_transfer::{Failure, FailureKind, Linked, Outcome, Sink, SinkAction, unexpected};
 use packtrain_units::{Duration, Time};
 
 use crate::assembly::{self, Assembly, WriteEvent};
@@ -36,12 +35,11 @@ use packtrain_service::evidence::{self, Part, PartRole};
 
 /// Interval of the checks whether the memory is full.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum reports of files in one message.
-const MAX_REPORTS: usize = 500;
 use files::{MetaJob, SyncJob};
 use journal::Journal;
 use open::Opened;
 pub use open::{Destination, SingleFile, expand_home, single_file};
+use reports::Reports;
 pub use target::{Leftovers, hash_file, kind_of};
 use target::{SharedTarget, Target};
 
@@ -119,7 +117,7 @@ pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             First::Message(message @ Message::Manifest(_)) => break message,
             First::Message(message @ Message::ManifestEnd { .. }) => break message,
             First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
-                return none(ended(failure));
+                return none(ended(failure.bounded()));
             }
             First::Message(Message::Bye) => {
                 let text = "the sending end left before it began";
@@ -195,7 +193,7 @@ struct Runner<'a> {
     answers: Receiver<Answer>,
     outcome: Option<Outcome>,
     reported_at: Time,
-    reports: Vec<(Vec<u8>, FileReport)>,
+    reports: Reports,
     gone: bool,
     pulse: Pulse,
     watch: EndWatch,
@@ -260,7 +258,7 @@ impl<'a> Runner<'a> {
             answers,
             outcome: None,
             reported_at: Time::ZERO,
-            reports: Vec::new(),
+            reports: Reports::default(),
             gone: false,
             pulse: Pulse::new(now, relayed),
             watch: EndWatch::new(meters, assembly::THREADS, cipher::suite()),
@@ -478,9 +476,8 @@ impl<'a> Runner<'a> {
             }
             SinkAction::Report(path, report) => {
                 self.setup.observer.file(&path, &report);
-                self.reports.push((path, report));
-                if self.reports.len() >= MAX_REPORTS {
-                    self.send_reports();
+                if let Some(full) = self.reports.push(path, report) {
+                    self.setup.control.tx.send(&full);
                 }
             }
             SinkAction::Finished(outcome) => self.outcome = Some(outcome),
@@ -520,12 +517,8 @@ impl<'a> Runner<'a> {
 
     /// Sends reports of files to the other end.
     fn send_reports(&mut self) {
-        let reports = std::mem::take(&mut self.reports);
-        if !reports.is_empty() {
-            self.setup
-                .control
-                .tx
-                .send(&Message::Channel(ControlMessage::Reports(reports).encode()));
+        if let Some(last) = self.reports.take() {
+            self.setup.control.tx.send(&last);
         }
     }
 

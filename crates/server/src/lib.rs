@@ -25,6 +25,7 @@ use std::sync::{Arc, Weak};
 
 use packtrain_net::tcp::tls::{peer_key, server_config};
 use packtrain_net::tcp::{Identity, listen, tcp_info, tune};
+use packtrain_os::process::raise_open_files;
 use packtrain_os::{clock, entropy};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::Duration;
@@ -54,7 +55,7 @@ use packtrain_service::{
 };
 
 use access::AccessPolicy;
-use clients::Clients;
+use clients::{ClientPermit, Clients};
 
 pub(crate) use access::AccessRules;
 pub use clients::ClientLimits;
@@ -166,6 +167,7 @@ pub(crate) fn run_server(
     let fingerprint = keys::public(identity).fingerprint();
     let config = server_config(identity, Arc::new(|_| true))
         .map_err(|e| RequestError::new(FailureKind::Fatal, e.to_string()))?;
+    raise_open_files();
     let _runtime = executor::handle().enter();
     let listener = listen(address).map_err(|e| {
         let text = format!("cannot listen on {address}: {e}; choose another with --listen");
@@ -270,7 +272,8 @@ impl Server {
             && let Some(key) = peer_key(stream.get_ref().1).map(|key| PublicKey(key.0))
         {
             let rtt = tcp_info(stream.get_ref().0).ok().and_then(|info| info.min_rtt);
-            let control = control::over_async(stream, None);
+            let mut control = control::over_async(stream, None);
+            let end = control.connection_end();
             let own = local.ok().map(|a| a.ip().to_canonical());
             let host = peer.ip().to_canonical();
             let hints = Hints {
@@ -280,12 +283,16 @@ impl Server {
                 ..Hints::default()
             };
             let work = move || self.client(control, hints, (peer, key), pending, line);
-            let _ = tokio::task::spawn_blocking(work).await;
+            // The client counts as long as its connection holds a socket, which may be longer than
+            // its session: a peer that does not close is among those that are evicted.
+            let held = tokio::task::spawn_blocking(work).await;
+            end.wait().await;
+            drop(held);
         }
         evicting.abort();
     }
 
-    /// Serves an authenticated client, within its permissions.
+    /// Serves an authenticated client, within its permissions. Returns what counts the client.
     fn client(
         &self,
         control: Control,
@@ -293,15 +300,15 @@ impl Server {
         (peer, key): (SocketAddr, PublicKey),
         pending: UnauthenticatedPeer,
         line: Arc<RouteConnection>,
-    ) {
-        let mut permit = None;
+    ) -> Held {
+        let mut held = Held { pending: Some(pending), permit: None, line };
         let admit = |ask: &SessionRequest| {
             let allowed = self.access.admit(&key, ask)?;
             if let Some(number) = ask.run.number {
-                self.runs.begin_try(&key, number, &line);
+                self.runs.begin_try(&key, number, &held.line);
             }
-            permit = Some(self.clients.admit(&key)?);
-            drop(pending);
+            held.permit = Some(self.clients.admit(&key)?);
+            held.pending = None;
             Ok(allowed)
         };
         let begun = clock::now();
@@ -319,8 +326,18 @@ impl Server {
         let row = called.row(&peer, took, &result);
         (self.done)((peer, took, result, row));
         self.served.fetch_add(1, Ordering::AcqRel);
-        drop((permit, line));
+        held
     }
+}
+
+/// What counts a client until its connection has ended.
+struct Held {
+    /// As a connection whose peer was not admitted.
+    pending: Option<UnauthenticatedPeer>,
+    /// As a client.
+    permit: Option<ClientPermit>,
+    /// As the latest try of its command.
+    line: Arc<RouteConnection>,
 }
 
 /// The control connection of the latest try of each command, by the caller's key and the command's

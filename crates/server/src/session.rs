@@ -6,7 +6,7 @@ use packtrain_transfer::message::{Message, Open, Opened, Role};
 use packtrain_transfer::{Failure, FailureKind, Outcome, Versions};
 
 use packtrain_perf as perf;
-use packtrain_runtime::control::Control;
+use packtrain_runtime::control::{Control, LINGER, UNADMITTED_LINGER};
 use packtrain_runtime::handshake::{self, SessionRequest};
 use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::query;
@@ -16,17 +16,19 @@ use packtrain_runtime::source::{self, SourceSetup, SourceSpec};
 use packtrain_runtime::transports::{Hints, Moved, SinkTransports, SourceTransports};
 use packtrain_service::TransportChoice;
 use packtrain_service::address_policy::DialPolicy;
-use packtrain_service::ceilings::Ceilings;
+use packtrain_service::ceilings::{Ceilings, MIN_RATE};
+use packtrain_units::DataRate;
 
 /// Answers one caller and carries out its request.
 pub(crate) fn serve(
-    control: Control,
+    mut control: Control,
     mut hints: Hints,
     admit: impl FnOnce(&SessionRequest) -> Result<Permissions, Failure>,
     observer: &dyn Observer,
     stop: Stop,
 ) -> Result<(Outcome, Moved), Failure> {
     let begun = clock::now();
+    control.set_linger(UNADMITTED_LINGER);
     let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
     if let Some(caller) = &mut hints.caller {
         // Over ssh the caller sends its request when it has seen the marker of this program.
@@ -44,6 +46,7 @@ pub(crate) fn serve(
         Ok((ask, allowed))
     });
     let (ask, allowed) = admitted.map_err(refuse)?;
+    control.set_linger(LINGER);
     if !ask.peer.is_empty() {
         // The other end of the data is not the caller.
         hints.peer.clear();
@@ -147,6 +150,13 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
     }
     if allowed.perf_only && ask.perf.is_none() {
         return denied("this server only measures: use packtrain perf client");
+    }
+    let rates = [open.options.rate_bps, ask.ceilings.rate_bps];
+    if rates.into_iter().flatten().any(|rate| DataRate::from_bps(rate) < MIN_RATE) {
+        let text = format!(
+            "the rate is too low: a transfer with another machine needs {MIN_RATE} or more"
+        );
+        return Err(Failure::new(FailureKind::Usage, text));
     }
     if ask.perf.is_some() {
         return Ok(());
@@ -293,6 +303,24 @@ mod tests {
         // The caller directs the data to another host, and names its own too.
         let [caller, other] = first_sizes(ruled, &["127.0.0.2"], &["127.0.0.1"]);
         assert!(!is_train(&caller) && !is_train(&other), "{caller:?}, {other:?}");
+    }
+
+    #[test]
+    fn a_caller_names_no_rate_that_moves_nothing() {
+        let check_rates = |asked: Option<u64>, ceiling: Option<u64>| {
+            let ceilings = Ceilings { rate_bps: ceiling, ..Ceilings::default() };
+            let ask = SessionRequest { ceilings, ..SessionRequest::default() };
+            let options = Options { rate_bps: asked, ..Options::default() };
+            let (role, paths) = (Role::Source, vec![b"f".to_vec()]);
+            let open = Open { role, paths, sources: None, options, channel: ask.encode() };
+            check(&open, &ask, &Permissions::default()).map_err(|failure| failure.kind)
+        };
+        let least = MIN_RATE.as_bps();
+        assert_eq!(check_rates(None, None), Ok(()));
+        assert_eq!(check_rates(Some(least), Some(least)), Ok(()));
+        for (asked, ceiling) in [(Some(least - 1), None), (Some(0), None), (None, Some(1))] {
+            assert_eq!(check_rates(asked, ceiling), Err(FailureKind::Usage));
+        }
     }
 
     #[test]

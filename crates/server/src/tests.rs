@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration as StdDuration;
 
 use packtrain_net::tcp::tls::{any_name, client_config};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
 use super::*;
@@ -86,5 +86,64 @@ fn clients_that_are_silent_after_the_tls_handshake_keep_nobody_out() {
             let heard = tokio::time::timeout(LIMIT, newest.read_exact(&mut greeting)).await;
             heard.expect("in time").expect("a greeting");
         });
+    });
+}
+
+/// A connection whose client sends no greeting is refused, and counts as long as it is open.
+#[test]
+fn a_refused_connection_counts_until_its_socket_is_closed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let unauthenticated = Unauthenticated::new(1, 1);
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let counting = Arc::clone(&unauthenticated);
+    let own = Identity::generate(entropy::bytes());
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let print = keys::public(&own).fingerprint();
+    let server = Arc::new(Server {
+        access: AccessPolicy {
+            rules: rules(dir.path()),
+            instance: ServerInstance::new("serve", print, address, Some(dir.path())),
+        },
+        acceptor: TlsAcceptor::from(server_config(&own, Arc::new(|_| true)).expect("fine")),
+        unauthenticated: Arc::clone(&unauthenticated),
+        clients: Clients::new(ClientLimits::default()),
+        runs: Runs::default(),
+        cut: StopHandle::new(),
+        served: AtomicU64::new(0),
+        // Called when the session is over.
+        done: Arc::new(move |_| {
+            let _ = tell.send(counting.count());
+        }),
+        history: HistoryConfig::default(),
+    });
+    executor::handle().block_on(async {
+        let mut told = told;
+        let listener = TcpListener::bind(address).await.expect("it listens");
+        let address = listener.local_addr().expect("bound");
+        let identity = Identity::generate(entropy::bytes());
+        let config = client_config(&identity, Arc::new(|_| true)).expect("a configuration");
+        let connector = TlsConnector::from(config);
+        let mut connect = async || {
+            let socket = TcpStream::connect(address).await.expect("it accepts");
+            let (accepted, peer) = listener.accept().await.expect("one comes");
+            let (pending, eviction) = unauthenticated.register(peer.ip());
+            let serving = Arc::clone(&server).connection(accepted, peer, pending, eviction);
+            let serving = tokio::spawn(serving);
+            let mut stream = connector.connect(any_name(), socket).await.expect("TLS");
+            // A message of a number that no message has.
+            stream.write_all(&[2, 0, 0, 0, 0xff, 0x7f]).await.expect("it takes it");
+            stream.flush().await.expect("it takes it");
+            let counted = tokio::time::timeout(LIMIT, told.recv()).await.expect("in time");
+            assert_eq!(counted, Some(1), "its session is over, its connection is open");
+            (stream, serving)
+        };
+        let (first, serving) = connect().await;
+        // The next one takes the place of the first, which is closed.
+        let (second, also) = connect().await;
+        tokio::time::timeout(LIMIT, serving).await.expect("it was closed").expect("no panic");
+        assert!(unauthenticated.count() <= 1);
+        drop((first, second));
+        tokio::time::timeout(LIMIT, also).await.expect("it has ended").expect("no panic");
+        assert_eq!(unauthenticated.count(), 0);
     });
 }

@@ -5,6 +5,10 @@ use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
+/// Maximum threads that wait for tasks. A session of a server has one, and up to one more while it
+/// places payload of its control connection; a client that is not admitted has one.
+const MAX_BLOCKING_THREADS: usize = 4096;
+
 /// The runtime's handle.
 ///
 /// # Panics
@@ -15,6 +19,7 @@ pub fn handle() -> &'static Handle {
         .get_or_init(|| {
             Builder::new_multi_thread()
                 .worker_threads(workers())
+                .max_blocking_threads(MAX_BLOCKING_THREADS)
                 .thread_name("async")
                 .enable_all()
                 .build()

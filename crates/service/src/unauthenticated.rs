@@ -59,6 +59,11 @@ impl Unauthenticated {
         Arc::new(Self { max, max_per_network, table: Mutex::default() })
     }
 
+    /// The number of connections.
+    pub fn count(&self) -> usize {
+        self.table.lock().connections.len()
+    }
+
     /// Registers a new connection from `address`, and evicts another one if a limit is exceeded.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> (UnauthenticatedPeer, Eviction) {
         let network = network(address);

@@ -45,7 +45,7 @@ pub(crate) async fn claim(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     };
     let (kept, claim) = judge(spool, &arrival.header)?;
     let key = PublicKey(arrival.header.sender);
-    let seat = arrival.admit(key, 0, format!("claim of {}", kept.id))?;
+    let seat = arrival.admit_claim(key, kept.key, format!("claim of {}", kept.id))?;
     let Arrival { socket, header, flow, .. } = arrival;
     // Remembered only while a slot is held, and for each session separately.
     once(&kept.claims, &header, 0)?;
@@ -87,7 +87,6 @@ async fn send_records(
         let Ok(Frame::Get { from, count }) = Frame::read(&head) else {
             return Err(Ended::Failed("the receiver sent an unexpected message".into()));
         };
-        flow.touch();
         for number in from..from.saturating_add(count.into()) {
             if kept.is_over() {
                 return Err(Ended::Failed("the session is over".into()));
@@ -99,6 +98,10 @@ async fn send_records(
                 }
                 let now = kept.records.progress();
                 let behind = now.all && number >= now.written;
+                // A receiver may wait for records that are still to come, and for no others.
+                if !behind {
+                    flow.touch();
+                }
                 // If a record is unreadable, only the records before it are available.
                 let records = if behind { now.written } else { now.written.min(number) };
                 let lack = Frame::Lack { records, all: behind };

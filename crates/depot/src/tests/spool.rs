@@ -166,6 +166,31 @@ fn a_replayed_header_takes_no_more_than_one_more_place() {
 }
 
 #[test]
+fn asking_for_records_that_never_come_keeps_no_claim_alive() {
+    let (depot, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
+    executor::handle().block_on(async {
+        let (mut sender, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, true)).await.expect("room");
+        until_safe(&mut sender, 1).await;
+        let good = claim(&depot.place, ClaimPurpose::Read);
+        let (mut socket, answer) = bring(&depot.place, &good).await;
+        assert_eq!(answer, Answer::Accepted);
+        assert_eq!(frame(&mut socket).await, Some(Frame::Have { records: 1, all: true }));
+        // Far more often than the idle time has room for.
+        let mut asked = 0;
+        while socket.write_all(&Frame::Get { from: 7, count: 1 }.write()).await.is_ok()
+            && frame(&mut socket).await.is_some()
+        {
+            asked += 1;
+            assert!(asked < 1000, "it is still alive");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert!(asked > 0, "the depot answers at first");
+    });
+}
+
+#[test]
 fn a_claim_is_for_the_depot_it_names() {
     let (depot, _dir) = keeping(|_| {});
     executor::handle().block_on(async {

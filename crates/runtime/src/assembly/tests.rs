@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crossbeam_channel::{Receiver, unbounded};
-use packtrain_object::{EntryKind, Mtime, RelPath, digest};
+use packtrain_object::{CHUNK, EntryKind, Mtime, RelPath, digest};
 use packtrain_units::Rng;
 
 use super::*;

@@ -127,7 +127,7 @@ impl PayloadSink for Pipe {
         }
         let wait = self.intake.wait(ByteCount(bytes.len() as u64));
         if !wait.is_zero() {
-            std::thread::sleep(wait.to_std());
+            self.assembly.sleep_until_closed(wait);
         }
         self.assembly.payload(at, bytes)
     }
@@ -147,6 +147,31 @@ mod tests {
         let plan =
             SessionRequest::default().plan(Hints::default(), &allowed, &Ceilings::default(), None);
         Intake::new(&plan)
+    }
+
+    #[test]
+    fn payload_that_waits_for_its_pace_ends_with_the_session() {
+        let ceilings = Ceilings { rate_bps: Some(1), ..Ceilings::default() };
+        let allowed = Permissions { ceilings, ..Permissions::default() };
+        let request = SessionRequest { choice: 3, ..SessionRequest::default() };
+        let plan = request.plan(Hints::default(), &allowed, &Ceilings::default(), None);
+        let (assembly, gate, next) = crate::assembly::room::tests::full();
+        let pipe = Intake::new(&plan).pipe(assembly.clone());
+        let (tell, told) = crossbeam_channel::unbounded();
+        packtrain_service::executor::spawn("pays", move || {
+            // Bytes that nobody expects. The second time they would be placed after weeks.
+            for _ in 0..3 {
+                let at = next + ByteCount(1 << 40);
+                let _ = tell.send(pipe.payload(at, &[0; 200_000]));
+            }
+        });
+        let limit = std::time::Duration::from_secs(60);
+        told.recv_timeout(limit).expect("at once").expect("it is allowed");
+        assembly.close();
+        for _ in 0..2 {
+            told.recv_timeout(limit).expect("it does not wait").expect("it is allowed");
+        }
+        drop(gate);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_object::ChunkIndex;
+use packtrain_os::clock;
 use packtrain_transfer::range_scheduler::{RangeScheduler, Worker, WorkerId};
 use packtrain_transfer::{Failure, FailureKind, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
@@ -90,7 +91,9 @@ impl Mover {
                     this.ranges().grant(NO_TIME, this.0.worker, at..at + size);
                     if let Some(limiter) = &limiter {
                         this.waits(Waiting::Pace);
-                        std::thread::sleep(limiter.reserve(size).to_std());
+                        if !this.sleep(limiter.reserve(size)) {
+                            return false;
+                        }
                     }
                     this.waits(Waiting::Out);
                     match send(at, slice) {
@@ -145,6 +148,21 @@ impl Mover {
         None
     }
 
+    /// Sleeps for `wait`; false if it is closed before. A peer that names a very low rate must not
+    /// keep the thread after its session.
+    fn sleep(&self, wait: Duration) -> bool {
+        let end = clock::now() + wait;
+        let mut ranges = self.ranges();
+        while !ranges.closed {
+            let left = end.since(clock::now());
+            if left.is_zero() {
+                return true;
+            }
+            self.0.changed.wait_for(&mut ranges, left.to_std());
+        }
+        false
+    }
+
     pub(super) fn assign(&self, range: Range<Offset>) {
         self.ranges().add(range);
         self.0.changed.notify_all();
@@ -177,7 +195,7 @@ impl Mover {
         ByteCount(self.ranges().worker(self.0.worker).map_or(0, Worker::done))
     }
 
-    /// Ends the thread as soon as it comes back from sending.
+    /// Ends the thread as soon as it comes back from sending; it does not wait for its pace.
     pub(super) fn close(&self) {
         self.ranges().closed = true;
         self.0.changed.notify_all();
@@ -189,7 +207,6 @@ mod tests {
     use crossbeam_channel::unbounded;
     use packtrain_disk::SourceFile;
     use packtrain_object::{EntryId, Piece};
-    use packtrain_os::clock;
     use packtrain_transfer::message::MAX_DATA;
     use packtrain_units::DataRate;
 
@@ -301,6 +318,33 @@ mod tests {
         for mover in movers {
             mover.close();
         }
+        reader.close();
+    }
+
+    #[test]
+    fn a_mover_that_waits_for_its_pace_ends_when_it_is_closed() {
+        // The second piece would go after nine hours.
+        let limiter = RateLimiter::new(DataRate::from_bps(1), Duration::from_millis(20));
+        let reader = Reader::new(Plain, Arc::default(), |_| {});
+        let range = Offset(0)..Offset(MAX_DATA as u64);
+        let piece = Piece { entry: EntryId(0), file_offset: 0, range: range.clone(), whole: true };
+        reader.announce(ChunkIndex(0), vec![piece]);
+        let (send, sent) = unbounded();
+        let (tell, told) = unbounded();
+        let report = move |event| drop(tell.send(event));
+        let out = move |_, slice: Slice| outcome(send.send(slice.len()).is_ok());
+        let mover = Mover::start("test", reader.clone(), report, Some(limiter), LARGEST, out);
+        mover.assign(range);
+        let limit = std::time::Duration::from_secs(60);
+        sent.recv_timeout(limit).expect("the first piece");
+        while mover.waiting() != Waiting::Pace {
+            std::thread::yield_now();
+        }
+        mover.close();
+        // The thread drops what it would send with when it ends.
+        let over = sent.recv_timeout(limit);
+        assert_eq!(over, Err(crossbeam_channel::RecvTimeoutError::Disconnected));
+        assert!(matches!(told.try_recv(), Ok(TransportEvent::Closed(_))));
         reader.close();
     }
 

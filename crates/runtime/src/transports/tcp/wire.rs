@@ -131,7 +131,9 @@ pub(in crate::transports) fn receive(
                 }
                 input.read_exact(&mut buffer[..size]).await?;
                 let bytes = &buffer[..size];
-                tokio::task::block_in_place(|| assembly.place_waiting(at, bytes));
+                // While there is no room this waits without a thread, and ends when the stream is
+                // evicted.
+                assembly.place_async(at, bytes).await;
                 total += size as u64;
                 received.fetch_add(size as u64, Ordering::Relaxed);
                 output.write_all(&total.to_le_bytes()).await?;
@@ -150,3 +152,7 @@ pub(in crate::transports) fn receive(
         }
     });
 }
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;
