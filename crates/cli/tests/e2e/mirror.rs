@@ -154,6 +154,28 @@ fn no_more_names_are_deleted_than_allowed() {
     assert_eq!((ended.code, left()), (0, 0), "{}", ended.stderr);
 }
 
+/// Whose end receives is asked: the reason is in its words at the caller too.
+#[test]
+fn a_server_says_why_it_deleted_nothing() {
+    let rig = Rig::local();
+    files(&rig, &["src/f", "root/dst/a", "root/dst/b"]);
+    let (_server, port) = serve(&rig, &[]);
+    for more in [&[][..], &["--dry-run"]] {
+        let mut put = rig.cp();
+        put.args(["--delete", "--max-delete", "0", "--json", "--ticket", &ticket(&rig)]).args(more);
+        put.arg(contents(&rig.path("src"))).arg(format!("pt://127.0.0.1:{port}/dst"));
+        let ended = rig.run(&mut put);
+        assert_eq!(ended.code, 23, "{}", ended.stderr);
+        let why = "not deleted, and 1 more names were not: --max-delete 0 is reached";
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        let last = ended.json_lines().pop().expect("a last line");
+        let failed = last["failed_files"].as_array().expect("a list");
+        assert_eq!(failed.len(), 1, "{last}");
+        assert!(failed[0].to_string().contains(why), "{last}");
+        assert!(rig.path("root/dst/a").exists() && rig.path("root/dst/b").exists());
+    }
+}
+
 /// A file replaces a directory with three names in it.
 #[test]
 fn what_makes_room_is_counted_limited_and_named_in_a_dry_run() {
