@@ -12,6 +12,7 @@ mod doctor;
 mod emulate;
 mod forecast;
 mod generate;
+mod habits;
 mod help;
 mod history;
 mod keep;
@@ -177,7 +178,9 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
         let origin = settings.origin_of(&error, line);
         Exit::Clap(Box::new(error), origin)
     };
-    let matches = command.try_get_matches_from(line).map_err(explained)?;
+    let matches = command
+        .try_get_matches_from(line)
+        .map_err(|error| habits::rsync_help(&error, line).unwrap_or_else(|| explained(error)))?;
     let mut command = Cli::from_arg_matches(&matches).map_err(explained)?.command;
     let own = matches.subcommand().map(|(_, own)| own.clone()).unwrap_or_default();
     match &mut command {
