@@ -195,6 +195,8 @@ fn finish(
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);
     let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
+    // What moved nothing was not limited.
+    let nothing = outcome.summary.bytes_moved == 0 && outcome.summary.files_moved == 0;
     let diagnosis = watch.book().judge(moved_bytes, outcome.summary.files_moved);
     Outcome {
         id: watch.book().id(),
@@ -204,7 +206,7 @@ fn finish(
         shares,
         retransmitted: moved.retransmitted,
         loss_cause: moved.causes,
-        verdict: if dry { None } else { diagnosis.verdict() },
+        verdict: if dry || nothing { None } else { diagnosis.verdict() },
         rtt: moved.rtt,
         held_by: moved.held.map(|by| by.word().to_owned()),
         streams: moved.streams,

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use packtrain_client::probe::probe;
-use packtrain_diagnose::{Which, find, judge};
+use packtrain_diagnose::{Which, find, judge_record};
 use packtrain_service::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 
 use super::request;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
         }
         None => find(&which(&args.what)?, &args.keep.keep()?)?,
     };
-    let diagnosis = judge(&record.evidence);
+    let diagnosis = judge_record(&record);
     if args.json {
         diagnose::json(&record, &diagnosis);
     } else {
