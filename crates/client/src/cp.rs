@@ -1,6 +1,7 @@
 //! `cp` and `verify`: brings the two ends together and reports.
 
 mod depots;
+mod into_itself;
 mod relay;
 mod remote;
 mod stopped;
@@ -326,6 +327,7 @@ fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestErr
     if matches!(request.dest, Location::Stdio) {
         return Err(usage("from here to standard output: use cat"));
     }
+    into_itself::refuse(request)?;
     local(request, watch, source_spec(request)?, destination(request)?)
 }
 
