@@ -167,6 +167,8 @@ pub(crate) struct Parsed {
 /// Parses a command line; `line[0]` is the program.
 pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     keep::refuse_password(line)?;
+    let joined = habits::joined(line);
+    let line = &*joined;
     let settings = if line.get(1).is_some_and(|word| needs_no_settings(word)) {
         Settings::default()
     } else {
@@ -174,7 +176,7 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     };
     let command = settings.apply(bare())?;
     let explained = |mut error: clap::Error| {
-        tips::improve(&mut error);
+        tips::improve(&mut error, line);
         let origin = settings.origin_of(&error, line);
         Exit::Clap(Box::new(error), origin)
     };
