@@ -18,7 +18,7 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
         Some(place) => {
             let request = request::probe(&place, &args.transport, &args.remote, &args.keep)?;
             let stop = request.stop.clone();
-            signals::watch(&stop, false);
+            signals::watch_measurement(&stop);
             probe(request, &Quiet)?
         }
         None => find(&which(&args.what)?, &args.keep.keep()?)?,
