@@ -176,6 +176,33 @@ fn a_server_says_why_it_deleted_nothing() {
     }
 }
 
+/// A dry run with a target that the real run makes: here and at a server.
+#[test]
+fn a_dry_run_takes_a_missing_target_for_an_empty_one() {
+    let rig = Rig::local();
+    files(&rig, &["src/f"]);
+    let (_server, port) = serve(&rig, &[]);
+    let (here, there) = (rig.path("new").into_os_string(), format!("pt://127.0.0.1:{port}/new"));
+    let own = ticket(&rig);
+    for (to, ticket) in [(here, &[][..]), (there.into(), &["--ticket", own.as_str()])] {
+        let run = |more: &[&str]| {
+            let mut put = rig.cp();
+            put.args(["--delete", "-v"]).args(ticket).args(more);
+            rig.ok(put.arg(contents(&rig.path("src"))).arg(&to))
+        };
+        let dry = run(&["--dry-run"]);
+        let told = format!("{}{}", String::from_utf8_lossy(&dry.stdout), dry.stderr);
+        let moves = |name: &str| told.lines().any(|line| line == format!("to move   {name}"));
+        assert!(moves("./") && moves("f") && !told.contains("failed"), "{told}");
+        run(&[]);
+    }
+    let mut check = rig.packtrain();
+    check.arg("verify").arg(contents(&rig.path("src"))).arg(rig.path("missing"));
+    let ended = rig.run(&mut check);
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.contains("there is no directory missing"), "{}", ended.stderr);
+}
+
 /// A file replaces a directory with three names in it.
 #[test]
 fn what_makes_room_is_counted_limited_and_named_in_a_dry_run() {
