@@ -12,6 +12,7 @@ mod doctor;
 mod emulate;
 mod forecast;
 mod generate;
+mod habits;
 mod help;
 mod history;
 mod keep;
@@ -166,6 +167,8 @@ pub(crate) struct Parsed {
 /// Parses a command line; `line[0]` is the program.
 pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     keep::refuse_password(line)?;
+    let joined = habits::joined(line);
+    let line = &*joined;
     let settings = if line.get(1).is_some_and(|word| needs_no_settings(word)) {
         Settings::default()
     } else {
@@ -173,11 +176,13 @@ pub(crate) fn parse(line: &[OsString]) -> Result<Parsed, Exit> {
     };
     let command = settings.apply(bare())?;
     let explained = |mut error: clap::Error| {
-        tips::improve(&mut error);
+        tips::improve(&mut error, line);
         let origin = settings.origin_of(&error, line);
         Exit::Clap(Box::new(error), origin)
     };
-    let matches = command.try_get_matches_from(line).map_err(explained)?;
+    let matches = command
+        .try_get_matches_from(line)
+        .map_err(|error| habits::rsync_help(&error, line).unwrap_or_else(|| explained(error)))?;
     let mut command = Cli::from_arg_matches(&matches).map_err(explained)?.command;
     let own = matches.subcommand().map(|(_, own)| own.clone()).unwrap_or_default();
     match &mut command {

@@ -118,7 +118,17 @@ impl JsonName {
 
 /// A path for people, on one line. Bytes that are not UTF-8 and control characters are escaped.
 pub(crate) fn shown(path: &[u8]) -> String {
-    escape::name(path)
+    if path.is_empty() { "./".to_owned() } else { escape::name(path) }
+}
+
+/// A failure of a path. Its text may begin with the path, as its end spells it.
+pub(crate) fn named(path: &[u8], text: &str) -> String {
+    let path = shown(path);
+    let own = text.split(": ").next().unwrap_or_default();
+    let is_named = own
+        .strip_suffix(path.as_str())
+        .is_some_and(|above| above.is_empty() || above.ends_with('/') || path.starts_with('/'));
+    if is_named { text.to_owned() } else { format!("{path}: {text}") }
 }
 
 /// Untrusted text on one line, without control characters.
@@ -136,6 +146,20 @@ mod tests {
         assert_eq!((&a.text, &b.text), (&"x\u{fffd}".to_owned(), &a.text));
         assert_eq!((a.bytes.as_deref(), b.bytes.as_deref()), (Some("eP8="), Some("eP4=")));
         assert_eq!(JsonName::new("\u{f6}".as_bytes()).bytes, None);
+    }
+
+    #[test]
+    fn a_failure_names_its_path_once() {
+        for (path, text, shown) in [
+            ("a/f2", "a/f2: no such file", "a/f2: no such file"),
+            ("a/f2", "/srv/a/f2: no such file", "/srv/a/f2: no such file"),
+            ("/root/", "/root/: may not be read", "/root/: may not be read"),
+            ("f2", "xf2: no such file", "f2: xf2: no such file"),
+            ("f2", "no space is left: make room", "f2: no space is left: make room"),
+            ("", "there is no directory x", "./: there is no directory x"),
+        ] {
+            assert_eq!(named(path.as_bytes(), text), shown);
+        }
     }
 
     #[test]

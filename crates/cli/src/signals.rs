@@ -11,6 +11,16 @@ use crate::exit::print_message;
 
 /// Converts signals to requests to `stop` from now on.
 pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
+    let text = "stopping; durable data is kept (a second signal stops at once)";
+    watch_with(stop, (!quiet).then_some(text));
+}
+
+/// The same for what writes no data.
+pub(crate) fn watch_measurement(stop: &StopHandle) {
+    watch_with(stop, Some("stopping (a second signal stops at once)"));
+}
+
+fn watch_with(stop: &StopHandle, text: Option<&'static str>) {
     let stop = stop.clone();
     handle(move |signal| {
         if stop.requested().is_some() {
@@ -18,8 +28,8 @@ pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
             let _ = emulate_default_handler(signal);
         }
         stop.request(signal);
-        if !quiet {
-            print_message("stopping; durable data is kept (a second signal stops at once)");
+        if let Some(text) = text {
+            print_message(text);
         }
     });
 }

@@ -1,6 +1,7 @@
 //! `cp` and `verify`: brings the two ends together and reports.
 
 mod depots;
+mod into_itself;
 mod relay;
 mod remote;
 mod stopped;
@@ -184,6 +185,8 @@ fn finish(
         && request.options.resume != packtrain_transfer::Resume::Off
         && !matches!(request.dest, Location::Stdio);
     let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
+    // What moved nothing was not limited.
+    let nothing = outcome.summary.bytes_moved == 0 && outcome.summary.files_moved == 0;
     let diagnosis = watch.book().judge(moved_bytes, outcome.summary.files_moved);
     Outcome {
         id: watch.book().id(),
@@ -193,7 +196,7 @@ fn finish(
         shares,
         retransmitted: moved.retransmitted,
         loss_cause: moved.causes,
-        verdict: if dry { None } else { diagnosis.verdict() },
+        verdict: if dry || nothing { None } else { diagnosis.verdict() },
         rtt: moved.rtt,
         held_by: moved.held.map(|by| by.word().to_owned()),
         streams: moved.streams,
@@ -313,6 +316,7 @@ fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestErr
     if matches!(request.dest, Location::Stdio) {
         return Err(usage("from here to standard output: use cat"));
     }
+    into_itself::refuse(request)?;
     local(request, watch, source_spec(request)?, destination(request)?)
 }
 

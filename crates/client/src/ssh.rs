@@ -24,6 +24,7 @@ use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_service::executor::spawn;
 use packtrain_service::{Reporter, SshSettings, StopHandle, host};
+pub(crate) use refusal::is_refused;
 
 /// Timeout for the end of the other end after this end's last message.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);

@@ -87,9 +87,9 @@ pub fn run(seed: u64, stop: &StopHandle) -> Result<(), RequestError> {
     let source = place.0.join("files");
     let total = files::make_small(&source, rate)?;
     print_line(&format!(
-        "packtrain demo --wan: {total} in 201 files over {rate}, {RTT} round trip, 0.01 % loss, a \
-         queue of one bandwidth-delay product;\nnear and far are network namespaces of this \
-         machine, each mover alone on an identical path (seed {seed})\n"
+        "packtrain demo --wan: {total} in 201 files over {rate}, {RTT} round trip, 0.01 % loss,\n\
+         a queue of one bandwidth-delay product; near and far are network namespaces of this\n\
+         machine, each program alone on an identical path (seed {seed})\n"
     ));
     let whole = files::digest_contents(&source)?;
     let lane = Lane { program: &program, place: &place.0, wan, total, stop };
@@ -163,11 +163,15 @@ fn verdict(rows: &[(&'static str, Result<Moved, String>)], wan: &Wan) -> Result<
 fn why(ours: &Moved, cubic: Option<&Moved>, wan: &Wan) -> String {
     let share = |m: &Moved| m.goodput() * 100.0 / wan.rate.as_bps() as f64;
     let random = ours.lost.saturating_sub(ours.overflow);
+    let full = match ours.overflow {
+        0 => "none were dropped by a full queue".to_owned(),
+        1 => "1 was dropped by a full queue".to_owned(),
+        n => format!("{n} were dropped by a full queue"),
+    };
     let mut text = format!(
         "It used {:.0} % of the path from start to sync. The path lost {random} of its packets at random, and it\n\
-         kept its rate; {} were too many for the queue.",
+         kept its rate; {full}.",
         share(ours),
-        ours.overflow
     );
     if let Some(verdict) = &ours.verdict {
         text += &format!(" Its own verdict: {verdict}.");

@@ -13,7 +13,7 @@ mod transport;
 use packtrain_units::{DataRate, Duration};
 use serde::Serialize;
 
-use packtrain_service::evidence::Evidence;
+use packtrain_service::evidence::{Evidence, Record};
 pub use stages::{Ceiling, Stage};
 
 /// Likelihood from which a finding is called likely.
@@ -167,6 +167,26 @@ impl Diagnosis {
         let maybe = if first.sure >= LIKELY { "" } else { "perhaps: " };
         (!silent).then(|| format!("{maybe}{}", first.says))
     }
+}
+
+/// Diagnoses a transfer from its record. A copy that has ended and had nothing to move was not limited
+/// by anything, but something may have kept it from moving.
+pub fn judge_record(record: &Record) -> Diagnosis {
+    let evidence = &record.evidence;
+    let mut diagnosis = judge(evidence);
+    let is_moving = !record.over || record.compares || evidence.probed;
+    if is_moving || evidence.bytes.get() > 0 || evidence.files > 0 {
+        return diagnosis;
+    }
+    let obstacles = [Limiter::UdpBlocked, Limiter::Outage, Limiter::MtuBlackHole];
+    diagnosis.findings.retain(|finding| obstacles.contains(&finding.cause));
+    if diagnosis.findings.is_empty() {
+        let (says, remedy) = ("no data was moved, so nothing limited it", "none is needed");
+        let mut finding = Finding::new(Limiter::Inconclusive, 0.0, says, remedy);
+        finding.how_sure = "inconclusive";
+        diagnosis.findings.push(finding.fact("lasted", seconds(evidence.elapsed)));
+    }
+    diagnosis
 }
 
 /// Diagnoses a transfer from its measurements.

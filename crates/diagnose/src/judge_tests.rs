@@ -120,6 +120,36 @@ fn a_full_path_is_no_verdict_for_the_last_line() {
     assert_eq!(stages, [Read, Encrypt, Path, Decrypt, Write]);
 }
 
+/// A disk that was slow to compare files, and no file differed.
+#[test]
+fn a_copy_that_moved_nothing_was_not_limited() {
+    let mut evidence = healthy();
+    evidence.path = None;
+    (evidence.bytes, evidence.files) = (ByteCount::ZERO, 0);
+    let sink = evidence.sink.as_mut().expect("an end");
+    (sink.rest, sink.sync.wall) = (TEN, TEN);
+    is(&judge(&evidence), Limiter::TargetDisk);
+    let record = |over, compares, evidence: &Evidence| Record {
+        over,
+        compares,
+        evidence: evidence.clone(),
+        ..Record::default()
+    };
+    let diagnosis = judge_record(&record(true, false, &evidence));
+    assert_eq!(diagnosis.first().cause, Limiter::Inconclusive, "{diagnosis:?}");
+    assert_eq!(diagnosis.first().how_sure, "inconclusive");
+    assert_eq!(diagnosis.verdict(), None);
+    // Nothing went over the network.
+    let unused = [Stage::Encrypt, Stage::Path, Stage::Decrypt];
+    evidence.source.as_mut().expect("an end").net = None;
+    evidence.sink.as_mut().expect("an end").net = None;
+    let diagnosis = judge_record(&record(true, true, &evidence));
+    assert!(!diagnosis.ceilings.iter().any(|c| unused.contains(&c.stage)), "{diagnosis:?}");
+    // One that runs still, and a comparison.
+    is(&judge_record(&record(false, false, &evidence)), Limiter::TargetDisk);
+    is(&judge_record(&record(true, true, &evidence)), Limiter::TargetDisk);
+}
+
 #[test]
 fn nothing_known_is_inconclusive() {
     for elapsed in [Duration::ZERO, Duration::from_millis(100), TEN] {

@@ -13,5 +13,5 @@ mod judge;
 mod record;
 pub mod recorder;
 
-pub use judge::{Ceiling, Diagnosis, Fact, Finding, Limiter, Stage, judge};
+pub use judge::{Ceiling, Diagnosis, Fact, Finding, Limiter, Stage, judge, judge_record};
 pub use record::{Which, find};

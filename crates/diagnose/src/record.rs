@@ -1,6 +1,6 @@
 //! Records of transfers: how they are found in the history.
 
-use packtrain_history::{Filter, Row};
+use packtrain_history::{Filter, Kind, Row};
 use packtrain_transfer::FailureKind;
 
 use packtrain_service::evidence::Record;
@@ -9,7 +9,7 @@ use packtrain_service::{HistoryConfig, RequestError, history};
 /// The requested transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one that started last.
+    /// The copy that started last; the last comparison if there is no copy.
     Last,
     /// The one with this id, or with an id that begins so.
     Id(String),
@@ -27,11 +27,16 @@ pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, RequestError>
         Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },
         Which::Pid(pid) => Filter { pid: Some(*pid), ..Filter::default() },
     };
-    let filter = Filter { evidence: true, most: Some(1), ..wanted };
+    let most = match which {
+        Which::Last => Some(history::Retention::WITH_EVIDENCE),
+        Which::Id(_) | Which::Pid(_) => Some(1),
+    };
+    let filter = Filter { evidence: true, most, ..wanted };
     let writer = history::own().writer;
     let rows = history::find(keep, &Filter { writer, ..filter })
         .map_err(|e| RequestError::new(FailureKind::SourceMissing, e.to_string()))?;
-    rows.iter().find_map(record_of).ok_or_else(|| {
+    let copy = rows.iter().filter(|row| row.kind != Kind::Verify).find_map(record_of);
+    copy.or_else(|| rows.iter().find_map(record_of)).ok_or_else(|| {
         let what = match which {
             Which::Last => "no transfer is remembered".to_owned(),
             Which::Id(id) => format!("no transfer is remembered by the id {id}"),

@@ -4,11 +4,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender, bounded};
-use packtrain_history::{Ended, Row};
+use packtrain_history::{Ended, Kind, Row};
 use packtrain_os::clock;
 use packtrain_units::{ByteCount, Time};
 
-use super::{Diagnosis, judge};
+use super::{Diagnosis, judge_record};
 use packtrain_service::evidence::{Evidence, Part, PartRole, Record};
 use packtrain_service::executor::spawn;
 use packtrain_service::history::{self, Series, Spool};
@@ -67,6 +67,7 @@ impl Recorder {
             pid: row.pid,
             began: row.began,
             what,
+            compares: row.kind == Kind::Verify,
             evidence: Evidence { local, ..Evidence::default() },
             ..Record::default()
         };
@@ -142,7 +143,7 @@ impl Recorder {
         let mut state = self.state();
         state.note();
         state.record.over = true;
-        judge(&state.record.evidence)
+        judge_record(&state.record)
     }
 
     /// Stores the row of a finished transfer; a dry run has none.

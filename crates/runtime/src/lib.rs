@@ -24,6 +24,7 @@ pub mod session;
 pub mod sink;
 pub mod skipped;
 pub mod source;
+pub mod target_failures;
 mod traces;
 pub mod transports;
 pub mod tunnel;

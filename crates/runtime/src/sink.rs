@@ -28,6 +28,7 @@ use crate::control::{Control, Incoming};
 use crate::meters::{EndWatch, Meters};
 use crate::session::{Observer, Pulse, Stop};
 use crate::skipped::Skipped;
+use crate::target_failures::TargetFailures;
 use crate::transports::offer::ControlMessage;
 use crate::transports::{Moved, SinkTransports};
 use packtrain_service::cipher;
@@ -202,6 +203,7 @@ struct Runner<'a> {
     /// Whether the destination does not change any more.
     is_finished: bool,
     told: ToldOnce,
+    target_failures: TargetFailures,
 }
 
 impl<'a> Runner<'a> {
@@ -266,6 +268,7 @@ impl<'a> Runner<'a> {
             lock,
             is_finished: false,
             told,
+            target_failures: TargetFailures::default(),
         })
     }
 
@@ -361,11 +364,15 @@ impl<'a> Runner<'a> {
     }
 
     fn answer(&mut self, answer: Answer) {
-        let sink = &mut self.sink;
         let removed = self.target.room().take();
         if !removed.is_empty() {
-            sink.on_removed(removed);
+            self.tell_target_failures(&removed);
+            self.sink.on_removed(removed);
         }
+        if let Answer::Deleted(results) = &answer {
+            self.tell_target_failures(results);
+        }
+        let sink = &mut self.sink;
         match answer {
             Answer::Written(WriteEvent::Written(chunk, hashes)) => sink.on_written(chunk, hashes),
             Answer::Written(WriteEvent::Failed(entry, failure)) => {

@@ -27,6 +27,7 @@ use crate::reader::{self, ReadEvent};
 use crate::session::{Observer, Pulse, Stop};
 use crate::sink::Leftovers;
 use crate::skipped::Skipped;
+use crate::target_failures::TargetFailures;
 use crate::transports::offer::ControlMessage;
 use crate::transports::transport::Wake;
 use crate::transports::{SourceTransports, TransportConfig, TransportNews};
@@ -189,6 +190,7 @@ struct Runner<'a> {
     watch: EndWatch,
     leftovers_reported: bool,
     not_kept_reported: bool,
+    target_failures: TargetFailures,
     /// Bytes that were not moved because they are holes.
     holes: ByteCount,
     /// The requested and repeated bytes that the sink was last given an account of.
@@ -215,6 +217,7 @@ impl<'a> Runner<'a> {
             gone: false,
             leftovers_reported: false,
             not_kept_reported: false,
+            target_failures: TargetFailures::default(),
             holes: ByteCount::ZERO,
             accounted: None,
         }
@@ -294,7 +297,9 @@ impl<'a> Runner<'a> {
         self.reported_at = Time::ZERO;
         self.report_progress();
         let none = Failure::new(FailureKind::Fatal, "no outcome");
-        Ok((self.outcome.unwrap_or_else(|| crate::sink::ended(none)), moved))
+        let mut outcome = self.outcome.unwrap_or_else(|| crate::sink::ended(none));
+        self.target_failures.append_to(&mut outcome);
+        Ok((outcome, moved))
     }
 
     fn incoming(&mut self, incoming: Option<Incoming>) {
@@ -368,6 +373,9 @@ impl<'a> Runner<'a> {
                 Some(ControlMessage::NotKept(left)) if !self.not_kept_reported => {
                     self.not_kept_reported = true;
                     self.tell_not_kept(&left);
+                }
+                Some(ControlMessage::TargetFailures(failures)) => {
+                    self.target_failures.add(failures);
                 }
                 Some(message) => {
                     if let Some(failure) = self.setup.transports.on_control(&message) {

@@ -28,6 +28,8 @@ pub struct Record {
     pub over: bool,
     /// A short description of the request.
     pub what: String,
+    /// The request compares and moves nothing (`verify`).
+    pub compares: bool,
     /// The measurements.
     pub evidence: Evidence,
 }

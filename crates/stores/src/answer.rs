@@ -157,7 +157,10 @@ pub(super) fn refusal(
 ) -> Trouble {
     let said = format!("{what}: the server answers {status}");
     match status.as_u16() {
-        404 | 410 => Trouble::never(FailureKind::SourceMissing, format!("{what}: there is none")),
+        404 | 410 => {
+            let text = format!("{what}: no such file ({})", status.as_u16());
+            Trouble::never(FailureKind::SourceMissing, text)
+        }
         401 | 403 | 407 => Trouble::never(FailureKind::NotAuthorised, said),
         412 => Trouble::never(FailureKind::Changed, changed(what)),
         408 | 425 | 429 | 500 | 502 | 503 | 504 | 509 => match retry_after(headers, now) {

@@ -77,7 +77,7 @@ pub(crate) struct TransportArgs {
     pub(crate) by_destination: bool,
     /// Highest rate of the transfer, over all transports together, such as 500mbit or 60MB/s
     /// [default: no limit].
-    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
+    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::limit)]
     pub(crate) rate: Option<DataRate>,
     /// Leave capacity to other traffic: native does not compete with it, and UDP and TCP packets
     /// are marked as lower effort (RFC 8622).
@@ -205,8 +205,15 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// How to show progress on stderr: auto (a bar if stderr is a terminal), bar, json (one line a
-    /// second) or none.
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    /// second) or none. Without a value: auto.
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "auto"
+    )]
     pub(crate) progress: ProgressMode,
     /// Print events as JSON lines on stdout. The last line has the result.
     #[arg(long)]

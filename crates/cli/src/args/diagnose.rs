@@ -14,8 +14,8 @@ use super::{KeepArgs, RemoteArgs, TransportArgs};
                   writes the evidence to the history."
 )]
 pub(crate) struct DiagnoseArgs {
-    /// The transfer: last, its id, or the id of a running or finished process. `user@host` and
-    /// `user@host:directory` measure with a temporary file that diagnose removes.
+    /// The transfer: last (the last copy), its id, or the id of a running or finished process.
+    /// `user@host` and `user@host:directory` measure with a temporary file that diagnose removes.
     #[arg(value_name = "last|ID|PID|user@host", value_hint = ValueHint::Hostname)]
     pub(crate) what: OsString,
     #[command(flatten)]

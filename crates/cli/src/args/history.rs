@@ -14,7 +14,8 @@ use super::values;
                   export contain the units."
 )]
 pub(crate) struct HistoryArgs {
-    /// Show everything about the transfer with this id, or with an id that begins so.
+    /// Show everything about the transfer with this id, or with an id that begins so; last is the one
+    /// that began last.
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Show only transfers with this machine at either end, or with a caller of this address.

@@ -103,7 +103,7 @@ pub(crate) struct PerfClientArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<values::Buffer>,
     /// Highest rate of all flows together, such as 500mbit [default: no limit].
-    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
+    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::limit)]
     pub(crate) rate: Option<DataRate>,
     /// Length of a reported interval.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::duration)]

@@ -45,7 +45,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     pub(crate) name: OsString,
     /// Highest rate, such as 500mbit or 60MB/s [default: no limit].
-    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::rate)]
+    #[arg(long, value_name = "RATE", visible_alias = "bwlimit", value_parser = values::limit)]
     pub(crate) rate: Option<DataRate>,
     /// Size of TCP's send and receive buffers, such as 16MiB. auto leaves them to the kernel
     /// [default: auto].

@@ -1,5 +1,7 @@
 //! Tips for options that other programs have and packtrain does not.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options of rsync, scp, rclone and curl with what to write instead.
@@ -52,17 +54,67 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["-h"], "write --help"),
 ];
 
-/// Replaces clap's guess by a tip if another program has the option.
-pub(super) fn improve(error: &mut clap::Error) {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return;
-    }
-    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
-    let option = argument.split(['=', ' ']).next().unwrap_or_default().to_owned();
-    let Some(tip) = tip(&option) else { return };
+/// Options of other programs in place of those of a command.
+const TIPS_OF: &[(&str, &[&str], &str)] = &[
+    ("perf", &["-t", "--time"], "write --seconds N"),
+    ("perf", &["-P"], "write --parallel N"),
+    ("emulate", &["--delay", "--latency"], "write --rtt, the delay of both ways together"),
+];
+
+/// Commands of other programs with what to write instead.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (
+        &["rsync", "sync", "mirror"],
+        "write packtrain cp -r SRC/ DST; with --delete it also removes what SRC does not have",
+    ),
+    (&["mv", "move"], "write packtrain cp -r --remove-source-files SRC DST"),
+    (
+        &["copy", "scp", "push", "pull", "put", "get", "upload", "download"],
+        "write packtrain cp -r SRC DST",
+    ),
+    (
+        &["ls", "list"],
+        "packtrain cp -r --dry-run -v host:dir/ . lists what a copy would move, and moves nothing",
+    ),
+];
+
+/// Replaces clap's guess by a tip if another program has the option or the command.
+pub(super) fn improve(error: &mut clap::Error, line: &[OsString]) {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let command = line.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let tip = match error.kind() {
+        ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).and_then(|argument| {
+            let option = argument.split(['=', ' ']).next().unwrap_or_default();
+            // `packtrain -av src/ host:dst`: no option stands before the command.
+            let is_first = command.starts_with('-').then_some(COPY);
+            tip_of(command, option).or(is_first).or_else(|| tip(option))
+        }),
+        ErrorKind::InvalidSubcommand => {
+            text(ContextKind::InvalidSubcommand).and_then(|word| other_command(&word))
+        }
+        _ => None,
+    };
+    let Some(tip) = tip else { return };
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+/// The tip for a line that names places and no command.
+const COPY: &str = "to copy, write packtrain cp -r SRC... DST";
+
+fn other_command(word: &str) -> Option<&'static str> {
+    let found = COMMANDS.iter().find(|(names, _)| names.contains(&word));
+    let is_place = word.contains(['/', ':']) || std::path::Path::new(word).exists();
+    found.map(|(_, tip)| *tip).or_else(|| is_place.then_some(COPY))
+}
+
+fn tip_of(command: &str, option: &str) -> Option<&'static str> {
+    let found = TIPS_OF.iter().find(|(of, options, _)| *of == command && options.contains(&option));
+    found.map(|(_, _, tip)| *tip)
 }
 
 fn tip(option: &str) -> Option<&'static str> {
@@ -94,7 +146,7 @@ mod tests {
     fn a_foreign_option_gets_its_tip_and_no_guess() {
         let line = ["packtrain", "cp", "--delete-after", "a", "b"];
         let mut error = bare().try_get_matches_from(line).expect_err("unknown");
-        improve(&mut error);
+        improve(&mut error, &line.map(OsString::from));
         let text = error.render().to_string();
         assert!(text.contains("tip: write --delete: names are removed at the end"), "{text}");
         assert!(!text.contains("similar"), "{text}");

@@ -20,6 +20,41 @@ pub(crate) fn rate(text: &str) -> Result<DataRate, String> {
     Ok(rate)
 }
 
+/// Parses the highest rate of a transfer. rsync's `--bwlimit` has other units, so an error about one
+/// says what rsync means by the text.
+pub(crate) fn limit(text: &str) -> Result<DataRate, String> {
+    rate(text).map_err(|error| {
+        let Some(meant) = rsync_rate(text) else { return error };
+        let units = [("k", "kB/s"), ("m", "MB/s"), ("g", "GB/s")];
+        let lower = text.to_ascii_lowercase();
+        let letter = units.iter().find_map(|(letter, bytes)| {
+            let number = lower.strip_suffix(letter)?;
+            Some(format!(
+                "`{text}` may be bits or bytes: write `{number}{letter}bit` or `{number}{bytes}`"
+            ))
+        });
+        format!("{}; rsync's --bwlimit={text} is {meant}", letter.unwrap_or(error))
+    })
+}
+
+/// A rate of rsync in units of this program, if it has none of them: a number counts KiB/s, the
+/// letters K, M and G are powers of 1024 B/s.
+fn rsync_rate(text: &str) -> Option<String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    number.parse::<f64>().ok().filter(|number| *number > 0.0)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "k" | "kib" => "KiB/s",
+        "m" | "mib" => "MiB/s",
+        "g" | "gib" => "GiB/s",
+        "kb" => "kB/s",
+        "mb" => "MB/s",
+        "gb" => "GB/s",
+        _ => return None,
+    };
+    Some(format!("{number}{unit}"))
+}
+
 /// Parses a duration, such as `10m` or `250ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     packtrain_units::parse_duration(text).map_err(|error| error.to_string())

@@ -13,7 +13,7 @@ use crate::args::{CpArgs, OutputArgs, VerifyArgs};
 use crate::exit::{Code, Exit, print_failure, print_message, print_stderr, print_warning};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
-use crate::out::{done, json_line, quote, shown, summary};
+use crate::out::{done, json_line, named, quote, summary};
 use crate::signals;
 
 /// `packtrain cp`.
@@ -90,6 +90,7 @@ impl Run<'_> {
         if self.output.explain {
             console.explain(explain::before(&request, self.asked));
         }
+        let hint = server_hint(&request);
         let result = copy(request, &console);
         console.finish();
         let outcome = result.unwrap_or_else(Outcome::from);
@@ -100,6 +101,9 @@ impl Run<'_> {
         let command = (outcome.resumable && replayable && code != Code::DONE)
             .then(|| quote::command(self.line));
         self.print(&outcome, work, &console, command.as_deref());
+        if let Some(hint) = hint.filter(|_| outcome.failure.is_some() && !outcome.resumable) {
+            print_message(&hint);
+        }
         let last = done::cp(&outcome, code, command.as_deref());
         console.record(&last);
         if self.output.json {
@@ -132,7 +136,7 @@ impl Run<'_> {
         for (path, failure) in
             outcome.failed.iter().filter(|(_, failure)| !already_printed(failure))
         {
-            print_failure(&format!("{}: {}", shown(path), failure.text));
+            print_failure(&named(path, &failure.text));
         }
         let omitted = outcome.summary.failed.saturating_sub(outcome.failed.len() as u64);
         if omitted > 0 && !outcome.failed.is_empty() && work != Work::Verify {
@@ -150,6 +154,20 @@ impl Run<'_> {
             print_resume_command(command);
         }
     }
+}
+
+/// What to write for a server, if a place over ssh looks like the address of one (`host:7876`).
+fn server_hint(request: &CpRequest) -> Option<String> {
+    request.sources.iter().chain([&request.dest]).find_map(|place| {
+        let Location::Ssh { user: None, host, path } = place else { return None };
+        let port = std::str::from_utf8(path).ok()?;
+        port.parse::<u16>().ok().filter(|port| *port > 0)?;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Some(format!(
+            "{host}:{port} is the path {port} over ssh; a packtrain server at that port is \
+             pt://{host}:{port}/"
+        ))
+    })
 }
 
 /// The direction of the bytes as seen from this machine.

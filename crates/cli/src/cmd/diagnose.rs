@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use packtrain_client::probe::probe;
-use packtrain_diagnose::{Which, find, judge};
+use packtrain_diagnose::{Which, find, judge_record};
 use packtrain_service::{FileReport, Notice, NoticeLevel, ProgressSnapshot, Reporter};
 
 use super::request;
@@ -18,12 +18,12 @@ pub(crate) fn run(args: &DiagnoseArgs) -> Result<Code, Exit> {
         Some(place) => {
             let request = request::probe(&place, &args.transport, &args.remote, &args.keep)?;
             let stop = request.stop.clone();
-            signals::watch(&stop, false);
+            signals::watch_measurement(&stop);
             probe(request, &Quiet)?
         }
         None => find(&which(&args.what)?, &args.keep.keep()?)?,
     };
-    let diagnosis = judge(&record.evidence);
+    let diagnosis = judge_record(&record);
     if args.json {
         diagnose::json(&record, &diagnosis);
     } else {

@@ -11,6 +11,9 @@ use crate::out::history;
 /// Default number of rows of a list.
 const DEFAULT_ROWS: u32 = 20;
 
+/// In place of an id: the transfer that began last.
+const LAST: &str = "last";
+
 /// `packtrain history`.
 pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
     let keep = args.keep.keep()?;
@@ -18,7 +21,7 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
     let wanted = wanted(args, export.is_some())?;
     let failed = |text: String| RequestError::new(FailureKind::Fatal, text);
     let rows = find(&keep, &wanted).map_err(|error| failed(error.to_string()))?;
-    if let Some(id) = &args.id {
+    if let Some(id) = args.id.as_ref().filter(|id| *id != LAST || rows.is_empty()) {
         only(id, &rows)?;
     }
     match export {
@@ -35,13 +38,15 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<Code, Exit> {
 }
 
 fn wanted(args: &HistoryArgs, export: bool) -> Result<Wanted, Exit> {
-    let id = args.id.as_ref().map(|id| id.to_ascii_lowercase());
+    let is_last = args.id.as_deref() == Some(LAST);
+    let id = args.id.as_ref().filter(|_| !is_last).map(|id| id.to_ascii_lowercase());
     if id.as_ref().is_some_and(|id| !id.bytes().all(|b| b.is_ascii_hexdigit())) {
         return Err(Exit::usage(
-            "an id is made of digits and the letters a to f: `packtrain history` lists them",
+            "write last, or an id, of digits and the letters a to f: `packtrain history` lists them",
         ));
     }
     let most = match args.limit {
+        _ if is_last => Some(1),
         Some(0) => None,
         Some(n) => Some(n),
         None if export || id.is_some() => None,

@@ -19,7 +19,7 @@ use crate::args::{HashArg, VerifyArgs};
 use crate::exit::{Code, Exit, print_message};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::Work;
-use crate::out::{done, json_line, shown};
+use crate::out::{done, json_line, named};
 use crate::signals;
 
 /// Maximum size of a manifest, in bytes.
@@ -49,7 +49,7 @@ pub(super) fn run(args: &VerifyArgs, matches: &ArgMatches) -> Result<Code, Exit>
     };
     let code = Code(outcome.exit_code());
     for (path, failure) in &outcome.failed {
-        print_message(&format!("{}: {}", shown(path), failure.text));
+        print_message(&named(path, &failure.text));
     }
     if args.output.json {
         json_line(&done::cp(&outcome, code, None));

@@ -34,7 +34,7 @@ fn server(args: PerfServerArgs, matches: &ArgMatches) -> Result<Code, Exit> {
         history: args.keep.keep()?,
         stop: stop.clone(),
     };
-    signals::watch(&stop, false);
+    signals::watch_measurement(&stop);
     let printer = ServicePrinter { json: args.json, client: false };
     match request.transport {
         TransportChoice::Udt4 => packtrain_udt4_service::perf_server(&request, &printer)?,
@@ -77,7 +77,7 @@ fn client(args: PerfClientArgs) -> Code {
     let (json, stop) = (args.json, StopHandle::new());
     let outcome = match client_request(args, stop.clone()) {
         Ok(request) => {
-            signals::watch(&stop, false);
+            signals::watch_measurement(&stop);
             let printer = ServicePrinter { json, client: true };
             let outcome = match request.transport {
                 TransportChoice::Udt4 => packtrain_udt4_service::perf_client(request, &printer),

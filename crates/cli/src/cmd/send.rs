@@ -20,7 +20,7 @@ use crate::args::{ClaimArgs, SendArgs, TicketArg};
 use crate::exit::{Code, Exit, print_failure, print_message, print_stderr};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::{self, Work};
-use crate::out::{deposit as print_deposit, done, json_line, line as print_line, quote, shown};
+use crate::out::{deposit as print_deposit, done, json_line, line as print_line, named, quote};
 use crate::signals;
 
 /// Maximum size of a ticket file, in bytes. It holds one line with at most 32 depots, whose names
@@ -86,7 +86,7 @@ fn run(args: &SendArgs, request: SendRequest, line: &[OsString]) -> Result<Code,
         _ => Code(outcome.exit_code()),
     };
     for (path, failure) in &outcome.failed {
-        print_failure(&format!("{}: {}", shown(path), failure.text));
+        print_failure(&named(path, &failure.text));
     }
     let command = outcome.resumable.then(|| quote::command(line));
     match &outcome.failure {

@@ -176,5 +176,5 @@ fn row(
     let span = format!("{:.1}-{:.1} s", from.as_secs_f64(), to.as_secs_f64());
     let (bytes, rate, again) = (bytes.to_string(), rate.to_string(), again.to_string());
     let rtt = rtt.map(|rtt| format!("  rtt {:.3} ms", rtt.as_secs_f64() * 1e3)).unwrap_or_default();
-    format!("{span:<13} {bytes:>10}  {rate:>14}  {again:>9} again{rtt}")
+    format!("{span:<13} {bytes:>10}  {rate:>14}  {again:>9} retransmitted{rtt}")
 }

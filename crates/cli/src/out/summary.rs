@@ -50,7 +50,9 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
         }
         Work::Copy => {
             let bytes = ByteCount(summary.bytes_moved);
-            format!("{files}, {bytes} in {took} ({}) over {}", outcome.goodput(), over(outcome))
+            let over = over(outcome);
+            let with = if over == CONTROL { "with" } else { "over" };
+            format!("{files}, {bytes} in {took} ({}) {with} {over}", outcome.goodput())
         }
     }];
     let mut worth = |n: u64, text: String| {
@@ -98,6 +100,9 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
     parts.join("; ")
 }
 
+/// In place of a transport.
+const CONTROL: &str = "the control messages";
+
 /// How a diagnosis begins that is possible and not likely.
 const UNSURE: &str = "perhaps: ";
 
@@ -121,7 +126,12 @@ fn over(outcome: &Outcome) -> String {
         .filter(|share| share.bytes.get() > 0)
         .map(|share| share.name.as_str())
         .collect();
-    if names.is_empty() { outcome.transport.clone() } else { names.join(" and ") }
+    match names.is_empty() {
+        false => names.join(" and "),
+        // Holes, empty files and names need no data.
+        true if outcome.transport == "none" => CONTROL.to_owned(),
+        true => outcome.transport.clone(),
+    }
 }
 
 /// `850 us`, `21 ms`, `2.16 s`, `12:05`.
@@ -171,6 +181,13 @@ mod tests {
         let end = "(4.29 Gbit/s) over native and tcp; resumed: 1.0 MiB; unchanged pieces not \
                    sent: 8.0 MiB; moved again: 1 chunk; bounded by the disk";
         assert!(said.ends_with(end), "{said}");
+        let empty = Outcome {
+            summary: Summary { files_moved: 1, ..Summary::default() },
+            transport: "none".into(),
+            ..nothing.clone()
+        };
+        let said = sentence(&empty, Work::Copy);
+        assert!(said.ends_with(" with the control messages"), "{said}");
         let differs = Outcome { differing: 2, ..nothing };
         let said = sentence(&differs, Work::Verify);
         assert_eq!(said, "differing or missing: 2, in 2.00 s; cp --checksum copies what differs");

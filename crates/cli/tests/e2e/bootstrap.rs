@@ -126,6 +126,36 @@ fn what_is_sent_has_no_symbols_and_is_packed() {
     assert!(second < 100_000, "{second} bytes");
 }
 
+/// What the sent program creates is as open as the account of the other end wants: at the first copy,
+/// and at the second one, by the program in the cache.
+#[test]
+fn a_sent_program_creates_files_with_the_umask_of_the_account() {
+    let rig = rig();
+    stand_in(&rig, "sh", "umask 027");
+    fs::create_dir(rig.path("d")).expect("a folder");
+    tree::file(&rig.path("d/f"), 3, 1);
+    for (path, mode) in [("d", 0o755), ("d/f", 0o644)] {
+        fs::set_permissions(rig.path(path), fs::Permissions::from_mode(mode)).expect("mode");
+    }
+    for to in ["first", "second"] {
+        let mut command = rig.packtrain();
+        command.args(["cp", "-r", "--preserve=none", "--transport", "pipe", "--retries", "0"]);
+        command
+            .arg("-e")
+            .arg(rig.path("login"))
+            .args(["--remote-path", NOWHERE])
+            .arg(rig.path("d"));
+        let ended = rig.run(command.arg(format!("host:{}", rig.path(to).display())));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("sent it once"), to == "first", "{}", ended.stderr);
+        let mode = |name: &str| {
+            let meta = fs::metadata(rig.path(to).join(name)).expect("it was copied");
+            meta.permissions().mode() & 0o777
+        };
+        assert_eq!((mode(""), mode("d"), mode("d/f")), (0o750, 0o750, 0o640), "{to}");
+    }
+}
+
 fn program_size() -> u64 {
     fs::metadata(env!("CARGO_BIN_EXE_packtrain")).expect("the command").len()
 }

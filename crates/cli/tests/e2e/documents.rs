@@ -136,10 +136,10 @@ pages! {
     depots: Page {
         path: "docs/guide/tasks/depots.md",
         given: "{ results; printf '[cp]\\naccept-new-host = true\\n' >$XDG_CONFIG_HOME/packtrain/config.toml; }",
-        then: "cmp big /data/x && cmp results/one /data/results/one",
+        then: "cmp big /data/x && cmp big /data/x1 && cmp big /data/x2 && cmp results/one /data/results/one",
         not_run: &[
             (
-                "packtrain cp --via d1.example.org:7879,d2.",
+                "packtrain cp -r --via d1.example.org:7879,d2.",
                 "there is one depot, and it may not connect to another: e2e hops has chains",
             ),
             (

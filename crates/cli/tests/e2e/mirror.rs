@@ -154,6 +154,55 @@ fn no_more_names_are_deleted_than_allowed() {
     assert_eq!((ended.code, left()), (0, 0), "{}", ended.stderr);
 }
 
+/// Whose end receives is asked: the reason is in its words at the caller too.
+#[test]
+fn a_server_says_why_it_deleted_nothing() {
+    let rig = Rig::local();
+    files(&rig, &["src/f", "root/dst/a", "root/dst/b"]);
+    let (_server, port) = serve(&rig, &[]);
+    for more in [&[][..], &["--dry-run"]] {
+        let mut put = rig.cp();
+        put.args(["--delete", "--max-delete", "0", "--json", "--ticket", &ticket(&rig)]).args(more);
+        put.arg(contents(&rig.path("src"))).arg(format!("pt://127.0.0.1:{port}/dst"));
+        let ended = rig.run(&mut put);
+        assert_eq!(ended.code, 23, "{}", ended.stderr);
+        let why = "not deleted, and 1 more names were not: --max-delete 0 is reached";
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        let last = ended.json_lines().pop().expect("a last line");
+        let failed = last["failed_files"].as_array().expect("a list");
+        assert_eq!(failed.len(), 1, "{last}");
+        assert!(failed[0].to_string().contains(why), "{last}");
+        assert!(rig.path("root/dst/a").exists() && rig.path("root/dst/b").exists());
+    }
+}
+
+/// A dry run with a target that the real run makes: here and at a server.
+#[test]
+fn a_dry_run_takes_a_missing_target_for_an_empty_one() {
+    let rig = Rig::local();
+    files(&rig, &["src/f"]);
+    let (_server, port) = serve(&rig, &[]);
+    let (here, there) = (rig.path("new").into_os_string(), format!("pt://127.0.0.1:{port}/new"));
+    let own = ticket(&rig);
+    for (to, ticket) in [(here, &[][..]), (there.into(), &["--ticket", own.as_str()])] {
+        let run = |more: &[&str]| {
+            let mut put = rig.cp();
+            put.args(["--delete", "-v"]).args(ticket).args(more);
+            rig.ok(put.arg(contents(&rig.path("src"))).arg(&to))
+        };
+        let dry = run(&["--dry-run"]);
+        let told = format!("{}{}", String::from_utf8_lossy(&dry.stdout), dry.stderr);
+        let moves = |name: &str| told.lines().any(|line| line == format!("to move   {name}"));
+        assert!(moves("./") && moves("f") && !told.contains("failed"), "{told}");
+        run(&[]);
+    }
+    let mut check = rig.packtrain();
+    check.arg("verify").arg(contents(&rig.path("src"))).arg(rig.path("missing"));
+    let ended = rig.run(&mut check);
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.contains("there is no directory missing"), "{}", ended.stderr);
+}
+
 /// A file replaces a directory with three names in it.
 #[test]
 fn what_makes_room_is_counted_limited_and_named_in_a_dry_run() {

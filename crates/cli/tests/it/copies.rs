@@ -268,3 +268,52 @@ fn times_that_differ_in_the_part_of_a_second_are_different() {
         assert_eq!(done(&output)["bytes_moved"], 0, "equal now");
     }
 }
+
+/// `cp -r src src/copy` is refused, as `mistakes.txt` shows. These are not copies into themselves.
+#[test]
+fn a_directory_may_be_copied_to_a_place_in_it_that_is_left_out() {
+    let home = Home::new();
+    home.file("src/f", b"f");
+    std::os::unix::fs::symlink("src", home.path("link")).expect("a link");
+    for words in [
+        &["cp", "-r", "--exclude", "/copy", "src/", "src/copy"][..],
+        &["cp", "-r", "link", "src/copy/"],
+        &["cp", "-r", "src/", "src"],
+        &["cp", "-r", "src", "src-2"],
+    ] {
+        let output = home.run(words);
+        assert_eq!(code(&output), 0, "{words:?}: {}", stderr(&output));
+    }
+    assert!(exists(&home.path("src/copy/f")) && !exists(&home.path("src/copy/copy")));
+    assert!(home.path("src/copy/link").is_symlink() && exists(&home.path("src-2/src/f")));
+}
+
+/// rsync's `--progress` has no value.
+#[test]
+fn the_word_after_progress_is_a_place_unless_it_says_how() {
+    let home = Home::new();
+    home.file("src/f", b"f");
+    for words in [
+        &["cp", "-r", "--progress", "src/", "a"][..],
+        &["cp", "-r", "--progress=none", "src/", "b"],
+        &["cp", "-r", "--progress", "none", "src/", "c"],
+    ] {
+        let output = home.run(words);
+        assert_eq!(code(&output), 0, "{words:?}: {}", stderr(&output));
+    }
+    assert!(["a/f", "b/f", "c/f"].iter().all(|name| exists(&home.path(name))));
+}
+
+#[test]
+fn last_is_the_last_transfer_and_for_diagnose_the_last_copy() {
+    let home = Home::new();
+    home.file("a", b"some bytes");
+    assert_eq!(code(&home.run(&["cp", "a", "b"])), 0);
+    assert_eq!(code(&home.run(&["verify", "a", "b"])), 0);
+    let row = home.run(&["history", "last"]);
+    assert_eq!(code(&row), 0, "{}", stderr(&row));
+    assert!(stdout(&row).contains("verify"), "{}", stdout(&row));
+    let diagnosis = home.run(&["diagnose", "last"]);
+    assert_eq!(code(&diagnosis), 0, "{}", stderr(&diagnosis));
+    assert!(stdout(&diagnosis).contains("cp to b"), "{}", stdout(&diagnosis));
+}

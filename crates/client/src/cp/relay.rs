@@ -16,6 +16,7 @@ use packtrain_runtime::reader::Slice;
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::sink::Leftovers;
 use packtrain_runtime::skipped::Skipped;
+use packtrain_runtime::target_failures::TargetFailures;
 use packtrain_runtime::transports::Moved;
 use packtrain_runtime::transports::offer::ControlMessage;
 use packtrain_service::{StreamsReport, evidence};
@@ -68,6 +69,7 @@ pub(super) fn run(
     let mut summary = Summary::default();
     let mut failure = None;
     let mut failed = Vec::new();
+    let mut target_failures = TargetFailures::default();
     let mut streams = None;
     let (mut leftovers_told, mut skipped_told) = (false, false);
     let mut not_kept_told = [false; 2];
@@ -113,6 +115,9 @@ pub(super) fn run(
                             for (path, report) in &reports {
                                 watch.file(path, report);
                             }
+                        }
+                        Some(ControlMessage::TargetFailures(failures)) => {
+                            target_failures.add(failures);
                         }
                         Some(ControlMessage::Part(bytes)) => {
                             if let Some(part) = evidence::decode(&bytes) {
@@ -186,7 +191,9 @@ pub(super) fn run(
     // The sink has counted for the last time: whatever came before is in there.
     let failure = if done && summary != Summary::default() { None } else { failure };
     moved.streams = streams;
-    (Outcome { summary, failure, failed }, moved)
+    let mut outcome = Outcome { summary, failure, failed };
+    target_failures.append_to(&mut outcome);
+    (outcome, moved)
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use packtrain_transfer::{FailureKind, FileReport};
 use packtrain_units::{Backoff, ByteCount, Duration, Time};
 use parking_lot::Mutex;
 
+use crate::ssh;
+
 /// The waits before another try.
 pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
 
@@ -25,7 +27,8 @@ pub(super) const fn may_pass(kind: FailureKind) -> bool {
     )
 }
 
-/// Does it again after temporary failures, as often as the request allows and until `is_over`.
+/// Does it again after temporary failures, as often as the request allows and until `is_over`; once
+/// if ssh was refused and nothing was ever reached.
 pub(crate) fn again(
     request: &CpRequest,
     reporter: &dyn Reporter,
@@ -33,13 +36,14 @@ pub(crate) fn again(
     is_over: &dyn Fn() -> bool,
     mut once: impl FnMut() -> Result<Outcome, RequestError>,
 ) -> Result<Outcome, RequestError> {
-    let (mut backoff, mut begun) = (RETRY, false);
+    let (mut backoff, mut begun, mut reached) = (RETRY, false, false);
     loop {
         let mut result = once();
         routes.said().iter().for_each(|notice| reporter.notice(notice));
         if let Some(depot) = routes.corrupter() {
             reporter.corrupted(&depot);
         }
+        reached |= result.is_ok();
         match &mut result {
             Ok(outcome) => begun |= outcome.resumable,
             // An earlier try left something to go on from.
@@ -51,13 +55,15 @@ pub(crate) fn again(
         };
         let Some((FailureKind::Temporary, text)) = failure else { return result };
         let stopped = request.stop.requested().is_some();
-        if backoff.failures() >= request.retries || stopped || is_over() {
+        let is_wrong = !reached && ssh::is_refused(&text);
+        let retries = if is_wrong { request.retries.min(1) } else { request.retries };
+        if backoff.failures() >= retries || stopped || is_over() {
             return result;
         }
         let pause = backoff.next_wait();
         let tries = backoff.failures();
         let wait = pause.to_readable();
-        let text = format!("{text}; trying again in {wait} ({tries} of {})", request.retries);
+        let text = format!("{text}; trying again in {wait} ({tries} of {retries})");
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
         reporter.interrupted();
         sleep(pause, request);

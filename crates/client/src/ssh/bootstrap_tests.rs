@@ -174,6 +174,33 @@ fn without_a_cache_the_program_is_removed_at_the_end() {
     assert!(said.contains("PACKTRAIN-BOOTSTRAP-FAILED"), "{said}");
 }
 
+/// Sent, from the cache, and sent for one use.
+#[test]
+fn the_program_gets_the_umask_of_the_account() {
+    let home = home();
+    let program = format!("{}umask\n", stand_in(""));
+    let plain = |home: &Path| {
+        // A test may itself run with any umask: what counts is that the program has the same.
+        let mut child = shell("umask", home);
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        child.wait().unwrap();
+        said
+    };
+    let expected = plain(home.path());
+    assert_ne!(expected.trim(), "0077", "the test needs another umask than that of the script");
+    for way in ["sent", "cached"] {
+        let said = install(home.path(), &program);
+        assert_eq!(said.contains("SEND cache"), way == "sent", "{said}");
+        assert!(said.ends_with(&format!("runs serve --stdio\n{expected}")), "{way}: {said}");
+    }
+    fs::remove_dir_all(home.path().join(".cache")).unwrap();
+    fs::write(home.path().join(".cache"), "").unwrap();
+    let said = install(home.path(), &program);
+    assert!(said.contains("SEND once"), "{said}");
+    assert!(said.ends_with(&format!("runs serve --stdio\n{expected}")), "{said}");
+}
+
 /// Unfinished copies: of a process of this namespace that has ended, of one that runs, and of
 /// another namespace, young and old.
 #[test]

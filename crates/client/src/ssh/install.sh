@@ -2,6 +2,8 @@
 # is not there, it asks for it, checks it, and puts it there. It removes what it created before it
 # reports a failure.
 set -f
+# Only this script makes private files. The program gets the umask of the account.
+u=$(umask)
 umask 077
 LC_ALL=C; export LC_ALL
 t=; w=
@@ -14,7 +16,7 @@ read -r d m || exit 72
 b=${XDG_CACHE_HOME:-$HOME/.cache}/packtrain
 usable() { [ -x "$1" ] && [ "$(wc -c <"$1")" -eq "$m" ] && "$1" --version >/dev/null 2>&1 </dev/null; }
 # What belongs to another user is not run.
-if [ -O "$b" ] && [ -O "$b/$d" ] && usable "$b/$d/packtrain"; then touch "$b/$d" 2>/dev/null; exec "$b/$d/packtrain" ARGUMENTS; fi
+if [ -O "$b" ] && [ -O "$b/$d" ] && usable "$b/$d/packtrain"; then touch "$b/$d" 2>/dev/null; umask "$u"; exec "$b/$d/packtrain" ARGUMENTS; fi
 # Names of unfinished copies hold the machine (by its boot), the namespace of process numbers, and the
 # process. Only in the same namespace does a process number say whether the process still runs: of
 # others, which share this directory from containers or other machines, copies are left for a day.
@@ -43,8 +45,9 @@ if [ "$z" = gzip ]; then e=$( { head -c "$n" | gzip -dc >"$p"; } 2>&1 ); else e=
 [ "$(wc -c <"$p")" -eq "$m" ] || f "the program did not arrive whole"
 if command -v sha256sum >/dev/null 2>&1; then e=$(sha256sum <"$p"); [ "${e%% *}" = "$d" ] || f "the program arrived damaged"; fi
 e=$( { chmod 700 "$p" && "$p" --version; } 2>&1 </dev/null ) || f "$e"
-if [ "$r" = once ]; then "$p" ARGUMENTS; s=$?; c; exit $s; fi
+if [ "$r" = once ]; then umask "$u"; "$p" ARGUMENTS; s=$?; c; exit $s; fi
 e=$( { mkdir -p "$b/$d" && mv -f "$p" "$b/$d/packtrain"; } 2>&1 ) || f "$e"
 c
 find "$b/." ! -name . -prune -name "[0-9a-f]*" ! -name "$d" -mtime +30 -exec rm -rf {} + 2>/dev/null
+umask "$u"
 exec "$b/$d/packtrain" ARGUMENTS

@@ -74,6 +74,15 @@ impl Messages {
     }
 }
 
+/// Nothing listens at the port of ssh.
+const REFUSED: &str = "refuses ssh connections: check the name and the port";
+
+/// Whether the failure is that nothing listens at the port of ssh. Where nothing ever answered, this is
+/// more likely a wrong port than a machine that starts at the moment.
+pub(crate) fn is_refused(text: &str) -> bool {
+    text.ends_with(REFUSED)
+}
+
 /// The failure that these messages of OpenSSH name.
 fn refusal(text: &str, target: &str) -> Option<Failure> {
     let has = |words: &str| text.contains(words);
@@ -95,6 +104,8 @@ fn refusal(text: &str, target: &str) -> Option<Failure> {
     } else if has("Bad configuration option") || has("Bad owner or permissions on") {
         let text = "ssh does not accept its configuration; its own message is above".to_owned();
         (FailureKind::Usage, text)
+    } else if has("ssh: connect to host") && has("Connection refused") {
+        (FailureKind::Temporary, format!("{host} {REFUSED}"))
     } else {
         return None;
     };
@@ -117,13 +128,16 @@ mod tests {
         assert_eq!(kind("Host key verification failed.\r\n"), Some(FailureKind::NotAuthorised));
         for lost in [
             "",
-            "ssh: connect to host far port 22: Connection refused\r\n",
             "Connection to far closed by remote host.\r\n",
             "client_loop: send disconnect: Broken pipe\r\n",
             "cp: /x: Permission denied\n",
         ] {
             assert_eq!(kind(lost), None, "{lost}");
         }
+        let refused = refusal("ssh: connect to host far port 22: Connection refused\r\n", "me@far");
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind, FailureKind::Temporary);
+        assert!(is_refused(&refused.text), "{}", refused.text);
         let changed = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n\
                        Host key verification failed.\r\n";
         let failure = refusal(changed, "me@far").unwrap();

@@ -169,11 +169,10 @@ fn processor(
         PartRole::Sink => Limiter::ReceiverCpu,
     };
     let others = waited >= 0.15;
-    let says = format!(
-        "the processor of the {} machine was the limit{}",
-        place(role),
-        if others { ": other work there keeps this from it" } else { "" }
-    );
+    let says = match others {
+        true => format!("the {} machine was busy with other work", place(role)),
+        false => format!("the processor of the {} machine was the limit", place(role)),
+    };
     let remedy = if others {
         "end or move the other work there (`top` shows it), or give this one precedence (`nice -n \
          -5 packtrain ...`, cpu.weight of its cgroup)"

@@ -62,13 +62,13 @@ pub(super) fn ceilings(evidence: &Evidence) -> Vec<Ceiling> {
         let work = end.data.wall + end.hash.wall;
         found.extend(rate(end.data.bytes, work / end.threads.max(1), Stage::Read, by));
         if !evidence.local {
-            found.extend(network(end, Stage::Encrypt));
+            found.extend(network(evidence, end, Stage::Encrypt));
         }
     }
     found.extend(path(evidence));
     if let Some(end) = &evidence.sink {
         if !evidence.local {
-            found.extend(network(end, Stage::Decrypt));
+            found.extend(network(evidence, end, Stage::Decrypt));
         }
         let bytes = end.data.bytes + end.small.bytes;
         let work = (end.data.wall + end.small.wall + end.hash.wall) / end.threads.max(1);
@@ -106,7 +106,7 @@ fn given(end: &End) -> f64 {
 
 /// The network thread encrypts or decrypts, and makes the system calls. With TCP the work is
 /// distributed over threads, so only the encryption rate is known.
-fn network(end: &End, stage: Stage) -> Option<Ceiling> {
+fn network(evidence: &Evidence, end: &End, stage: Stage) -> Option<Ceiling> {
     let alone = |rate: DataRate| format!("sealing alone {rate}");
     let quota = end.cpu.quota.filter(|q| *q < 1.0).unwrap_or(1.0);
     match &end.net {
@@ -128,6 +128,8 @@ fn network(end: &End, stage: Stage) -> Option<Ceiling> {
             let at_least = Work::share(*cpu, *elapsed, 1) < 0.5 * quota;
             Some(Ceiling { stage, rate, by, at_least })
         }
+        // Nothing was encrypted.
+        _ if evidence.bytes < MIN_MEASURED && !evidence.probed => None,
         _ => {
             let rate = end.sealing?.mul_f64(quota);
             let by = "one thread that does nothing else".to_owned();

@@ -27,13 +27,10 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         // A single renamed file: the source has no directory here.
         return Vec::new();
     }
-    let is_there = || target.below(b"").map(|place| target.root.stat(&place));
-    if plan.dry_run && matches!(is_there(), Ok(Ok(None))) {
-        // The destination would be created.
-        return Vec::new();
-    }
+    let is_dry = target.options().dry_run && !target.options().verify;
     let mut remover = match Remover::new(target, plan.dry_run, plan.limit) {
         Ok(remover) => remover,
+        Err(_) if is_dry && target.is_missing() => return Vec::new(),
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
     remover.removed = target.room().removed;
@@ -340,7 +337,10 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn refused(target: &Target, place: &RelPath, error: &std::io::Error) -> Failure {
-    let sentence = target.root.trouble(error).sentence();
-    let text = format!("{}: {sentence}", show(place.as_bytes()));
+    let name = if place.is_root() { "./".to_owned() } else { show(place.as_bytes()) };
+    let text = match target.root.trouble(error) {
+        Trouble::NotFound => format!("there is no directory {name} at the target"),
+        trouble => format!("{name}: {}", trouble.sentence()),
+    };
     Failure::new(FailureKind::TargetRefused, text)
 }

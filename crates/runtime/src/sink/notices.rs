@@ -3,6 +3,7 @@
 use packtrain_transfer::message::Message;
 
 use super::Runner;
+use super::delete::Gone;
 use crate::not_kept::NotKept;
 use crate::transports::offer::ControlMessage;
 
@@ -31,6 +32,22 @@ impl Runner<'_> {
             left.notices().iter().for_each(|notice| self.setup.observer.notice(notice));
         } else {
             let word = ControlMessage::NotKept(left);
+            self.setup.control.tx.send(&Message::Channel(word.encode()));
+        }
+    }
+
+    /// Tells the initiator why names at the target failed that the source does not know as entries.
+    pub(super) fn tell_target_failures(&mut self, results: &Gone) {
+        if self.setup.observer.keeps() {
+            return;
+        }
+        let failed = results.iter().filter_map(|(path, result)| {
+            let failure = result.as_ref().err()?;
+            Some((path.clone(), failure.clone()))
+        });
+        let fresh = self.target_failures.add(failed.collect());
+        if !fresh.is_empty() {
+            let word = ControlMessage::TargetFailures(fresh);
             self.setup.control.tx.send(&Message::Channel(word.encode()));
         }
     }

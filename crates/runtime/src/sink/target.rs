@@ -158,6 +158,11 @@ impl Target {
         rests.into_iter().any(|rest| rest.starts_with(self.tag.as_bytes()))
     }
 
+    /// Whether nothing has the name of the destination: a dry run does not make it.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.root.stat(&self.prefix), Ok(None))
+    }
+
     /// `path` below the prefix.
     pub(crate) fn below(&self, path: &[u8]) -> Result<RelPath, Failure> {
         let joined = match (self.prefix.is_root(), path.is_empty()) {

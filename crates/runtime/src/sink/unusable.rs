@@ -66,7 +66,7 @@ fn explain(path: &[u8], error: &io::Error, look: impl Fn(&[u8]) -> There) -> Fai
         return Failure::new(kind_of(trouble), format!("{}: {}", show(path), trouble.sentence()));
     }
     let not_there = |path: &[u8]| {
-        let text = format!("{}: no such directory; make it first", show(path));
+        let text = format!("{}: no such directory; make it first, or add --mkpath", show(path));
         Failure::new(FailureKind::TargetMissing, text)
     };
     // From the top: the first component that is not a directory is the cause.

@@ -3,6 +3,7 @@
 use packtrain_net::tcp::tls::{way_name, way_of};
 use packtrain_object::SPACE_END;
 use packtrain_transfer::message::MAX_DATA;
+use packtrain_transfer::{Failure, FailureKind};
 
 use super::offer::{ControlMessage, FlowOffer, Hints, Offer};
 use super::tcp::wire::{FRAME_HEAD, FrameHead};
@@ -54,6 +55,8 @@ pub fn offer_seeds() -> Vec<Vec<u8>> {
     seeds.push(ControlMessage::Streams(4).encode());
     seeds.push(ControlMessage::Dial(1, 2).encode());
     seeds.push(ControlMessage::NoWay(1, "refused".to_owned()).encode());
+    let failure = Failure::new(FailureKind::TargetRefused, "not deleted");
+    seeds.push(ControlMessage::TargetFailures(vec![(b"a".to_vec(), failure)]).encode());
     seeds
 }
 

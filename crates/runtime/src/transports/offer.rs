@@ -50,6 +50,8 @@ pub enum ControlMessage {
     Skipped(u64, Vec<u8>),
     /// Either end, before its last message: what the options ask to keep and it could not keep.
     NotKept(NotKept),
+    /// Sink: failures of names at the target that are no entries of the source.
+    TargetFailures(Vec<(Vec<u8>, Failure)>),
 }
 
 impl ControlMessage {

@@ -12,6 +12,9 @@ pub(super) fn text(ended: &Ended) {
     for link in report.links.iter().filter(|link| link.offered > 0) {
         print_message(&direction(link));
     }
+    if report.links.iter().all(|link| link.offered == 0) {
+        print_message("no packet crossed the path");
+    }
     let late = &report.delay_error;
     let lost: u64 = report.hosts.iter().map(|host| host.device_drops + host.write_failures).sum();
     print_message(&format!(

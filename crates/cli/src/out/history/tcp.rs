@@ -21,7 +21,7 @@ pub(super) fn lines(column: &str) -> Vec<String> {
     if all > 1 {
         let sent: ByteCount = streams.iter().fold(ByteCount::ZERO, |sum, one| sum + one.acked);
         let again = streams.iter().fold(ByteCount::ZERO, |sum, one| sum + one.retransmitted);
-        lines.push(format!("{all} streams sent {sent}, of which {again} again"));
+        lines.push(format!("{all} streams sent {sent}, {again} of it retransmitted"));
     }
     let few = all <= SHOWN;
     for (n, stream) in streams.iter().enumerate() {
@@ -36,14 +36,14 @@ pub(super) fn lines(column: &str) -> Vec<String> {
     lines
 }
 
-/// `104.1 Mbit/s for 12 s, RTT 40 ms, 1.2 MiB again, receiver-limited 80 %`.
+/// `104.1 Mbit/s for 12 s, RTT 40 ms, 1.2 MiB retransmitted, receiver-limited 80 %`.
 fn one(stream: &StreamReport) -> String {
     let mut parts = vec![
         format!("{} for {}", stream.rate, time(stream.age)),
         format!("RTT {}", time(stream.srtt)),
     ];
     if stream.retransmitted > ByteCount::ZERO {
-        parts.push(format!("{} again", stream.retransmitted));
+        parts.push(format!("{} retransmitted", stream.retransmitted));
     }
     for (share, what) in
         [(stream.receiver_limited, "receiver-limited"), (stream.buffer_limited, "buffer-limited")]
@@ -83,12 +83,14 @@ mod tests {
         let one = lines(&column(1));
         assert_eq!(
             one,
-            ["stream: 1.0 Mbit/s for 12.0 s, RTT 40 ms, 4.0 KiB again, receiver-limited 80 %"]
+            [
+                "stream: 1.0 Mbit/s for 12.0 s, RTT 40 ms, 4.0 KiB retransmitted, receiver-limited 80 %"
+            ]
         );
         assert_eq!(lines(&column(8)).len(), 9);
         let many = lines(&column(64));
         assert_eq!(many.len(), 9);
-        assert_eq!(many[0], "64 streams sent 64.0 MiB, of which 4.0 KiB again");
+        assert_eq!(many[0], "64 streams sent 64.0 MiB, 4.0 KiB of it retransmitted");
         assert!(many[1].starts_with("fastest: 64.0 Mbit/s"), "{}", many[1]);
         assert!(many[8].starts_with("slowest: 1.0 Mbit/s"), "{}", many[8]);
         assert!(many.iter().all(|line| line.len() < 100), "{many:?}");
