@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
+use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
 use packtrain_proto::{Placed, Placement};
 use packtrain_transfer::{ChunkPlan, Failure};
 use packtrain_units::{ByteCount, Offset, RangeSet};

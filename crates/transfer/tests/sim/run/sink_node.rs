@@ -162,7 +162,7 @@ impl Run<'_> {
         self.answers.push(Answer::Copied(chunk, piece.entry, hash));
     }
 
-    pub(super) fn delete(&mut self, keep: &KeptPaths, dry_run: bool) {
+    pub(super) fn delete(&mut self, keep: &packtrain_transfer::KeptPaths, dry_run: bool) {
         let gone: Vec<_> = self
             .disk
             .places
