@@ -169,8 +169,8 @@ impl Diagnosis {
     }
 }
 
-/// Diagnoses a transfer from its record. A copy that has ended and had nothing to move was not limited
-/// by anything, but something may have kept it from moving.
+/// Diagnoses a transfer from its record. Nothing limited a copy that ended without moving data,
+/// but something may have prevented it from moving any.
 pub fn judge_record(record: &Record) -> Diagnosis {
     let evidence = &record.evidence;
     let mut diagnosis = judge(evidence);

@@ -22,9 +22,8 @@ pub struct Mtime {
 
 impl Mtime {
     /// Whether this is the time that a file system stores for `wanted`. Some keep only whole seconds,
-    /// or 10 ms, 1 us or 100 ns. How fine the times are of the file system that has the file shows in
-    /// its time of change, of whose second `ctime_nanos` is the part in nanoseconds: the kernel sets
-    /// that time, and it is rarely round.
+    /// or 10 ms, 1 us or 100 ns. `ctime_nanos` shows which: the nanoseconds of the file's time of
+    /// change. The kernel sets that time, so it is rarely round unless the file system rounds it.
     pub fn is_stored(self, wanted: Self, ctime_nanos: u32) -> bool {
         let stores = |unit: u32| {
             ctime_nanos.is_multiple_of(unit) && self.nanos == wanted.nanos / unit * unit

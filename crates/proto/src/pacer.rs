@@ -5,8 +5,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 /// How far a sender may catch up after a wait for the window, for credit or for data.
 const CATCH_UP: Duration = Duration::from_millis(1);
 /// How far it may catch up when it wakes too late from a wait for the pacer: two fifths of the round
-/// trip within these limits. On a busy machine a thread waits this long for a processor, again and
-/// again, and what is not made up is lost to the rate. Queues are in proportion to the round trip.
+/// trip, within these limits. On a busy machine a thread often waits this long for a processor, and
+/// the delay that is not made up lowers the rate. A longer round trip usually has a longer queue,
+/// which takes a larger burst.
 const MAX_LATENESS: [Duration; 2] = [Duration::from_millis(8), Duration::from_millis(24)];
 
 /// Longest wait for one batch.

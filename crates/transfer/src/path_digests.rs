@@ -76,8 +76,8 @@ fn marked(path: &[u8], is_directory: bool) -> PathKey {
     key
 }
 
-/// The directories above some paths. Their number can grow with the square of what names them, so
-/// each takes 16 bytes, and the time is that of reading the paths.
+/// The directories above some paths. Together these directories can be much longer than the paths,
+/// so each is kept as 16 bytes. Adding a path takes time in proportion to its length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParentPaths {
     keys: HashSet<u128>,

@@ -1,8 +1,8 @@
 //! The launch: measures the capacity in a few round trips instead of doubling from ten packets.
 //!
 //! It goes in steps. A step sends at one rate and is judged by its own packets: from the first
-//! acknowledgement of one of them, for a quarter or half of a round trip. What is still reported of
-//! the step before is not mixed in, so the next rate can follow after one round trip and a quarter.
+//! acknowledgement of one of them, for an eighth to a half of a round trip. Late reports about
+//! the step before do not count, so the next rate can follow after 1.1 to 1.5 round trips.
 
 use packtrain_units::Time;
 
@@ -21,8 +21,8 @@ const MIN_REPORTS: u32 = 3;
 /// Minimum bytes that a step sends in the time over which it is judged, if pings showed the capacity
 /// before: several trains.
 const MIN_STEP_BYTES: f64 = 64.0 * 1_500.0;
-/// The share of the capacity at which the launch ends if bursts of data measured it; and if pings
-/// did before.
+/// The share of the capacity at which the launch ends if only bursts of data measured it, and if
+/// pings measured it too.
 const MEASURED_SHARE: f64 = 0.95;
 const CONFIRMED_SHARE: f64 = 0.97;
 /// Loss above this beside a queue, and loss above this without one, end the launch.

@@ -14,8 +14,8 @@ use crate::ssh;
 /// The waits before another try.
 pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
 
-/// Whether the same command may succeed after such a failure: it passes, or its message tells how to
-/// mend it.
+/// Whether the same command may succeed after such a failure: the failure may end by itself, or its
+/// message says how to end it.
 pub(super) const fn may_pass(kind: FailureKind) -> bool {
     matches!(
         kind,

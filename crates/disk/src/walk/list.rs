@@ -80,8 +80,7 @@ impl Listed {
     }
 }
 
-/// Bytes of `name` that name the directory that contains it and is `last` or contains it, with the
-/// slash.
+/// Length of the longest directory, with its slash, that is above `name` and is `last` or above it.
 fn above_both(last: &[u8], name: &[u8]) -> usize {
     let same = last.iter().zip(name).take_while(|(a, b)| a == b).count();
     let ends =

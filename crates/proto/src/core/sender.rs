@@ -29,7 +29,8 @@ use crate::stats::{FlowStats, Limit};
 
 /// Minimum time for which settled trains with losses are kept, to recognise late arrivals.
 const LOST_TRAIN_RETENTION: Duration = Duration::from_millis(50);
-/// Packets of data that do not wait for the answers to a train of pings: they are less than a burst.
+/// Data of more packets than this waits for the answers to a train of pings. Less data would not
+/// make a burst.
 const MIN_AWAITING: u64 = 20;
 /// Maximum bytes that a tail probe retransmits.
 const MAX_TAIL_BYTES: u64 = 8 * 1_439;
@@ -82,7 +83,7 @@ pub(crate) struct Sender {
     /// When the newest acknowledged packet was sent.
     acked_sent_at: Time,
     learned_queue: LearnedQueue,
-    /// Much data waits for the answers to a train of pings until then.
+    /// Data of more than `MIN_AWAITING` packets waits until then for answers to a train of pings.
     awaits_train_until: Time,
 }
 

@@ -119,11 +119,11 @@ impl Assembly {
 impl State {
     /// Nothing happened during a wait for room: lends some. False if there will be none.
     fn wait_longer(&mut self, waited: &mut u32) -> bool {
-        // Whoever would make room may wait behind this very data.
+        // What would make room may wait behind this data.
         self.extra_small_memory =
             (self.extra_small_memory + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
         *waited += 1;
-        // No honest peer holds this much back: what it sends is dropped, and its connection heard
+        // No honest peer causes this many waits: the data is dropped, and the connection is read
         // again.
         !self.closed && *waited <= MAX_WAITS
     }

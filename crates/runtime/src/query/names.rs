@@ -16,8 +16,8 @@ const MAX_EXAMINED: usize = 20_000;
 /// A name, and whether it is a directory.
 pub type Name = (Vec<u8>, bool);
 
-/// The names in a directory below `root` that begin as the last name of `path` does. As in a shell,
-/// names with a leading dot are left out unless that name has one.
+/// The names in the directory of `path`, below `root`, that begin with the last name of `path`. As
+/// in a shell, names with a leading dot are left out unless that last name has one.
 pub(super) fn collect(root: Option<&Confinement>, path: &[u8]) -> Result<Vec<Name>, Failure> {
     let Some(root) = root else {
         let text = "names are listed for the clients of a server only";

@@ -7,8 +7,8 @@ use crate::transports::offer::ControlMessage;
 
 /// Maximum reports of files in one message.
 const MAX_REPORTS: usize = 500;
-/// With more bytes of paths and texts than this, the reports are sent: a frame has a limit, which a
-/// path of 4096 bytes and its failure fit many times.
+/// The reports are sent when their paths and texts have more bytes than this, so that no message
+/// exceeds the limit of a frame. One path of 4096 bytes with its failure is far below this.
 const MAX_BYTES: usize = MAX_FRAME / 4;
 
 /// Reports that wait to be sent.
