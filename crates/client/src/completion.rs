@@ -1,8 +1,9 @@
 //! Names at another machine, for the completion of remote places in a shell.
 //!
-//! Over ssh the names come from a shell script, so nothing needs to be installed there; a server answers
-//! a query. A person waits for them: there is a time limit, nothing is asked (ssh's `BatchMode`), and an error is the same as
-//! no names ([ADR 0060](../../../docs/adr/0060-remote-completion-asks-a-shell.md) and
+//! Over ssh the names come from a shell script, so nothing needs to be installed there; a server
+//! answers a query. A person waits for the names: there is a time limit, nothing is asked (ssh's
+//! `BatchMode`), and an error is the same as no names
+//! ([ADR 0060](../../../docs/adr/0060-remote-completion-asks-a-shell.md) and
 //! [ADR 0068](../../../docs/adr/0068-servers-list-names-for-completion.md)).
 
 use std::io::{Read as _, Write as _};
@@ -78,7 +79,7 @@ pub fn names(settings: &SshSettings, place: &Location) -> Option<Vec<String>> {
 }
 
 /// The names at a server that knows this user's key and whose own key is known here. Without a key of
-/// this user none is made, and nobody is asked.
+/// this user none is made, and no server is asked.
 fn served(host: &str, port: u16, path: &[u8]) -> Option<Vec<String>> {
     if !Dirs::from_env().ok()?.config.join("key").exists() {
         return None;

@@ -83,7 +83,7 @@ impl Control {
         ConnectionEnd(self.ended.take())
     }
 
-    /// Sets how long the connection may outlive this value: [`LINGER`] unless told, and
+    /// Sets how long the connection may outlive this value: [`LINGER`] by default, and
     /// [`UNADMITTED_LINGER`] for a peer that has no permissions.
     pub fn set_linger(&mut self, linger: std::time::Duration) {
         self.linger = linger;
@@ -103,7 +103,7 @@ impl Drop for Control {
                 tokio::time::sleep(linger).await;
                 reader.abort();
                 writer.abort();
-                // Whoever waits to send payload waits in vain.
+                // Ends the wait of tasks that have payload to send.
                 waiting.close();
             });
         }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use packtrain_identity::config::TRANSPORTS;
 
-/// The lowest rate that a caller may name. Below it a piece of data takes longer than half a minute.
+/// The lowest rate that a caller may name. Below it the smallest piece of data (4 KiB) takes longer
+/// than half a minute.
 pub const MIN_RATE: DataRate = DataRate::from_bps(1_000);
 /// Maximum burst of a sender after a pause, as a span of its rate.
 pub const SEND_BURST: Duration = Duration::from_millis(20);

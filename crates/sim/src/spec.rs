@@ -224,7 +224,7 @@ pub struct EngineSpec {
     pub warnings: bool,
     /// Native feedback: whether data packets are marked ECN-capable, as in the product.
     pub ecn: bool,
-    /// The round trip that a control connection shows: the sender validates the path with a train
+    /// The round trip of a control connection. If set, the sender validates the path with a train
     /// of pings, as in a fetch.
     pub probe_train: Option<Duration>,
 }

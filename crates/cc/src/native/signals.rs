@@ -241,7 +241,7 @@ impl Rounds {
         round
     }
 
-    /// A path that delivers is silent for no longer than its round trip: the rest is a host's. A
+    /// A path that delivers is silent for no longer than its round trip; a host causes the rest. A
     /// receiver that holds some reports back for much longer than others waits for a processor,
     /// also for less than the round trip. If it holds all of them back, it is too slow.
     fn measure_stall(&mut self, round: &Round) {

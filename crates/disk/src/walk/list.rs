@@ -21,7 +21,7 @@ pub(super) struct Listed {
     names: std::vec::IntoIter<Vec<u8>>,
     /// The newest listed name.
     name: Vec<u8>,
-    /// Where its next directory is to be looked for; none if the name itself was returned.
+    /// Where the search for its next slash begins; none if the name itself was returned.
     at: Option<usize>,
     /// A directory that was taken with all its contents.
     taken: Option<Vec<u8>>,

@@ -7,8 +7,9 @@
 //! or `;`. A line `!` drops the rules before it, those of directories above included.
 //!
 //! Modifiers: `-` and `+` make each line a pattern to exclude or include, `n` limits the rules to
-//! the names directly in the directory of the file, `w` separates rules by white space (a rule is then `-_PATTERN`), `s` and `r`
-//! limit them to the source or the target, and `0` ends each rule with a zero byte.
+//! the names directly in the directory of the file, `w` separates rules by white space (a rule is
+//! then `-_PATTERN`), `s` and `r` limit them to the source or the target, and `0` ends each rule
+//! with a zero byte.
 
 use std::collections::HashMap;
 

@@ -85,7 +85,7 @@ impl Core {
                 return;
             }
             match frame {
-                // One answer a packet: it is not longer, whatever address the packet names.
+                // One answer a packet, so a forged address gets no more bytes than were sent.
                 Frame::Ping { .. } if std::mem::replace(&mut pinged, true) => {}
                 Frame::Ping { token, rtt } => self.on_ping(now, envelope, token, rtt),
                 Frame::Pong { token, size } => self.on_pong(now, envelope, token, size),

@@ -1,9 +1,9 @@
 //! Pings back to back before the first data: the times of their answers show the capacity of the
 //! path to the peer.
 //!
-//! The answers are small, so only the way of the pings spreads them. What the way back or a thread
-//! adds is measured as the ticks of a host are (`dispersion`). Where answers arrive together, there
-//! is no result, and the first burst of data measures the capacity.
+//! The answers are small, so only the path of the pings spreads them. Gaps that the path back or a
+//! thread adds are treated as the ticks of a host are (`dispersion`). If the answers arrive
+//! together, there is no result, and the first burst of data measures the capacity.
 
 use std::net::SocketAddr;
 

@@ -159,7 +159,7 @@ mod tests {
         let pipe = Intake::new(&plan).pipe(assembly.clone());
         let (tell, told) = crossbeam_channel::unbounded();
         packtrain_service::executor::spawn("pays", move || {
-            // Bytes that nobody expects. The second time they would be placed after weeks.
+            // Unexpected bytes. At this rate the second ones would be placed after weeks.
             for _ in 0..3 {
                 let at = next + ByteCount(1 << 40);
                 let _ = tell.send(pipe.payload(at, &[0; 200_000]));

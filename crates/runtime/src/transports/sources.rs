@@ -418,7 +418,7 @@ impl SourceTransports {
         self.slots.iter_mut().for_each(|slot| slot.transport.on_complete());
     }
 
-    /// Ends them all; what they moved, with the report about streams.
+    /// Ends them all. Returns what they moved, with the report about streams.
     pub(crate) fn close(&mut self) -> Moved {
         let moved = self.moved_with_streams();
         self.slots.iter_mut().for_each(|slot| slot.transport.close());
