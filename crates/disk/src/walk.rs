@@ -111,6 +111,8 @@ pub struct Walker {
     report_rules: bool,
     /// A directory of the list of names whose files of rules cannot be read.
     bad_rules: Option<Vec<u8>>,
+    /// Listed directories whose rules are known: each in the one before.
+    listed_rules: Vec<Place>,
     copy_links: bool,
     one_file_system: bool,
     attributes: bool,
@@ -189,6 +191,7 @@ impl Walker {
             filters: TreeFilter::new(filters),
             report_rules,
             bad_rules: None,
+            listed_rules: Vec::new(),
             copy_links,
             one_file_system,
             attributes,
@@ -427,6 +430,10 @@ impl Walker {
                 let has =
                     |name: &[u8]| items.binary_search_by(|item| item.name[..].cmp(name)).is_ok();
                 if let Err(error) = self.take_rules(&place, has) {
+                    if self.listed.is_some() {
+                        // The list may name what is in it, too.
+                        self.bad_rules = Some(place.to.clone());
+                    }
                     return self.fail_place(&place, error);
                 }
                 self.levels.push(Level { at: place, items: items.into_iter(), identity });

@@ -142,6 +142,15 @@ fn a_directory_whose_file_cannot_be_read_is_left_out() {
         files_from: Some(vec![name.as_bytes().to_vec()]),
         ..options(&[": .f"])
     };
+    // The directory itself is named, and then what is in it.
+    let both = WalkOptions {
+        files_from: Some(["bad", "bad/x", "good/x"].map(|name| name.as_bytes().to_vec()).into()),
+        recursive: true,
+        ..options(&[": .f"])
+    };
+    let (names, failed) = walk(dir.path(), both);
+    assert!(!names.contains(&"bad/x".to_owned()), "{names:?}");
+    assert!(names.contains(&"good/x".to_owned()) && failed.len() == 1, "{names:?} {failed:?}");
     for name in ["bad/x", "link/x"] {
         let (names, failed) = walk(dir.path(), listed(name));
         assert!(!names.contains(&name.to_owned()) && failed.len() == 1, "{names:?} {failed:?}");

@@ -166,10 +166,16 @@ impl Filters {
 
     /// Whether the rules leave out all files of rules themselves, whatever these say.
     pub fn exclude_own_files(&self) -> bool {
-        // A rule for these files may hold for some directories only.
+        // A rule that includes may hold for these files in some directories.
+        let includes =
+            |item: &Item| matches!(item, Item::Rule(rule) if rule.include && rule.sides.source);
+        let first = self.rules.iter().position(includes).unwrap_or(self.rules.len());
+        let before = Self { rules: self.rules[..first].to_vec() };
+        // So may a rule that excludes.
         let dirs = [&b""[..], b"\xff/", b"\xff/\xfe/"];
-        self.files()
-            .all(|files| dirs.iter().all(|dir| self.excludes(&[dir, files.name()].concat(), false)))
+        let excludes =
+            |name: &[u8]| dirs.iter().all(|dir| before.excludes(&[dir, name].concat(), false));
+        self.files().all(|files| excludes(files.name()))
     }
 
     fn files(&self) -> impl Iterator<Item = &DirMerge> {

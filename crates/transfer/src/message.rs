@@ -157,7 +157,7 @@ pub enum Message {
         /// The first hundred of these, by their paths at the target.
         failures: Vec<(Vec<u8>, Failure)>,
     },
-    /// Source, after the entry of the directory and before those in it: the content of a file of
+    /// Source, before the entries in the directory: the content of a file of
     /// rules in a directory ([`packtrain_object::filter::per_directory`]), if the sink deletes or
     /// compares.
     Rules {

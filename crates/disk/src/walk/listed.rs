@@ -40,6 +40,9 @@ impl Walker {
     }
 
     fn visit_listed(&mut self, place: Place, part: Part) {
+        while let Some(dir) = self.listed_rules.pop_if(|dir| !is_within(&place.to, &dir.to)) {
+            self.leave_rules(&dir);
+        }
         // Its directory has failed.
         if self.bad_rules.as_ref().is_some_and(|dir| is_within(&place.to, dir)) {
             return;

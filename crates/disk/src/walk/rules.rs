@@ -51,6 +51,9 @@ impl Walker {
             self.bad_rules = Some(dir.to.clone());
             self.fail_place(dir, error);
         }
+        if self.filters.has_files() {
+            self.listed_rules.push(dir.clone());
+        }
     }
 
     /// Forgets the rules of a directory after the last of its names, unless the sink holds them too:

@@ -23,6 +23,8 @@ pub const MAX_FILE_BYTES: usize = 64 << 10;
 pub const MAX_TEXT_BYTES: usize = 2 << 20;
 /// Maximum number of rules in these files.
 pub const MAX_FILE_RULES: usize = 65_536;
+/// Maximum bytes of the paths of the directories that have them.
+pub const MAX_DIR_BYTES: usize = 16 << 20;
 
 /// The rule `: FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +162,8 @@ pub(super) struct FoundFiles {
     by_dir: HashMap<Vec<u8>, Vec<FileRules>>,
     text: usize,
     rules: usize,
+    /// Bytes of the paths in `by_dir`.
+    dirs: usize,
 }
 
 impl FoundFiles {
@@ -195,7 +199,9 @@ impl FoundFiles {
     }
 
     fn remove(&mut self, dir: &[u8]) {
-        for file in self.by_dir.remove(dir).into_iter().flatten() {
+        let Some(files) = self.by_dir.remove(dir) else { return };
+        self.dirs -= dir.len();
+        for file in files {
             self.text -= file.text;
             self.rules -= file.rules.len();
         }
@@ -230,7 +236,7 @@ impl TreeFilter {
     ///
     /// # Errors
     /// A rule in it is invalid, there is no rule of this number, the file was added before, or the
-    /// files exceed [`MAX_TEXT_BYTES`] or [`MAX_FILE_RULES`].
+    /// files exceed [`MAX_TEXT_BYTES`], [`MAX_FILE_RULES`] or [`MAX_DIR_BYTES`].
     pub fn add_file(&mut self, number: u32, dir: &[u8], text: &[u8]) -> Result<bool, FilterError> {
         let files = usize::try_from(number).ok().and_then(|at| self.filters.files().nth(at));
         let Some(files) = files else { return Err(FilterError::Unknown(format!(": {number}"))) };
@@ -246,6 +252,12 @@ impl TreeFilter {
         // Each file counts as one more rule, so that the number of files is limited, too.
         if found.rules + found.by_dir.len() + file.rules.len() >= MAX_FILE_RULES {
             return Err(FilterError::TooManyRules);
+        }
+        if !found.by_dir.contains_key(dir) {
+            if found.dirs + dir.len() > MAX_DIR_BYTES {
+                return Err(FilterError::TooManyRules);
+            }
+            found.dirs += dir.len();
         }
         let of_dir = found.by_dir.entry(dir.to_vec()).or_default();
         if of_dir.iter().any(|file| file.number == number) {

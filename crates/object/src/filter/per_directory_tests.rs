@@ -110,6 +110,8 @@ fn the_rules_of_the_command_alone_decide_only_before_the_first_file() {
         (&["- .f", ": .f", ": .g"], false),
         (&["- /.f", ": .f"], false),
         (&["- */.f", ": .f"], false),
+        (&["+ /keep/.f", "- .f", ": .f"], false),
+        (&["- .f", "+ /keep/.f", ": .f"], true),
         (&["- x"], true),
     ] {
         assert_eq!(tree(rules, &[]).filters.exclude_own_files(), own, "{rules:?}");
@@ -156,4 +158,17 @@ fn what_a_tree_can_make_an_end_hold_is_limited() {
     assert!(added(&mut tree, 78).is_err());
     tree.clear_files();
     assert_eq!(added(&mut tree, 78), Ok(true));
+}
+
+/// A file with `!` alone has no rule and is kept, because it clears those above.
+#[test]
+fn the_paths_of_directories_with_files_are_limited() {
+    let mut tree = tree(&[": .f"], &[]);
+    let dir = |i: usize| format!("{i:04}{}", "/d".repeat(2_000)).into_bytes();
+    let add = |tree: &mut TreeFilter, i| tree.add_file(0, &dir(i), b"!");
+    let fit = (0..).take_while(|i| add(&mut tree, *i).is_ok()).count();
+    assert_eq!(fit, MAX_DIR_BYTES / dir(0).len());
+    assert_eq!(add(&mut tree, fit), Err(FilterError::TooManyRules));
+    tree.leave(&dir(3));
+    assert_eq!(add(&mut tree, fit), Ok(true), "what is left counts no more");
 }

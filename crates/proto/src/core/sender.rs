@@ -149,7 +149,6 @@ impl Sender {
     pub(crate) fn budget(&mut self, now: Time, srtt: Duration) -> u32 {
         self.bursts.on_path(srtt);
         self.pacer.on_path(srtt);
-        self.pacer.on_path(srtt);
         let budget = self.permit(now, srtt);
         if budget == 0 {
             self.bursts.wait();

@@ -279,7 +279,7 @@ fn walk(
                 if item.rules.is_empty() {
                     batch.push(item.entry);
                 } else {
-                    // The rules come after the entry of their directory and before those in it.
+                    // The rules come before the entries in their directory.
                     let dir = item.entry.path.as_bytes().to_vec();
                     batch.push(item.entry);
                     if !pass_on(&mut batch, credit, news) {

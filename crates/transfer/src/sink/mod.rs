@@ -34,7 +34,7 @@ mod verify;
 
 use std::collections::VecDeque;
 
-use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout};
+use packtrain_object::{ChunkIndex, Digest, Entry, EntryId, EntryKind, Layout, MAX_PATH};
 use packtrain_units::{ByteCount, Time};
 
 use crate::action::{PieceHash, SinkAction, TargetState};
@@ -191,6 +191,9 @@ impl Sink {
             }
             Message::Rules { .. } if !self.options.reports_rules() => {
                 Err(protocol("filter rules in a transfer that needs none"))
+            }
+            Message::Rules { dir, .. } if dir.len() > MAX_PATH => {
+                Err(protocol("filter rules of a path that no directory has"))
             }
             Message::Rules { number, dir, text }
                 if self.intake.knows(EntryId(0)) && !self.intake.is_ended() =>

@@ -33,7 +33,7 @@ impl Target {
         let added = Arc::make_mut(rules).add_file(number, dir, text);
         added.map(drop).map_err(|error| {
             let text = format!("the other end sent filter rules for {}: {error}", show(dir));
-            Failure::new(FailureKind::Protocol, text)
+            Failure::new(FailureKind::Protocol, text).bounded()
         })
     }
 
