@@ -58,14 +58,12 @@ impl Assembly {
         let mut waited = 0;
         while !bytes.is_empty() && at < SPACE_END {
             let step = step(at, bytes);
-            let place = || self.place_locked(&mut self.state(), at, &bytes[..step]);
+            // Registered before the try, so that no wakeup is missed. There is one try for each wakeup:
+            // a try without room writes incomplete blocks early.
             let mut room = pin!(self.0.room_for_tasks.notified());
-            let mut place_registered = || {
-                room.as_mut().enable();
-                place()
-            };
-            // The second try comes after the task is registered, so that it misses no wakeup.
-            if place() != Placed::NoRoom || place_registered() != Placed::NoRoom {
+            room.as_mut().enable();
+            let placed = self.place_locked(&mut self.state(), at, &bytes[..step]);
+            if placed != Placed::NoRoom {
                 at += ByteCount(step as u64);
                 bytes = &bytes[step..];
                 continue;
