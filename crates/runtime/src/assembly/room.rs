@@ -51,6 +51,21 @@ impl Assembly {
         }
     }
 
+    /// Places as many of `bytes` at `at` as there is room for, without waiting; the rest.
+    pub(crate) fn place_now<'a>(&self, at: Offset, bytes: &'a [u8]) -> (Offset, &'a [u8]) {
+        let mut state = self.state();
+        let (mut at, mut bytes) = (at, bytes);
+        while !bytes.is_empty() && at < SPACE_END {
+            let step = step(at, bytes);
+            if self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
+                break;
+            }
+            at += ByteCount(step as u64);
+            bytes = &bytes[step..];
+        }
+        (at, bytes)
+    }
+
     /// Places `bytes` at `at`; waits while there is no room. A task that waits holds no thread, and
     /// may be dropped.
     pub(crate) async fn place_async(&self, at: Offset, bytes: &[u8]) {
