@@ -51,6 +51,21 @@ impl Assembly {
         }
     }
 
+    /// Places as many of `bytes` at `at` as there is room for, without waiting; the rest.
+    pub(crate) fn place_now<'a>(&self, at: Offset, bytes: &'a [u8]) -> (Offset, &'a [u8]) {
+        let mut state = self.state();
+        let (mut at, mut bytes) = (at, bytes);
+        while !bytes.is_empty() && at < SPACE_END {
+            let step = step(at, bytes);
+            if self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
+                break;
+            }
+            at += ByteCount(step as u64);
+            bytes = &bytes[step..];
+        }
+        (at, bytes)
+    }
+
     /// Places `bytes` at `at`; waits while there is no room. A task that waits holds no thread, and
     /// may be dropped.
     pub(crate) async fn place_async(&self, at: Offset, bytes: &[u8]) {
@@ -58,14 +73,12 @@ impl Assembly {
         let mut waited = 0;
         while !bytes.is_empty() && at < SPACE_END {
             let step = step(at, bytes);
-            let place = || self.place_locked(&mut self.state(), at, &bytes[..step]);
+            // Registered before the try, so that no wakeup is missed. There is one try for each wakeup:
+            // a try without room writes incomplete blocks early.
             let mut room = pin!(self.0.room_for_tasks.notified());
-            let mut place_registered = || {
-                room.as_mut().enable();
-                place()
-            };
-            // The second try comes after the task is registered, so that it misses no wakeup.
-            if place() != Placed::NoRoom || place_registered() != Placed::NoRoom {
+            room.as_mut().enable();
+            let placed = self.place_locked(&mut self.state(), at, &bytes[..step]);
+            if placed != Placed::NoRoom {
                 at += ByteCount(step as u64);
                 bytes = &bytes[step..];
                 continue;

@@ -131,9 +131,11 @@ pub(in crate::transports) fn receive(
                 }
                 input.read_exact(&mut buffer[..size]).await?;
                 let bytes = &buffer[..size];
-                // While there is no room this waits without a thread, and ends when the stream is
-                // evicted.
-                assembly.place_async(at, bytes).await;
+                // Copying takes a processor for a while, so the runtime moves other tasks to another
+                // thread. While there is no room this waits without a thread, and ends when the
+                // stream is evicted.
+                let (at, rest) = tokio::task::block_in_place(|| assembly.place_now(at, bytes));
+                assembly.place_async(at, rest).await;
                 total += size as u64;
                 received.fetch_add(size as u64, Ordering::Relaxed);
                 output.write_all(&total.to_le_bytes()).await?;
