@@ -4,7 +4,7 @@
 //! answers a query. A person waits for the names: there is a time limit, nothing is asked (ssh's
 //! `BatchMode`), and an error is the same as no names
 //! ([ADR 0060](../../../docs/adr/0060-remote-completion-asks-a-shell.md) and
-//! [ADR 0068](../../../docs/adr/0068-servers-list-names-for-completion.md)).
+//! [ADR 0067](../../../docs/adr/0067-servers-list-names-for-completion.md)).
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
