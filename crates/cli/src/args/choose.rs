@@ -18,13 +18,13 @@ pub(crate) struct ChooseArgs {
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
     /// Leave alone what exists at the target.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "inplace")]
     pub(crate) ignore_existing: bool,
     /// Create nothing that does not exist at the target; only update.
     #[arg(long)]
     pub(crate) existing: bool,
     /// Files of the same size are unchanged, whatever their modification time.
-    #[arg(long, conflicts_with = "checksum")]
+    #[arg(long, conflicts_with_all = ["checksum", "inplace"])]
     pub(crate) size_only: bool,
     /// Skip files larger than SIZE: bytes, or with a suffix as in rsync (10M, 1.5G, 500KB, 1M-1).
     #[arg(long, value_name = "SIZE", value_parser = values::rsync_size)]

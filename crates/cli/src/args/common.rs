@@ -31,7 +31,7 @@ pub(crate) struct WriteArgs {
     pub(crate) preserve: Option<String>,
     /// Write into the target file itself instead of a temporary file in its directory. An
     /// interrupted copy leaves old and new data mixed in that file.
-    #[arg(long, conflicts_with_all = ["update", "ignore_existing", "size_only"])]
+    #[arg(long)]
     pub(crate) inplace: bool,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) checksum: bool,
     /// Skip files that are newer at the target.
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "inplace")]
     pub(crate) update: bool,
     /// Remove files at the target that the source does not have. They are removed at the end, and
     /// only if nothing failed.

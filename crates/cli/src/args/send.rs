@@ -90,7 +90,7 @@ pub(crate) struct ClaimArgs {
     #[arg(long)]
     pub(crate) no_resume: bool,
     /// Skip files that are newer at the target.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "inplace")]
     pub(crate) update: bool,
     #[command(flatten)]
     pub(crate) writing: WriteArgs,

@@ -34,13 +34,14 @@ fn a_plain_copy_has_the_defaults_of_design() {
 #[test]
 fn every_flag_arrives() {
     let request = good(
-        "-r --checksum --update --delete --force-delete --dry-run --inplace --transport tcp \
+        "-r --checksum --delete --force-delete --dry-run --inplace --transport tcp \
          --streams 4 --tcp-cc reno --tcp-buffer 2MiB --bwlimit 500mbit -e ssh --remote-path /opt/packtrain \
          --bootstrap never --ports 5000-5100 --data-addr 10.0.0.1 --accept-new-host \
          --retries 2 --explain --log-file log --via none a b me@host:c",
     );
     let options = &request.options;
-    assert!(options.recursive && options.checksum && options.update && options.delete);
+    assert!(options.recursive && options.checksum && options.delete);
+    assert!(good("-u a b").options.update, "not together with --inplace");
     assert!(options.force_delete && options.dry_run && options.inplace);
     assert_eq!(options.rate_bps, Some(500_000_000));
     assert_eq!((request.transport, request.streams), (TransportChoice::Tcp, Some(4)));
