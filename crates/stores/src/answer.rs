@@ -69,12 +69,13 @@ impl Version {
         }
     }
 
-    /// The value for `If-Range`: a strong tag, or the time (RFC 9110, section 13.1.5).
+    /// The value for `If-Range`: a strong tag, or the time if it is a date (RFC 9110, section 13.1.5).
     pub(super) fn condition(&self) -> Option<&str> {
         let strong = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
         // With a weak tag the time is not used either, because it may be weak too. The version of
         // the response is compared in any case.
-        strong.or(if self.etag.is_none() { self.modified.as_deref() } else { None })
+        let date = self.modified.as_deref().filter(|date| seconds(date).is_some());
+        strong.or(date.filter(|_| self.etag.is_none()))
     }
 
     /// The modification time for the journal and the target: the server's whole seconds, with a

@@ -57,6 +57,7 @@ pub fn http_answer_seeds() -> Vec<Vec<u8>> {
         "\x00content-range: bytes 5-9/20\ncontent-length: 5\netag: \"a\"".to_owned(),
         "\x74content-range: bytes */7\nretry-after: 7".to_owned(),
         format!("\x7fretry-after: {date}\nlast-modified: {date}\netag: W/\"b\""),
+        format!("\x7flast-modified: W/ {date}"),
         "\x01repr-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:, md5=:AAAA:"
             .to_owned(),
         "\x02digest: sha=2jmj7l5rSw0yVb/vlWAYkK/YBwk=\ncontent-encoding: gzip".to_owned(),
