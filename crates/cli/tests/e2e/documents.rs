@@ -214,9 +214,13 @@ pages! {
     };
     cp: Page {
         path: "docs/guide/reference/cp.md",
-        given: "results; mkdir -p $HOSTS/host && cp -r results $HOSTS/host/ && mkdir outbox && echo one >outbox/one && head -c 9M /dev/urandom >disk.img",
+        given: "results; mkdir -p $HOSTS/host && cp -r results $HOSTS/host/ && mkdir outbox && echo one >outbox/one && head -c 9M /dev/urandom >disk.img && \
+                mkdir project photos && echo out >project/.gitignore && echo 1 >project/out && \
+                echo 2 >project/in && echo '- raw' >photos/.rsync-filter && echo 3 >photos/raw && \
+                echo 4 >photos/jpg",
         then: "test -s MANIFEST && cmp disk.img $HOSTS/host/vm/disk.img && test ! -e outbox/one && \
-               test -s $HOSTS/host/archive/one",
+               test -s $HOSTS/host/archive/one && cmp project/in $HOSTS/host/project/in && \
+               test ! -e $HOSTS/host/project/out && test $(ls -A $HOSTS/host/photos) = jpg",
         not_run: &[("packtrain cp [-r]", FORM), ("packtrain verify SRC", FORM)],
     };
     depot: Page {
