@@ -20,6 +20,8 @@ pub mod per_directory;
 use pattern::Pattern;
 use per_directory::DirMerge;
 
+use crate::path::directories_above;
+
 /// Why a filter rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -250,9 +252,7 @@ impl Filters {
         if self.rules.is_empty() {
             return false;
         }
-        let parents =
-            path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at]);
-        parents.into_iter().any(|dir| self.excludes(dir, true)) || self.excludes(path, is_dir)
+        directories_above(path).any(|dir| self.excludes(dir, true)) || self.excludes(path, is_dir)
     }
 
     /// The rules as text for [`Filters::rule`], to send to the other end.

@@ -9,6 +9,12 @@ const MAX_COMPONENT: usize = 255;
 /// Maximum length of a path in bytes (Linux `PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 
+/// The directories above a relative path, without the root, from the top.
+pub fn directories_above(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
+}
+
 /// A relative path that cannot leave its root: no empty, `.` or `..` component, no NUL, components
 /// of at most 255 bytes, 4096 bytes in total. Names are bytes, not text.
 ///

@@ -7,7 +7,9 @@
 
 use std::collections::HashSet;
 
-use packtrain_object::{Entry, EntryKind, Filters, HardLink, NamePattern, SourceName};
+use packtrain_object::{
+    Entry, EntryKind, Filters, HardLink, NamePattern, SourceName, directories_above,
+};
 
 use crate::failure::{Failure, FailureKind};
 use crate::message::Options;
@@ -185,8 +187,8 @@ impl Listed {
 
     fn has(&self, path: &[u8], is_directory: bool, recursive: bool) -> bool {
         let has_above = || {
-            let above = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-            std::iter::once(0).chain(above).any(|at| self.paths.contains(&path[..at]))
+            self.paths.contains(&b""[..])
+                || directories_above(path).any(|dir| self.paths.contains(dir))
         };
         self.paths.contains(path)
             || is_directory && self.parents.contains(path)

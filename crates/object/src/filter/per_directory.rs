@@ -13,6 +13,8 @@
 
 use std::collections::HashMap;
 
+use crate::path::directories_above;
+
 use super::{FilterError, Filters, Parsed, Rule, Sides, parse, shown};
 
 /// Maximum number of rules `: FILE` in a request.
@@ -179,8 +181,7 @@ impl FoundFiles {
         if self.by_dir.is_empty() {
             return None;
         }
-        let slashes = path.iter().enumerate().rev().filter(|(_, b)| **b == b'/');
-        let dirs = slashes.map(|(at, _)| (&path[..at], &path[at + 1..]));
+        let dirs = directories_above(path).rev().map(|dir| (dir, &path[dir.len() + 1..]));
         let root = (&path[..0], path);
         for (dir, below) in dirs.chain([root]).take(if files.no_inherit { 1 } else { usize::MAX }) {
             let Some(found) = self.by_dir.get(dir) else { continue };
@@ -298,8 +299,7 @@ impl TreeFilter {
         if self.filters.rules.is_empty() {
             return false;
         }
-        let above = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        above.into_iter().any(|at| self.excludes(&path[..at], true)) || self.excludes(path, is_dir)
+        directories_above(path).any(|dir| self.excludes(dir, true)) || self.excludes(path, is_dir)
     }
 }
 

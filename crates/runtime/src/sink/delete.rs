@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use packtrain_disk::{DirItem, Kept, Kind, RemovalDir, Trouble};
-use packtrain_object::{RelPath, TreeFilter};
+use packtrain_object::{RelPath, TreeFilter, directories_above};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{DeletePlan, Failure, FailureKind};
 
@@ -165,8 +165,7 @@ impl Scope {
     fn is_whole(&self, dir: &[u8]) -> bool {
         let Some(listed) = &self.listed else { return true };
         let has = |path: &[u8]| listed.binary_search_by(|name| name[..].cmp(path)).is_ok();
-        let above = dir.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &dir[..at]);
-        has(b"") || has(dir) || above.into_iter().any(has)
+        has(b"") || has(dir) || directories_above(dir).any(has)
     }
 }
 
