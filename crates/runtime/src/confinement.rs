@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use packtrain_disk::Root;
+use packtrain_transfer::{Failure, FailureKind};
 
 /// An open directory that confines all paths of a client, even if its name later refers to another
 /// directory.
@@ -29,6 +30,12 @@ impl Confinement {
     /// The directory as a separate root.
     pub(crate) fn root(&self) -> io::Result<Root> {
         self.0.open_beneath(b"")
+    }
+
+    /// The same, with a failure that does not tell the client where the directory is.
+    pub(crate) fn served(&self) -> Result<Root, Failure> {
+        self.root()
+            .map_err(|e| Failure::new(FailureKind::Fatal, format!("the served directory: {e}")))
     }
 }
 

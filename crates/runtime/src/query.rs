@@ -133,6 +133,20 @@ impl<'a> QueryEnd<'a> {
         }
     }
 
+    /// The next part of the other end's answer.
+    fn part(&mut self) -> Result<QueryAnswer, Failure> {
+        loop {
+            match self.next(CHECK_INTERVAL)? {
+                Some(Message::Channel(bytes)) => {
+                    return postcard::from_bytes(&bytes)
+                        .map_err(|_| protocol("its list is unintelligible"));
+                }
+                Some(_) => return Err(protocol("it answers out of turn")),
+                None => {}
+            }
+        }
+    }
+
     /// Sends a part of the answer once the other end has read most of the parts before.
     fn send(&mut self, answer: &QueryAnswer) -> Result<(), Failure> {
         while !self.control.tx.has_room() {
@@ -185,11 +199,7 @@ fn collect(
         }
     };
     let check = || end.borrow_mut().next(StdDuration::ZERO).map(|_| ());
-    let opened = |root: &Confinement| {
-        root.root()
-            .map_err(|e| Failure::new(FailureKind::Fatal, format!("the served directory: {e}")))
-    };
-    let root = root.map(opened).transpose()?;
+    let root = root.map(Confinement::served).transpose()?;
     let path = match root {
         Some(_) => path.clone(),
         None => crate::sink::expand_home(path),
@@ -217,13 +227,8 @@ pub fn digests(
     let mut end = begin(control, path, options, query, stop)?;
     let mut paths = ByteCount::ZERO;
     loop {
-        let bytes = match end.next(CHECK_INTERVAL)? {
-            Some(Message::Channel(bytes)) => bytes,
-            Some(_) => return Err(protocol("it answers out of turn")),
-            None => continue,
-        };
-        match postcard::from_bytes(&bytes) {
-            Ok(QueryAnswer::Digests(files)) => {
+        match end.part()? {
+            QueryAnswer::Digests(files) => {
                 for (path, sum) in files {
                     let sum = sum.map_err(Failure::bounded);
                     let text = sum.as_ref().err().map_or(0, |failure| failure.text.len());
@@ -237,9 +242,8 @@ pub fn digests(
                     on_digest(path.as_bytes(), sum);
                 }
             }
-            Ok(QueryAnswer::End(done)) => return done.map_err(Failure::bounded),
-            Ok(QueryAnswer::Names(_)) => return Err(protocol("it answers another question")),
-            Err(_) => return Err(protocol("its list is unintelligible")),
+            QueryAnswer::End(done) => return done.map_err(Failure::bounded),
+            QueryAnswer::Names(_) => return Err(protocol("it answers another question")),
         }
     }
 }
@@ -253,18 +257,12 @@ pub fn names(control: &Control, path: &[u8], stop: Stop) -> Result<Vec<Name>, Fa
     let mut end = begin(control, path, Options::default(), (Query::Names, None), stop)?;
     let mut found = Vec::new();
     loop {
-        let bytes = match end.next(CHECK_INTERVAL)? {
-            Some(Message::Channel(bytes)) => bytes,
-            Some(_) => return Err(protocol("it answers out of turn")),
-            None => continue,
-        };
-        match postcard::from_bytes(&bytes) {
-            Ok(QueryAnswer::Names(names)) if found.is_empty() && names.len() <= MAX_NAMES => {
+        match end.part()? {
+            QueryAnswer::Names(names) if found.is_empty() && names.len() <= MAX_NAMES => {
                 found = names;
             }
-            Ok(QueryAnswer::End(done)) => return done.map(|()| found).map_err(Failure::bounded),
-            Ok(_) => return Err(protocol("it answers another question")),
-            Err(_) => return Err(protocol("its list is unintelligible")),
+            QueryAnswer::End(done) => return done.map(|()| found).map_err(Failure::bounded),
+            _ => return Err(protocol("it answers another question")),
         }
     }
 }

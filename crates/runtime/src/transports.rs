@@ -91,6 +91,32 @@ pub struct TransportConfig {
 const BY_NAME: [TransportChoice; 3] =
     [TransportChoice::Udt, TransportChoice::Fobs, TransportChoice::Sabul];
 
+#[cfg(test)]
+impl TransportConfig {
+    /// Within this machine, without what a user or a policy may choose.
+    pub(crate) fn on_loopback(choice: TransportChoice) -> Self {
+        let own = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+        Self {
+            choice,
+            cc: None,
+            streams: None,
+            most_streams: MAX_STREAMS,
+            earlier: Vec::new(),
+            kernel: TcpSettings::default(),
+            background: false,
+            rate_bps: None,
+            rate_by: None,
+            ports: None,
+            via: None,
+            ways: None,
+            relayed: false,
+            rtt: None,
+            hints: Hints { peer: own.clone(), own, ..Hints::default() },
+            allowed: None,
+        }
+    }
+}
+
 impl TransportConfig {
     fn udp(&self) -> bool {
         self.takes(TransportChoice::Native) || BY_NAME.into_iter().any(|one| self.takes(one))

@@ -3,7 +3,6 @@
 use std::pin::pin;
 
 use packtrain_object::{BLOCK, CHUNK, SPACE_END};
-use packtrain_os::clock;
 use packtrain_proto::Placed;
 use packtrain_units::{ByteCount, Duration, Offset};
 use parking_lot::MutexGuard;
@@ -40,24 +39,29 @@ impl Assembly {
 
     /// Sleeps for `wait`, but not longer than the assembly is open.
     pub(crate) fn sleep_until_closed(&self, wait: Duration) {
-        let end = clock::now() + wait;
         let mut state = self.state();
-        while !state.closed {
-            let left = end.since(clock::now());
-            if left.is_zero() {
-                return;
-            }
-            self.0.room.wait_for(&mut state, left.to_std());
-        }
+        self.0.room.wait_while_for(&mut state, |state| !state.closed, wait.to_std());
     }
 
     /// Places as many of `bytes` at `at` as there is room for, without waiting; the rest.
     pub(crate) fn place_now<'a>(&self, at: Offset, bytes: &'a [u8]) -> (Offset, &'a [u8]) {
-        let mut state = self.state();
-        let (mut at, mut bytes) = (at, bytes);
-        while !bytes.is_empty() && at < SPACE_END {
-            let step = step(at, bytes);
-            if self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
+        self.place_some(&mut self.state(), at, bytes)
+    }
+
+    /// Places blocks of `bytes` at `at` until one finds no room; the rest. A block at a time, so that a
+    /// large frame never needs more room than exists.
+    fn place_some<'a>(
+        &self,
+        state: &mut State,
+        mut at: Offset,
+        mut bytes: &'a [u8],
+    ) -> (Offset, &'a [u8]) {
+        while !bytes.is_empty() {
+            let step = (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize;
+            if at >= SPACE_END {
+                return (at, &[]);
+            }
+            if self.place_locked(state, at, &bytes[..step]) == Placed::NoRoom {
                 break;
             }
             at += ByteCount(step as u64);
@@ -71,19 +75,13 @@ impl Assembly {
     pub(crate) async fn place_async(&self, at: Offset, bytes: &[u8]) {
         let (mut at, mut bytes) = (at, bytes);
         let mut waited = 0;
-        while !bytes.is_empty() && at < SPACE_END {
-            let step = step(at, bytes);
+        loop {
             // Registered before the try, so that no wakeup is missed. There is one try for each wakeup:
             // a try without room writes incomplete blocks early.
             let mut room = pin!(self.0.room_for_tasks.notified());
             room.as_mut().enable();
-            let placed = self.place_locked(&mut self.state(), at, &bytes[..step]);
-            if placed != Placed::NoRoom {
-                at += ByteCount(step as u64);
-                bytes = &bytes[step..];
-                continue;
-            }
-            if self.state().closed {
+            (at, bytes) = self.place_now(at, bytes);
+            if bytes.is_empty() || self.state().closed {
                 return;
             }
             if tokio::time::timeout(PLACE_TIMEOUT, room).await.is_ok() {
@@ -97,17 +95,10 @@ impl Assembly {
     /// Places `bytes` at `at`; blocks while there is no room.
     pub(crate) fn place_waiting(&self, at: Offset, bytes: &[u8]) {
         let mut state = self.state();
-        let (mut at, mut bytes) = (at, bytes);
+        let (mut at, mut bytes) = self.place_some(&mut state, at, bytes);
         let mut waited = 0;
-        while !bytes.is_empty() && at < SPACE_END {
-            let step = step(at, bytes);
-            while self.place_locked(&mut state, at, &bytes[..step]) == Placed::NoRoom {
-                if !self.wait_for_room(&mut state, &mut waited) {
-                    return;
-                }
-            }
-            at += ByteCount(step as u64);
-            bytes = &bytes[step..];
+        while !bytes.is_empty() && self.wait_for_room(&mut state, &mut waited) {
+            (at, bytes) = self.place_some(&mut state, at, bytes);
         }
     }
 
@@ -140,12 +131,6 @@ impl State {
         // again.
         !self.closed && *waited <= MAX_WAITS
     }
-}
-
-/// How many of `bytes` are placed at once: at most one block, so that a large frame never needs more
-/// room than exists.
-fn step(at: Offset, bytes: &[u8]) -> usize {
-    (BLOCK.get() - at.get() % BLOCK.get()).min(bytes.len() as u64) as usize
 }
 
 #[cfg(test)]

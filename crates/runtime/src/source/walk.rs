@@ -105,9 +105,7 @@ pub(super) fn start(
                 walk(Walker::new(&paths, prepared), links, &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
-                let root = root.root().map_err(|e| {
-                    Failure::new(FailureKind::Fatal, format!("the served directory: {e}"))
-                })?;
+                let root = root.served()?;
                 let expand = |path: &[u8]| glob::expand_beneath(&root, path);
                 let paths = expanded(paths, &options, expand)?;
                 check_rules(&prepared, paths.len())?;

@@ -13,6 +13,7 @@ use packtrain_transfer::transport::exercise::Exercise;
 use packtrain_transfer::{ChunkPlan, Failure};
 use packtrain_units::{ByteCount, Duration, Offset};
 
+use super::TransportConfig;
 use super::flow::{FlowSink, FlowSource};
 use super::intake::Intake;
 use super::local::{self, LocalLink, LocalSink};
@@ -21,7 +22,6 @@ use super::pipe;
 use super::tcp::sink::TcpSink;
 use super::tcp::source::TcpSource;
 use super::transport::{SinkTransport, SourceContext, SourceTransport, Wake};
-use super::{Hints, MAX_STREAMS, TcpSettings, TransportConfig};
 use crate::assembly::{Assembly, PieceTarget};
 use crate::control::{self, Control, Incoming};
 use crate::reader::{PieceSource, Reader};
@@ -67,25 +67,7 @@ impl PieceTarget for Pattern {
 }
 
 fn config(choice: TransportChoice) -> TransportConfig {
-    let own = vec![std::net::Ipv4Addr::LOCALHOST.into()];
-    TransportConfig {
-        choice,
-        cc: None,
-        streams: Some(3),
-        most_streams: MAX_STREAMS,
-        earlier: Vec::new(),
-        kernel: TcpSettings::default(),
-        background: false,
-        rate_bps: None,
-        rate_by: None,
-        ports: None,
-        via: None,
-        ways: None,
-        relayed: false,
-        rtt: None,
-        hints: Hints { peer: own.clone(), own, ..Hints::default() },
-        allowed: None,
-    }
+    TransportConfig { streams: Some(3), ..TransportConfig::on_loopback(choice) }
 }
 
 /// A transport and its receiving end.

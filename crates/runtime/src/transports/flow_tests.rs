@@ -1,9 +1,7 @@
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
 use packtrain_proto::{Fill, Payload};
 
-use super::super::{Hints, MAX_STREAMS, TcpSettings};
 use super::*;
 use packtrain_service::TransportChoice;
 
@@ -16,31 +14,9 @@ impl Payload for Empty {
     fn release(&mut self, _: Range<Offset>) {}
 }
 
-fn plan(choice: TransportChoice) -> TransportConfig {
-    let own = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    TransportConfig {
-        choice,
-        cc: None,
-        streams: None,
-        most_streams: MAX_STREAMS,
-        earlier: Vec::new(),
-        kernel: TcpSettings::default(),
-        background: false,
-        rate_bps: None,
-        rate_by: None,
-        ports: None,
-        via: None,
-        ways: None,
-        relayed: false,
-        rtt: None,
-        hints: Hints { peer: own.clone(), own, ..Hints::default() },
-        allowed: None,
-    }
-}
-
 /// A flow that runs, as if datagrams had passed both ways, what it reports, and a peer's socket.
 fn running(choice: TransportChoice) -> (FlowSource, mpsc::Receiver<FlowEvent>, UdpSocket) {
-    let plan = plan(choice);
+    let plan = TransportConfig::on_loopback(choice);
     let (own, mut far) = (udp::bind(&plan).unwrap(), udp::bind(&plan).unwrap());
     let far = far.swap_remove(0);
     let peer = Offer { udp: vec![far.local_addr().port()], ..Offer::new(&plan) };

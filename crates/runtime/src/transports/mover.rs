@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use packtrain_net::limit::RateLimiter;
 use packtrain_object::ChunkIndex;
-use packtrain_os::clock;
 use packtrain_transfer::range_scheduler::{RangeScheduler, Worker, WorkerId};
 use packtrain_transfer::{Failure, FailureKind, TransportEvent};
 use packtrain_units::{ByteCount, Duration, Offset, Time};
@@ -151,16 +150,9 @@ impl Mover {
     /// Sleeps for `wait`; false if it is closed before. A peer that names a very low rate must not
     /// keep the thread after its session.
     fn sleep(&self, wait: Duration) -> bool {
-        let end = clock::now() + wait;
         let mut ranges = self.ranges();
-        while !ranges.closed {
-            let left = end.since(clock::now());
-            if left.is_zero() {
-                return true;
-            }
-            self.0.changed.wait_for(&mut ranges, left.to_std());
-        }
-        false
+        self.0.changed.wait_while_for(&mut ranges, |ranges| !ranges.closed, wait.to_std());
+        !ranges.closed
     }
 
     pub(super) fn assign(&self, range: Range<Offset>) {
@@ -207,6 +199,7 @@ mod tests {
     use crossbeam_channel::unbounded;
     use packtrain_disk::SourceFile;
     use packtrain_object::{EntryId, Piece};
+    use packtrain_os::clock;
     use packtrain_transfer::message::MAX_DATA;
     use packtrain_units::DataRate;
 

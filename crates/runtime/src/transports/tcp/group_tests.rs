@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::reader::PieceSource;
 use crate::transports::offer::Offer;
-use crate::transports::tcp::{TcpEnd, TcpSettings};
+use crate::transports::tcp::TcpEnd;
 use crate::transports::transport::{Inbox, Wake};
 use crate::transports::{Hints, TransportConfig};
 use packtrain_service::{TransportChoice, executor};
@@ -74,23 +74,11 @@ async fn receive(mut stream: TcpStream, manner: Manner, got: mpsc::Sender<Range<
 }
 
 fn plan() -> TransportConfig {
+    let hints = Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], ..Hints::default() };
     TransportConfig {
-        choice: TransportChoice::Tcp,
-        cc: None,
-        streams: None,
         most_streams: 64,
-        earlier: Vec::new(),
-        kernel: TcpSettings::default(),
-        background: false,
-        rate_bps: None,
-        rate_by: None,
-        ports: None,
-        via: None,
-        ways: None,
-        relayed: false,
-        rtt: None,
-        hints: Hints { peer: vec![std::net::Ipv4Addr::LOCALHOST.into()], ..Hints::default() },
-        allowed: None,
+        hints,
+        ..TransportConfig::on_loopback(TransportChoice::Tcp)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::assembly::room::tests::full;
 use crate::transports::offer::Offer;
-use crate::transports::tcp::{TcpEnd, TcpSettings};
+use crate::transports::tcp::TcpEnd;
 use crate::transports::{Hints, TransportConfig};
 use packtrain_service::{TransportChoice, executor};
 use packtrain_units::Duration;
@@ -15,24 +15,8 @@ use packtrain_units::Duration;
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(40);
 
 fn plan() -> TransportConfig {
-    TransportConfig {
-        choice: TransportChoice::Tcp,
-        cc: None,
-        streams: None,
-        most_streams: 1,
-        earlier: Vec::new(),
-        kernel: TcpSettings::default(),
-        background: false,
-        rate_bps: None,
-        rate_by: None,
-        ports: None,
-        via: None,
-        ways: None,
-        relayed: false,
-        rtt: None,
-        hints: Hints { peer: vec![Ipv4Addr::LOCALHOST.into()], ..Hints::default() },
-        allowed: None,
-    }
+    let hints = Hints { peer: vec![Ipv4Addr::LOCALHOST.into()], ..Hints::default() };
+    TransportConfig { most_streams: 1, hints, ..TransportConfig::on_loopback(TransportChoice::Tcp) }
 }
 
 #[test]
