@@ -13,8 +13,8 @@ const MAX_PROBE_GAP: Duration = Duration::from_millis(500);
 /// Gap between challenges, and how often one is sent.
 const CHALLENGE_GAP: Duration = Duration::from_millis(250);
 const CHALLENGE_TRIES: u32 = 6;
-/// Number of recent probe tokens that are kept.
-const TOKENS: usize = 8;
+/// Number of recent probes that are kept.
+const PROBES: usize = 8;
 
 /// The path of one lane.
 #[derive(Debug)]
@@ -24,12 +24,35 @@ pub(crate) struct Path {
     candidates: Vec<SocketAddr>,
     /// Whether the peer is known to be at the candidates.
     known: bool,
-    tokens: [(u64, Time); TOKENS],
-    /// Tokens given out so far.
-    issued: usize,
+    /// A ring of the newest probes.
+    probes: Vec<Probe>,
+    /// Probes sent so far.
+    sent: usize,
     tries: usize,
     next_at: Time,
     challenge: Option<Challenge>,
+}
+
+/// Pings that left together, each to one address and with a token of its own: a pong shows that the
+/// peer is at the address that this ping went to (RFC 9000 section 8.2.3), wherever it comes from.
+#[derive(Clone, Debug)]
+struct Probe {
+    /// Token of the ping to the first address; the others follow. Those after the last also go to
+    /// the last.
+    token: u64,
+    /// Number of tokens.
+    pings: u64,
+    at: Time,
+    targets: Vec<SocketAddr>,
+}
+
+impl Probe {
+    /// The address that the ping with this token went to.
+    fn target(&self, token: u64) -> Option<SocketAddr> {
+        let index = token.wrapping_sub(self.token);
+        let last = self.targets.len().checked_sub(1)?;
+        (index < self.pings).then(|| self.targets[last.min(index as usize)])
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +66,8 @@ struct Challenge {
 /// The meaning of a `Pong`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The first answer on this lane, which may now carry data; with its round trip.
-    Validated(Duration),
+    /// The first answer on this lane: its round trip, and where data may go from now on.
+    Validated(Duration, SocketAddr),
     /// The answer to a probe; with its round trip.
     Alive(Duration),
     /// The peer proved its new address.
@@ -62,8 +85,8 @@ impl Path {
             validated: false,
             candidates,
             known,
-            tokens: [(0, Time::ZERO); TOKENS],
-            issued: 0,
+            probes: Vec::new(),
+            sent: 0,
             tries: 0,
             next_at: now,
             challenge: None,
@@ -119,8 +142,8 @@ impl Path {
         false
     }
 
-    /// A `Pong` with `token` arrived from `from`.
-    pub(crate) fn on_pong(&mut self, now: Time, token: u64, from: SocketAddr) -> Answer {
+    /// A `Pong` with `token` arrived.
+    pub(crate) fn on_pong(&mut self, now: Time, token: u64) -> Answer {
         if let Some(challenge) = self.challenge
             && challenge.token == token
         {
@@ -128,24 +151,47 @@ impl Path {
             self.remote = Some(challenge.to);
             return Answer::Moved(challenge.to);
         }
-        let Some((_, at)) = self.tokens.iter().find(|(t, at)| *t == token && *at != Time::ZERO)
-        else {
+        let Some((to, rtt)) = self.find(token).map(|(probe, to)| (to, now.since(probe.at))) else {
             return Answer::Unknown;
         };
-        let rtt = now.since(*at);
         if self.validated {
             return Answer::Alive(rtt);
         }
-        self.remote = Some(from);
-        self.validated = true;
-        Answer::Validated(rtt)
+        (self.remote, self.validated) = (Some(to), true);
+        Answer::Validated(rtt, to)
     }
 
-    /// A new token for a ping sent now, kept for its answer.
-    pub(crate) fn token(&mut self, now: Time, rng: &mut Rng) -> u64 {
+    /// The probe with this token, and where its ping went. Those at the very beginning of a simulation
+    /// do not count: the committed results of experiments have flows that validate with their second
+    /// ping.
+    fn find(&self, token: u64) -> Option<(&Probe, SocketAddr)> {
+        let mut sent = self.probes.iter().filter(|probe| probe.at != Time::ZERO);
+        sent.find_map(|probe| Some((probe, probe.target(token)?)))
+    }
+
+    /// The first token of the pings that this one left with.
+    pub(crate) fn first_token(&self, token: u64) -> Option<u64> {
+        self.find(token).map(|(probe, _)| probe.token)
+    }
+
+    /// Pings leave now for these addresses, `extra` further ones for the last of them. Returns the
+    /// token of the first; the others follow.
+    pub(crate) fn on_pings(
+        &mut self,
+        now: Time,
+        targets: Vec<SocketAddr>,
+        extra: u64,
+        rng: &mut Rng,
+    ) -> u64 {
         let token = rng.next_u64();
-        self.tokens[self.issued % TOKENS] = (token, now);
-        self.issued += 1;
+        let pings = targets.len() as u64 + extra;
+        let probe = Probe { token, pings, at: now, targets };
+        if self.probes.len() < PROBES {
+            self.probes.push(probe);
+        } else {
+            self.probes[self.sent % PROBES] = probe;
+        }
+        self.sent += 1;
         token
     }
 
@@ -179,9 +225,9 @@ impl Path {
             let gap = (FIRST_PROBE_GAP * (1 << self.tries.min(5))).min(MAX_PROBE_GAP);
             let targets = self.targets();
             if !targets.is_empty() {
-                let token = self.token(now, rng);
+                let token = self.on_pings(now, targets.clone(), 0, rng);
                 self.tries += 1;
-                pings.extend(targets.into_iter().map(|to| (to, token)));
+                pings.extend((0..).zip(targets).map(|(i, to)| (to, token.wrapping_add(i))));
             }
             self.next_at = now + gap;
         }
@@ -216,8 +262,9 @@ mod tests {
         path.on_packet(now, addr(1), true, &mut rng);
         assert_eq!(path.remote(), None, "heard is not validated");
         let later = now + Duration::from_millis(5);
-        let answer = path.on_pong(later, pings[1].1, addr(2));
-        assert_eq!(answer, Answer::Validated(Duration::from_millis(5)));
+        assert_eq!(path.on_pong(later, pings[1].1.wrapping_add(1)), Answer::Unknown);
+        let answer = path.on_pong(later, pings[1].1);
+        assert_eq!(answer, Answer::Validated(Duration::from_millis(5), addr(2)));
         assert_eq!(path.remote(), Some(addr(2)));
         assert_eq!(path.poll_timeout(), None);
     }
@@ -244,14 +291,14 @@ mod tests {
         let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
         let mut path = Path::new(vec![addr(1)], false, now);
         let token = path.poll(now, &mut rng)[0].1;
-        path.on_pong(now, token, addr(1));
+        path.on_pong(now, token);
         path.on_packet(now, addr(9), false, &mut rng);
         assert_eq!(path.poll_timeout(), None, "an old packet proves nothing");
         path.on_packet(now, addr(9), true, &mut rng);
         let challenge = path.poll(now, &mut rng);
         assert_eq!((challenge[0].0, path.remote()), (addr(9), Some(addr(1))));
-        assert_eq!(path.on_pong(now, 12345, addr(9)), Answer::Unknown);
-        assert_eq!(path.on_pong(now, challenge[0].1, addr(9)), Answer::Moved(addr(9)));
+        assert_eq!(path.on_pong(now, 12345), Answer::Unknown);
+        assert_eq!(path.on_pong(now, challenge[0].1), Answer::Moved(addr(9)));
         assert_eq!(path.remote(), Some(addr(9)));
     }
 }

@@ -1,5 +1,7 @@
 //! Handling of received packets and frames.
 
+use std::net::SocketAddr;
+
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 use serde_json::json;
 
@@ -9,12 +11,14 @@ use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
 use crate::core::probe_train::Shown;
-use crate::core::sender::Outcome;
+use crate::core::rtt::Rtt;
+use crate::core::sender::{Outcome, Sender};
 use crate::core::{Control, Core, Envelope};
 use crate::life::reason_of;
 use crate::mtu::Mtu;
 use crate::path::Answer;
 use crate::seam::{CloseReason, Event, Placed};
+use crate::stats::FlowStats;
 use crate::udt::Message;
 
 /// Maximum control packets that wait to be sent. Answers to more pings than that are dropped.
@@ -114,7 +118,7 @@ impl Core {
         let dropped = lane.drops.on_batch(&lane.window);
         if lane.path.on_packet(now, last.from, newest, &mut self.rng) {
             let guess = self.rtt.smoothed_or_guess();
-            self.lane_opened(now, last, guess);
+            self.lane_opened(now, last.lane, last.from, guess);
         }
         if self.life.on_received(now) {
             self.log.note(now, "life:recovered", || json!({}));
@@ -169,17 +173,18 @@ impl Core {
     }
 
     fn on_pong(&mut self, now: Time, envelope: &Envelope, token: u64, size: u16) {
-        let token = self.trains.on_pong(token).unwrap_or(token);
-        if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, token, size)) {
+        self.trains.on_pong(token);
+        let path = &self.lanes[usize::from(envelope.lane)].path;
+        let probe = path.first_token(token).unwrap_or(token);
+        if self.endpoint.mtu_mut().is_some_and(|mtu| mtu.on_pong(now, probe, size)) {
             self.mtu_changed(now);
         }
-        let lane = &mut self.lanes[usize::from(envelope.lane)];
-        match lane.path.on_pong(now, token, envelope.from) {
-            Answer::Validated(rtt) => {
+        match self.lanes[usize::from(envelope.lane)].path.on_pong(now, token) {
+            Answer::Validated(rtt, to) => {
                 if self.rtt.smoothed.is_none() {
                     self.rtt.sample(now, rtt);
                 }
-                self.lane_opened(now, envelope, rtt);
+                self.lane_opened(now, envelope.lane, to, rtt);
             }
             Answer::Alive(rtt) => {
                 // The sender measures with data; the receiver has only this sample.
@@ -208,12 +213,9 @@ impl Core {
     }
 
     /// A lane may carry data. The first one establishes the flow, with a round trip of `rtt`.
-    fn lane_opened(&mut self, now: Time, envelope: &Envelope, rtt: Duration) {
-        self.log.note(
-            now,
-            "path:validated",
-            || json!({ "lane": envelope.lane, "to": envelope.from.to_string() }),
-        );
+    fn lane_opened(&mut self, now: Time, lane: u8, to: SocketAddr, rtt: Duration) {
+        let data = || json!({ "lane": lane, "to": to.to_string() });
+        self.log.note(now, "path:validated", data);
         if self.life.is_established() {
             return;
         }
@@ -245,15 +247,8 @@ impl Core {
             self.end(now, CloseReason::OptimisticAck, true);
             return;
         };
-        self.log.note(now, "recovery:report", || {
-            json!({
-                "number": report.number,
-                "in_flight": sender.in_flight(),
-                "lost": self.stats.lost_packets,
-                "rtt_ms": self.rtt.latest.as_secs_f64() * 1e3,
-                "rate": sender.pacing_rate().map(|r| r.as_bps()),
-            })
-        });
+        let (log, rtt, stats) = (&mut self.log, &self.rtt, &self.stats);
+        log.note(now, "recovery:metrics_updated", || metrics(sender, rtt, stats));
         self.on_outcome(now, outcome, report.host_drops);
     }
 
@@ -307,4 +302,29 @@ impl Core {
         self.revoke(Offset(0)..Offset(u64::MAX));
         self.events.push_back(Event::Closed(reason));
     }
+}
+
+/// The data of qlog's `recovery:metrics_updated`: times in milliseconds, rates in bit/s, amounts in
+/// bytes.
+fn metrics(sender: &Sender, rtt: &Rtt, stats: &FlowStats) -> serde_json::Value {
+    let mut stats = stats.clone();
+    rtt.gauges(&mut stats);
+    sender.gauges(rtt.smoothed_or_guess(), &mut stats);
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    json!({
+        "congestion_window": stats.cwnd.get(),
+        "bytes_in_flight": stats.in_flight.get(),
+        "pacing_rate": stats.pacing_rate.map(DataRate::as_bps),
+        "latest_rtt": ms(rtt.latest),
+        "smoothed_rtt": rtt.smoothed.map(ms),
+        "min_rtt": rtt.min().map(ms),
+        "queueing_delay": stats.queueing_delay.map(ms),
+        "delivery_rate": stats.delivery_rate.map(DataRate::as_bps),
+        "capacity": stats.capacity.map(DataRate::as_bps),
+        "sent_bytes": stats.sent_bytes.get(),
+        "acked_bytes": stats.acked_bytes.get(),
+        "lost_packets": stats.lost_packets,
+        "limit": format!("{:?}", stats.limit),
+        "controller": stats.controller,
+    })
 }

@@ -143,28 +143,29 @@ impl Core {
         let v6 = |to: &SocketAddr| !to.ip().to_canonical().is_ipv4();
         let larger = |to: &SocketAddr| Some((*to, mtu.first_probe(v6(to))?));
         let sized: Vec<(SocketAddr, u16)> = targets.iter().filter_map(larger).collect();
+        let largest = sized.iter().map(|(_, size)| *size).max();
         let train = train.map(|to| (to, mtu.first_probe(v6(&to)).unwrap_or(mtu.current())));
         if sized.is_empty() && train.is_none() {
             return;
         }
-        let token = lane.path.token(now, rng);
-        if let Some(largest) = sized.iter().map(|(_, size)| *size).max() {
+        // The train goes to the last address.
+        let mut sized: Vec<(SocketAddr, u16)> =
+            sized.into_iter().filter(|(to, _)| train.is_none_or(|(last, _)| last != *to)).collect();
+        sized.extend(train);
+        let further = if train.is_some() { trains.pings().saturating_sub(1) } else { 0 };
+        let to = sized.iter().map(|(to, _)| *to).collect();
+        let token = lane.path.on_pings(now, to, further, rng);
+        if let Some(largest) = largest {
             mtu.on_first_probe(now, token, largest);
         }
-        let mut ping = |to: SocketAddr, size: u16, token: u64| {
-            let frame = Frame::Ping { token, rtt: Duration::ZERO };
-            controls.push_back(Control { lane: 0, to, frame, pad: Some(size), tracked: false });
-        };
-        for (to, size) in sized {
-            if train.is_none_or(|(target, _)| target != to) {
-                ping(to, size, token);
-            }
-        }
+        let last = sized.len() - 1;
         if let Some((to, size)) = train {
-            trains.on_sent(to, token, size);
-            for i in 0..trains.pings() {
-                ping(to, size, token.wrapping_add(i));
-            }
+            trains.on_sent(to, token.wrapping_add(last as u64), size);
+        }
+        for i in 0..sized.len() as u64 + further {
+            let (to, size) = sized[last.min(i as usize)];
+            let frame = Frame::Ping { token: token.wrapping_add(i), rtt: Duration::ZERO };
+            controls.push_back(Control { lane: 0, to, frame, pad: Some(size), tracked: false });
         }
     }
 
@@ -276,7 +277,7 @@ impl Core {
 
     pub(super) fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
-        let token = self.lanes[lane].path.token(now, &mut self.rng);
+        let token = self.lanes[lane].path.on_pings(now, vec![to], 0, &mut self.rng);
         let frame = Frame::Ping { token, rtt: self.rtt_for_ping() };
         self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
     }
