@@ -1,4 +1,5 @@
-//! A bounded event log of a flow, one JSON object per line, similar to qlog.
+//! A bounded log of the events of a flow: JSON objects with qlog's fields `time` (in milliseconds),
+//! `name` and `data`.
 
 use std::collections::VecDeque;
 

@@ -17,6 +17,7 @@ use super::intake::Intake;
 use super::offer::{FlowOffer, Offer};
 use super::path_samples::{Counters, PathSamples};
 use super::payload::ReaderPayload;
+use super::qlog::QlogFile;
 use super::transport::{Inbox, Outbox, SinkTransport, SourceContext, SourceTransport, temporary};
 use super::{Moved, TransportConfig, udp};
 use crate::assembly::{Assembly, EMPTY_ROOM};
@@ -115,9 +116,17 @@ impl FlowSource {
         };
         let ready = outbox.clone();
         let payload = ReaderPayload::new(reader.clone());
-        let events = move |event| outbox.send(News::Flow(Box::new(event)));
+        let mut log = QlogFile::from_environment(flow.id)?;
+        let is_logged = log.is_some();
+        let events = move |event| match (&event, &mut log) {
+            (FlowEvent::Log(line), Some(log)) => log.write(line),
+            _ => outbox.send(News::Flow(Box::new(event))),
+        };
         let keys = (flow, self.limiter.clone());
         let mut handle = udp::start_sender(&self.config, sockets, keys, peer, payload, events)?;
+        if is_logged {
+            handle.enable_log();
+        }
         if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
             channels.add(flow.id, beside, move || ready.send(News::BesideUp));
             channels.connect(&self.config, peer, Duration::ZERO);
