@@ -45,12 +45,24 @@ pub(crate) fn line(text: &str) {
 /// Writes bytes to stdout. A closed pipe is not a failure. Other errors, such as a full disk, are
 /// kept for `stdout_error`.
 pub(crate) fn bytes(bytes: &[u8]) {
-    let mut stdout = io::stdout().lock();
-    if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush())
+    if let Err(error) = write(bytes)
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         let _ = LOST.set(error);
     }
+}
+
+/// Prints a line that exists nowhere else, such as a ticket. A closed pipe is a failure too.
+pub(crate) fn only_copy(text: &str) {
+    if let Err(error) = write(format!("{text}\n").as_bytes()) {
+        let _ = LOST.set(error);
+    }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = packtrain_os::process::stdout()?.lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
 }
 
 /// The first error of a write to stdout.
@@ -62,6 +74,13 @@ pub(crate) fn stdout_error() -> Option<&'static io::Error> {
 pub(crate) fn json_line(event: &impl Serialize) {
     if let Ok(text) = serde_json::to_string(event) {
         line(&text);
+    }
+}
+
+/// Prints one JSON object that exists nowhere else. A closed pipe is a failure too.
+pub(crate) fn json_only_copy(event: &impl Serialize) {
+    if let Ok(text) = serde_json::to_string(event) {
+        only_copy(&text);
     }
 }
 

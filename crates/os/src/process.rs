@@ -23,6 +23,20 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// Whether this program was started without a standard output (`>&-`). What it writes there is lost,
+/// and no write fails: the standard library opens /dev/null in its place.
+pub fn stdout_was_closed() -> bool {
+    sys::stdout_was_closed()
+}
+
+/// The standard output, or an error if this program was started without one.
+pub fn stdout() -> std::io::Result<std::io::Stdout> {
+    if stdout_was_closed() {
+        return Err(rustix::io::Errno::BADF.into());
+    }
+    Ok(std::io::stdout())
+}
+
 /// Makes `command` start its program with these signals ignored. The setting survives `exec`.
 /// Programs that check it, as OpenSSH does, leave the signals ignored.
 pub fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {

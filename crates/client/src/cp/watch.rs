@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_disk::{LeftoverName, Lock, Root};
 use packtrain_object::{RelPath, SourceName};
-use packtrain_os::{clock, entropy};
+use packtrain_os::{clock, entropy, process};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -385,7 +385,7 @@ impl Spool {
         // Open, it needs no name: a reader that takes its time leaves nothing behind if this
         // process is killed.
         let _ = std::fs::remove_file(&path);
-        let mut out = io::stdout().lock();
+        let mut out = process::stdout().map_err(failed)?.lock();
         io::copy(&mut file, &mut out).map_err(failed)?;
         out.flush().map_err(failed)
     }

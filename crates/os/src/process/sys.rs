@@ -1,9 +1,29 @@
-//! The step between `fork` and `exec` for which the standard library has no safe method.
+//! The step between `fork` and `exec`, and the look at standard output before `main`, for which the
+//! standard library has no safe method.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TerminalSignal;
+
+/// Whether descriptor 1 was closed when the program started.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before `main`, because the standard library opens /dev/null there for what is closed.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: fcntl(2) with F_GETFD takes any number and changes nothing.
+    let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } == -1;
+    STDOUT_CLOSED.store(closed, Ordering::Relaxed);
+}
+
+pub(super) fn stdout_was_closed() -> bool {
+    STDOUT_CLOSED.load(Ordering::Relaxed)
+}
 
 pub(super) fn ignore_in_child(command: &mut Command, signals: &'static [TerminalSignal]) {
     let ignore = move || {
