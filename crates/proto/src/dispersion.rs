@@ -10,6 +10,9 @@ use packtrain_units::Duration;
 
 /// Minimum measured span: twice the usual delay of ticks and threads.
 const MIN_SPAN: Duration = Duration::from_micros(500);
+/// Minimum span of a first measurement that is confirmed by others before it is relied on: it may be
+/// wrong by a third.
+const MIN_COARSE_SPAN: Duration = Duration::from_micros(300);
 /// Minimum packets within the measured span.
 const MIN_PACKETS: u64 = 4;
 /// Lower limit of the span reported in [`Spread::AtMost`], because a tick can hide more of it. Such
@@ -29,6 +32,7 @@ const MAX_STAMPS: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     stamps: Vec<Stamp>,
+    coarse: bool,
 }
 
 /// Packets since the first timestamp of the run, and nanoseconds since it.
@@ -56,6 +60,11 @@ pub(crate) enum Spread {
 }
 
 impl Run {
+    /// Whether the result need not be exact.
+    pub(crate) fn set_coarse(&mut self, coarse: bool) {
+        self.coarse = coarse;
+    }
+
     /// Adds a timestamp: `packets` more packets arrived, the last of them `after` the previous
     /// timestamp.
     pub(crate) fn push(&mut self, packets: u64, after: Duration) {
@@ -106,7 +115,8 @@ impl Run {
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
-        if within < MIN_SPAN.as_nanos() {
+        let least = if self.coarse { MIN_COARSE_SPAN } else { MIN_SPAN };
+        if within < least.as_nanos() {
             return bound(packets, span);
         }
         if packets_within < MIN_PACKETS {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::config::TrainTarget;
-use crate::core::spread::first_burst;
+use crate::core::spread::{LONG_BURST, first_burst};
 use crate::dispersion::{Run, Spread};
 
 /// Trains that one flow sends at most: one to an address that the owner named, and one to that from
@@ -94,18 +94,16 @@ impl ProbeTrains {
         (self.last, self.new, self.run) = (None, 0, Run::default());
     }
 
-    /// A pong with this token arrived. If it answers a ping of the train, returns the token of the
-    /// first one, which stands for all.
-    pub(crate) fn on_pong(&mut self, token: u64) -> Option<u64> {
-        let sent = self.sent.as_mut()?;
+    /// A pong with this token arrived, which may answer a ping of the train.
+    pub(crate) fn on_pong(&mut self, token: u64) {
+        let Some(sent) = &mut self.sent else { return };
         let index = token.wrapping_sub(sent.token);
         if index >= self.pings {
-            return None;
+            return;
         }
         let is_new = sent.answered & (1 << index) == 0;
         sent.answered |= 1 << index;
         self.new += u64::from(is_new);
-        Some(sent.token)
     }
 
     /// Whether answers to a train are coming.
@@ -117,6 +115,8 @@ impl ProbeTrains {
     pub(crate) fn on_batch(&mut self, at: Time) -> Option<Shown> {
         let sent = self.sent.as_mut().filter(|sent| !sent.over && self.new > 0)?;
         let new = std::mem::take(&mut self.new);
+        // The first bursts of data measure again.
+        self.run.set_coarse(self.pings >= LONG_BURST);
         // What came with the first answer began to arrive at an unknown time.
         if let Some(last) = self.last.replace(at) {
             self.run.push(new, at.since(last));
@@ -168,7 +168,7 @@ mod tests {
     ) -> Option<Shown> {
         pings
             .filter_map(|i| {
-                assert_eq!(trains.on_pong(TOKEN.wrapping_add(i)), Some(TOKEN));
+                trains.on_pong(TOKEN.wrapping_add(i));
                 let us = (i * gap).div_ceil(tick) * tick;
                 trains.on_batch(Time::ZERO + Duration::from_micros(1_000 + us))
             })
@@ -206,14 +206,16 @@ mod tests {
     #[test]
     fn an_answer_counts_once_and_only_to_the_newest_train() {
         let mut trains = trains();
-        assert_eq!(trains.on_pong(TOKEN.wrapping_sub(1)), None);
-        assert_eq!(trains.on_pong(TOKEN.wrapping_add(64)), None);
+        trains.on_pong(TOKEN.wrapping_sub(1));
+        trains.on_pong(TOKEN.wrapping_add(64));
+        assert!(!trains.is_answered());
         for i in 0..1_000 {
             trains.on_pong(TOKEN);
             assert_eq!(trains.on_batch(Time::ZERO + Duration::from_micros(12 * i)), None);
         }
         trains.on_sent(addr(1, 10), 5, SIZE);
-        assert_eq!(trains.on_pong(TOKEN), None);
+        trains.on_pong(TOKEN);
+        assert!(!trains.is_answered());
     }
 
     #[test]

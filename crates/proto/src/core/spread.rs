@@ -16,6 +16,10 @@ const BURST: (u64, u64) = (20, 512);
 /// may meet a queue of a few packets. It is a fifth of what a path of 38 Mbit/s and
 /// 100 ms or of 120 Mbit/s and 10 ms holds. 64 packets show a path of up to 1.4 Gbit/s at once.
 const FIRST_BURST: (u64, f64) = (64, 640.0);
+/// Bursts of this length are first measured coarsely and then repeated. Where the round trip is short,
+/// and so the first burst too, a wrong capacity costs little time, and a short queue drops the end of
+/// each burst.
+pub(super) const LONG_BURST: u64 = FIRST_BURST.0;
 /// Growth after a burst without a measurable spread, below `FIRST_BURST` and above.
 const BLIND_GROWTH: (u64, u64) = (4, 2);
 /// Time over which a burst should arrive: ticks at its ends are not measured.
@@ -24,6 +28,11 @@ const WANTED_SPAN: Duration = Duration::from_micros(800);
 const MAX_BURST_GROWTH: u64 = 16;
 /// Maximum number of bursts.
 const MAX_BURSTS: u32 = 64;
+/// Bursts are repeated until they have arrived over this time in all: the ends of one that takes a
+/// few ticks of a host are uncertain by a quarter of its length.
+const SETTLED_SPAN: Duration = Duration::from_micros(1_500);
+/// They are not repeated if a report shows the loss of this share of one.
+const OVERFLOW_SHARE: u64 = 8;
 /// Age at which a capacity is measured again.
 const MAX_CAPACITY_AGE: Duration = Duration::from_secs(10);
 /// Minimum packets between bursts once a capacity was measured.
@@ -98,14 +107,14 @@ impl Bursts {
         }
     }
 
-    /// The train of pings showed this capacity, in packets of `wire` bytes: the first burst follows
-    /// at once and takes 0.8 ms.
+    /// A train of pings showed this capacity, in packets of `wire` bytes: the first burst follows at
+    /// once and takes 0.8 ms. It is not shorter than the train, whose answers threads may have delayed.
     pub(super) fn on_train(&mut self, capacity: DataRate, wire: ByteCount) {
         if self.tried > 0 {
             return;
         }
         let packets = capacity.bytes_in(WANTED_SPAN).get() / wire.get().max(1);
-        self.length = packets.clamp(BURST.0, BURST.1);
+        self.length = self.length.max(packets).min(BURST.1);
         (self.due, self.is_fitted) = (true, true);
     }
 
@@ -149,14 +158,15 @@ impl Bursts {
 
     fn begin(&mut self, now: Time, index: u64, packets: u64, capacity: &Capacity) {
         self.due = false;
-        let known = capacity.measured_at.is_some_and(|at| now.since(at) < MAX_CAPACITY_AGE);
-        if known || self.tried >= MAX_BURSTS {
+        let settled = capacity.measured_span >= SETTLED_SPAN;
+        let fresh = capacity.measured_at.is_some_and(|at| now.since(at) < MAX_CAPACITY_AGE);
+        if (settled && fresh) || self.tried >= MAX_BURSTS {
             return;
         }
         self.left = self.length.saturating_sub(packets);
-        let pause = if capacity.count > 0 { REMEASURE_PACKETS } else { 0 };
+        let pause = if settled { REMEASURE_PACKETS } else { 0 };
         // The report on this burst decides how long the next one is, and ends this wait.
-        self.next = index + self.length * 4 + pause;
+        self.next = index + self.length * if capacity.count > 0 { 2 } else { 4 } + pause;
         self.tried += 1;
     }
 
@@ -213,11 +223,14 @@ pub(super) struct Capacity {
     recent: [u64; SAMPLES],
     count: usize,
     measured_at: Option<Time>,
+    /// The time over which all samples arrived.
+    measured_span: Duration,
 }
 
 impl Capacity {
     /// Takes the marks of one report, in any order.
     pub(super) fn on_marks(&mut self, now: Time, marks: &mut [Marked], bursts: &mut Bursts) {
+        self.run.set_coarse(self.count == 0 && bursts.length >= LONG_BURST);
         marks.sort_unstable_by_key(|mark| mark.at);
         for mark in marks {
             if self.cut.is_some_and(|(run, end)| mark.run == run && mark.index < end) {
@@ -254,11 +267,27 @@ impl Capacity {
                 self.recent[self.count % SAMPLES] = rate.as_bps();
                 self.count += 1;
                 self.measured_at = Some(now);
+                self.measured_span = self.measured_span + span;
+                if bursts.length < LONG_BURST || span >= WANTED_SPAN {
+                    self.settle();
+                }
             }
             Spread::AtMost { .. } | Spread::TooShort => {
                 bursts.too_short(last.index + 1 - last.run, span);
             }
         }
+    }
+
+    /// So many packets were lost since the last report.
+    pub(super) fn on_lost(&mut self, packets: u64, bursts: &Bursts) {
+        if self.count > 0 && packets > 0 && packets >= bursts.length / OVERFLOW_SHARE {
+            self.settle();
+        }
+    }
+
+    /// Bursts are not repeated.
+    fn settle(&mut self) {
+        self.measured_span = self.measured_span.max(SETTLED_SPAN);
     }
 
     /// The median of the newest samples.

@@ -341,6 +341,7 @@ impl Sender {
         });
         let lost = self.lost.iter().map(|l| u64::from(l.count)).sum();
         self.lost.clear();
+        self.capacity.on_lost(lost, &self.bursts);
         lost
     }
 }
