@@ -1,12 +1,13 @@
 //! The entries that are not complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, FileKey};
 use packtrain_units::Offset;
 
 use crate::limits::path_bytes;
+use crate::path_digests::{PathKey, key_of};
 
 /// Entries from their segment until they are complete or failed.
 #[derive(Debug, Default)]
@@ -14,6 +15,9 @@ pub(super) struct Entries {
     items: BTreeMap<EntryId, Item>,
     /// Bytes of their paths and link targets.
     paths: u64,
+    /// The files and links among them, by digests of their paths. Two of one path would write one
+    /// temporary, or with `--inplace` one file.
+    taken: HashMap<PathKey, EntryId>,
 }
 
 /// One of them.
@@ -38,6 +42,8 @@ pub(super) struct Item {
     pub(super) group: Option<EntryId>,
     /// Whether its chunk may have been planned without it.
     pub(super) is_late: bool,
+    /// Whether an earlier entry has its path.
+    pub(super) is_repeated: bool,
 }
 
 /// State of an entry.
@@ -77,6 +83,7 @@ impl Item {
             stream,
             group: None,
             is_late: false,
+            is_repeated: false,
         }
     }
 
@@ -114,8 +121,15 @@ fn pieces(size: u64) -> u64 {
 }
 
 impl Entries {
-    pub(super) fn insert(&mut self, id: EntryId, item: Item) {
+    /// Adds an entry. It is marked as repeated if another that is not complete has its path.
+    pub(super) fn insert(&mut self, id: EntryId, mut item: Item) {
         self.paths += path_bytes(&item.entry);
+        let key = key_of(item.entry.path.as_bytes());
+        item.is_repeated |= self.taken.contains_key(&key);
+        // Directories of one path are merged.
+        if !item.is_repeated && item.entry.kind != EntryKind::Directory {
+            self.taken.insert(key, id);
+        }
         if let Some(old) = self.items.insert(id, item) {
             self.paths -= path_bytes(&old.entry);
         }
@@ -132,6 +146,10 @@ impl Entries {
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Item> {
         let item = self.items.remove(&id)?;
         self.paths -= path_bytes(&item.entry);
+        let key = key_of(item.entry.path.as_bytes());
+        if self.taken.get(&key) == Some(&id) {
+            self.taken.remove(&key);
+        }
         Some(item)
     }
 

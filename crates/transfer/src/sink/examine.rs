@@ -8,6 +8,7 @@ use crate::action::{FileReport, Found, FoundKind, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Message, Options};
 
+const REPEATED: &str = "another source has something of the same name, which was taken";
 const SPECIAL: &str = "there is a device, socket or named pipe, which is not replaced";
 
 /// What to do with an entry.
@@ -208,7 +209,10 @@ impl Sink {
         item.temporary = state.temporary;
         let found = state.target.as_ref();
         item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
-        let decision = decide(&self.options, &item.entry, item.stream, found);
+        let decision = match item.is_repeated {
+            true => refused(REPEATED),
+            false => decide(&self.options, &item.entry, item.stream, found),
+        };
         if self.joins_group(id, &decision, found) {
             return;
         }

@@ -137,9 +137,10 @@ impl Sink {
             return Err(protocol("more entries than were wanted"));
         }
         // All entries of the segment are checked before any is acted on.
+        let mut repeated = Vec::with_capacity(entries.len());
         for entry in &mut entries {
             self.requested.check(entry)?;
-            self.announced.add(entry)?;
+            repeated.push(self.announced.add(entry)?);
             self.requested.strip(entry);
         }
         let paths: u64 = entries.iter().map(path_bytes).sum();
@@ -148,7 +149,7 @@ impl Sink {
         }
         let count = u32::try_from(entries.len()).map_err(|_| protocol("too many entries"))?;
         let end = first.0.checked_add(count).ok_or_else(|| protocol("too many entries"))?;
-        for (id, entry) in (first.0..end).map(EntryId).zip(&entries) {
+        for ((id, entry), is_repeated) in (first.0..end).map(EntryId).zip(&entries).zip(repeated) {
             let range = self
                 .layout
                 .try_push(id, &entry.kind)
@@ -160,6 +161,7 @@ impl Sink {
             }
             let mut item = Item::new(entry.clone(), range);
             item.group = self.links.announce(id, entry)?;
+            item.is_repeated = is_repeated;
             let ready = self.intake.laid_out(id, &item);
             self.plan_part(ready);
             self.entries.insert(id, item);

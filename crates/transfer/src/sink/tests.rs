@@ -14,6 +14,7 @@ use crate::message::PieceDigest;
 mod changed;
 mod late;
 mod links;
+mod repeated;
 mod states;
 
 fn now() -> Time {
