@@ -1,9 +1,9 @@
 //! Finds the objects to fetch and makes the entries of the transfer from them.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use packtrain_object::{Entry, EntryKind, Filters, Mtime, NO_MODE, RelPath};
+use packtrain_object::{Entry, EntryKind, Filters, Mtime, NO_MODE, RelPath, directories_above};
 use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
@@ -18,6 +18,8 @@ use packtrain_service::weburl::WebUrl;
 
 /// The file name for an address without one.
 const NAMELESS: &[u8] = b"index.html";
+/// Why an object with the path of another is refused, as the walk of local sources says it.
+const TAKEN: &str = "another source has something of the same name, which was taken";
 /// Maximum objects in one transfer: their list is held in memory.
 const MAX_OBJECTS: usize = 1 << 20;
 
@@ -39,6 +41,8 @@ pub(super) struct Found {
     pub(super) failed: Vec<(Vec<u8>, Failure)>,
     /// Notices for the user.
     pub(super) say: Vec<String>,
+    /// The number of the entry with each path.
+    taken: HashMap<Vec<u8>, usize>,
 }
 
 /// Finds the requested objects.
@@ -68,10 +72,9 @@ pub(super) async fn find(
             }
         }
         Asked::Keys(bucket, keys) => {
-            let mut made = BTreeSet::new();
             for key in keys {
                 if options.recursive {
-                    found.add_below(client, bucket, key, &filters, &mut made).await?;
+                    found.add_below(client, bucket, key, &filters).await?;
                 } else {
                     found.add_key(client, bucket, key, &filters).await?;
                 }
@@ -115,6 +118,14 @@ impl Found {
                 return self.failed.push((name, failure));
             }
         };
+        if let Some(earlier) = self.taken.get(path.as_bytes()) {
+            let same = self.entries[*earlier].1.as_ref();
+            if !same.is_some_and(|earlier| earlier.place.is_same(&object.place)) {
+                let failure = Failure::new(FailureKind::Unreadable, TAKEN);
+                self.failed.push((object.name.into_bytes(), failure));
+            }
+            return;
+        }
         if object.size.is_none() {
             let name = &object.name;
             self.say.push(format!("{name}: of unknown length: one stream, and no resuming"));
@@ -134,9 +145,19 @@ impl Found {
         // resumed.
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
+        self.push(path, kind, mtime, Some(object));
+    }
+
+    fn push(&mut self, path: RelPath, kind: EntryKind, mtime: Mtime, object: Option<Remote>) {
+        self.taken.insert(path.as_bytes().to_vec(), self.entries.len());
         let entry =
             Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0, extras: Default::default() };
-        self.entries.push((entry, Some(object)));
+        self.entries.push((entry, object));
+    }
+
+    fn has_file(&self, path: &[u8]) -> bool {
+        let entry = self.taken.get(path).map(|at| &self.entries[*at].0);
+        entry.is_some_and(|entry| entry.kind != EntryKind::Directory)
     }
 
     async fn add_key(
@@ -171,7 +192,6 @@ impl Found {
         bucket: &Arc<Bucket>,
         key: &str,
         filters: &Filters,
-        made: &mut BTreeSet<Vec<u8>>,
     ) -> Result<(), Trouble> {
         let trimmed = key.trim_end_matches('/');
         let prefix = if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") };
@@ -191,7 +211,7 @@ impl Found {
         if let (true, Some(first)) = (inside, all.first()) {
             // The root entry makes the target a directory instead of the new name of a file.
             let mtime = Mtime { secs: first.version.mtime().secs, nanos: 0 };
-            self.directory(RelPath::root(), mtime, made);
+            self.directory(RelPath::root(), mtime);
         }
         for one in all {
             let below = one.key.strip_prefix(&prefix).unwrap_or(&one.key);
@@ -214,10 +234,17 @@ impl Found {
                     continue;
                 }
             };
+            // A store may have `a` as well as `a/b`.
+            let is_below_file = directories_above(&path).any(|dir| self.has_file(dir));
+            if is_below_file || is_dir && self.has_file(&path) {
+                let failure = Failure::new(FailureKind::Unreadable, TAKEN);
+                self.failed.push((bucket.show(&one.key).into_bytes(), failure));
+                continue;
+            }
             let mtime = Mtime { secs: one.version.mtime().secs, nanos: 0 };
-            self.directories(&checked, mtime, made);
+            self.directories(&checked, mtime);
             if is_dir {
-                self.directory(checked, mtime, made);
+                self.directory(checked, mtime);
                 continue;
             }
             let place = Place::Bucket(Arc::clone(bucket), one.key.clone());
@@ -231,7 +258,7 @@ impl Found {
     }
 
     /// Adds the parent directories of a path, outermost first.
-    fn directories(&mut self, path: &RelPath, mtime: Mtime, made: &mut BTreeSet<Vec<u8>>) {
+    fn directories(&mut self, path: &RelPath, mtime: Mtime) {
         let mut above = Vec::new();
         let mut at = path.parent();
         while let Some(dir) = at.filter(|dir| !dir.is_root()) {
@@ -239,23 +266,13 @@ impl Found {
             above.push(dir);
         }
         for dir in above.into_iter().rev() {
-            self.directory(dir, mtime, made);
+            self.directory(dir, mtime);
         }
     }
 
-    fn directory(&mut self, path: RelPath, mtime: Mtime, made: &mut BTreeSet<Vec<u8>>) {
-        if made.insert(path.as_bytes().to_vec()) {
-            let kind = EntryKind::Directory;
-            let entry = Entry {
-                path,
-                kind,
-                mode: NO_MODE,
-                mtime,
-                uid: 0,
-                gid: 0,
-                extras: Default::default(),
-            };
-            self.entries.push((entry, None));
+    fn directory(&mut self, path: RelPath, mtime: Mtime) {
+        if !self.taken.contains_key(path.as_bytes()) {
+            self.push(path, EntryKind::Directory, mtime, None);
         }
     }
 }
@@ -271,5 +288,37 @@ mod tests {
         for nameless in ["https://h", "https://h/a/", "https://h/%2e%2e", "https://h/..%2fx"] {
             assert_eq!(name(nameless), "index.html", "{nameless}");
         }
+    }
+
+    /// A web file of this name at this address.
+    fn add(found: &mut Found, name: &str, url: &str) {
+        let url = WebUrl::parse(url).unwrap();
+        let version = super::super::answer::Version::default();
+        let (size, name) = (Some(ByteCount(1)), name.as_bytes().to_vec());
+        let place = Place::Web { at: url.clone().into(), asked: url.clone() };
+        let object =
+            Remote { name: url.to_string(), size, version, ranges: true, place, sum: None };
+        found.add_file(name, object);
+    }
+
+    #[test]
+    fn the_second_of_one_path_fails_unless_it_is_the_same_object() {
+        let mut found = Found::default();
+        add(&mut found, "x", "http://h/1/x");
+        add(&mut found, "x", "http://h/1/x");
+        add(&mut found, "y", "http://h/1/y");
+        assert!(found.failed.is_empty());
+        add(&mut found, "x", "http://h/2/x");
+        let paths: Vec<_> = found.entries.iter().map(|(e, _)| e.path.as_bytes()).collect();
+        assert_eq!(paths, [b"x", b"y"]);
+        let failed: Vec<_> = found.failed.iter().map(|(path, _)| path.as_slice()).collect();
+        assert_eq!(failed, [b"http://h/2/x"]);
+        assert!(found.has_file(b"x"));
+        found.directory(RelPath::new(b"x".to_vec()).unwrap(), now());
+        found.directory(RelPath::new(b"d".to_vec()).unwrap(), now());
+        assert_eq!(found.entries.len(), 3);
+        assert!(!found.has_file(b"d"));
+        add(&mut found, "d", "http://h/d");
+        assert_eq!(found.failed.len(), 2);
     }
 }

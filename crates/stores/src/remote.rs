@@ -33,6 +33,17 @@ pub(super) enum Place {
     Bucket(Arc<Bucket>, String),
 }
 
+impl Place {
+    /// Whether it is the same address, or the same key; the bucket is the same in one transfer.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Web { asked: one, .. }, Self::Web { asked: other, .. }) => one == other,
+            (Self::Bucket(_, one), Self::Bucket(_, other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
 /// An object on a server.
 #[derive(Debug)]
 pub(super) struct Remote {

@@ -380,6 +380,70 @@ fn what_the_server_says_of_the_whole_is_compared() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
+#[test]
+fn the_second_file_of_one_name_is_refused() {
+    let bodies = [vec![1; 6_000_000], vec![2; 6_000_000]];
+    let server = Server::new(move |request, _| {
+        let second = usize::from(request.path.starts_with("/2/"));
+        Response::file(request, &bodies[second], ["\"1\"", "\"2\""][second])
+    });
+    for flags in [&[][..], &["--inplace"]] {
+        let home = Home::new();
+        let (one, two) = (server.url("1/x"), server.url("2/x"));
+        let output = fetch(&home, &[flags, &[&one, &two, "."]].concat());
+        assert_eq!(code(&output), 23, "{}", stderr(&output));
+        assert!(stderr(&output).contains("which was taken"), "{}", stderr(&output));
+        assert!(std::fs::read(home.path("x")).unwrap() == vec![1; 6_000_000]);
+        // One address twice is one file.
+        let output = fetch(&home, &[flags, &[&two, &two, "."]].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(std::fs::read(home.path("x")).unwrap() == vec![2; 6_000_000]);
+    }
+}
+
+/// A copy of `file` to the key `key` of a store at this address.
+fn upload(home: &Home, server: &Server, file: &str) -> Output {
+    let mut command = command(home);
+    command.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
+    command.env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE");
+    command.env("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY");
+    command.args(["cp", "--json", "--retries", "0", file, "s3://bucket/key"]);
+    command.output().expect("the command starts")
+}
+
+#[test]
+fn an_object_of_before_is_not_taken_for_an_upload_that_is_gone() {
+    const SIZE: usize = 17_000_000;
+    let server = Server::new(|request, _| {
+        let mut response = match (request.method.as_str(), request.path.split_once('?')) {
+            // An object of the same size that was not made of parts.
+            ("HEAD", _) => Response::new(200)
+                .with("Content-Length", SIZE.to_string())
+                .with("ETag", "\"d41d8cd98f00b204e9800998ecf8427e\"")
+                .with("Last-Modified", DATE),
+            ("POST", Some((_, query))) if query.starts_with("uploads") => Response::new(200),
+            ("PUT", _) => Response::new(200).with("ETag", "\"part\""),
+            _ => Response::new(404),
+        };
+        response.body = match response.status {
+            404 => b"<Error><Code>NoSuchUpload</Code></Error>".to_vec(),
+            _ if request.method == "POST" => b"<InitiateMultipartUploadResult \
+                xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+                <Bucket>bucket</Bucket><Key>key</Key><UploadId>1</UploadId>\
+                </InitiateMultipartUploadResult>"
+                .to_vec(),
+            _ => Vec::new(),
+        };
+        response
+    });
+    let home = Home::new();
+    home.file("file", &noise(SIZE));
+    let output = upload(&home, &server, "file");
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert!(stderr(&output).contains("no longer has the upload"), "{}", stderr(&output));
+    assert!(server.requests().iter().any(|request| request.path.contains("uploadId=1")));
+}
+
 /// Everything that the command wrote to its state directory and to its output.
 fn traces(home: &Home, outputs: &[&Output], log: &std::path::Path) -> Vec<u8> {
     let mut all = std::fs::read(log).unwrap_or_default();

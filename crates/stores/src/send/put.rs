@@ -264,11 +264,12 @@ impl Put<'_> {
                 let text = format!("{}: the store did not complete it", item.name);
                 return Err(Trouble::later(text));
             }
-            // The upload does not exist. It may have been completed by a request whose response was
-            // lost.
+            // The upload does not exist: a request whose response was lost completed it, or somebody
+            // removed it.
             Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => false,
             Err(trouble) => return Err(trouble),
         };
+        let mtime = self.work.options.preserve_times.then_some(item.mtime);
         // Without permission to read, the response of the store must suffice.
         let headers = match self.head(item).await? {
             Some(headers) => headers,
@@ -278,6 +279,14 @@ impl Put<'_> {
                 return Err(Trouble::later(text));
             }
         };
+        if !acknowledged && !is_of_upload(&headers, item.size, &tags, mtime) {
+            let text = format!(
+                "{}: the store no longer has the upload, and what is there is not the file; the \
+                 same command begins anew",
+                item.name
+            );
+            return Err(Trouble::later(text));
+        }
         if answer::length(&headers) != Some(item.size.get()) {
             return Err(integrity_error(&item.name, "it has another size"));
         }
@@ -340,6 +349,25 @@ fn is_same(headers: &HeaderMap, item: &Item, update: bool) -> bool {
         return true;
     }
     answer::length(headers) == Some(item.size.get()) && kept == Some(item.mtime)
+}
+
+/// Whether the object is what this upload made: its tag is that of the parts. If their tags are not
+/// digests, the time stored with it decides, which no object here had before the upload.
+fn is_of_upload(
+    headers: &HeaderMap,
+    size: ByteCount,
+    parts: &[String],
+    mtime: Option<Mtime>,
+) -> bool {
+    let etag = answer::text(headers, "etag").map(|tag| unquoted(&tag)).unwrap_or_default();
+    let is_made = match multipart_etag(parts) {
+        Some(wanted) if etag.contains('-') => wanted == etag,
+        _ => {
+            let kept = answer::text(headers, MTIME).as_deref().and_then(read_mtime);
+            mtime.is_some() && kept == mtime
+        }
+    };
+    is_made && answer::length(headers) == Some(size.get())
 }
 
 /// The tag in the response, unless it is a digest of other data.
@@ -446,5 +474,35 @@ mod tests {
             format!("{}-2", hex(&Md5::digest([Md5::digest(b""), Md5::digest(b"")].concat())));
         assert_eq!(multipart_etag(&[empty.clone(), empty.clone()]), Some(wanted));
         assert_eq!(multipart_etag(&[empty, "\"encrypted\"".to_owned()]), None);
+    }
+
+    #[test]
+    fn an_object_of_before_is_not_that_of_an_upload() {
+        let part = |data: &[u8]| format!("\"{}\"", hex(&Md5::digest(data)));
+        let digests = [part(b"a"), part(b"b")];
+        let opaque = ["\"a\"".to_owned(), "\"b\"".to_owned()];
+        let made = multipart_etag(&digests).unwrap();
+        let mtime = Mtime { secs: 7, nanos: 0 };
+        let is_of = |parts: &[String], etag: &str, kept: Option<&str>, mtime: Option<Mtime>| {
+            let mut headers = HeaderMap::new();
+            headers.insert("content-length", "2".parse().unwrap());
+            headers.insert("etag", etag.parse().unwrap());
+            if let Some(kept) = kept {
+                headers.insert(MTIME, kept.parse().unwrap());
+            }
+            assert!(!is_of_upload(&headers, ByteCount(3), parts, mtime));
+            is_of_upload(&headers, ByteCount(2), parts, mtime)
+        };
+        let (plain, other) = (part(b"ab"), "\"0123-2\"");
+        assert!(is_of(&digests, &format!("\"{made}\""), None, None));
+        assert!(!is_of(&digests, other, Some("7"), Some(mtime)), "its tag is another");
+        for parts in [&digests, &opaque] {
+            assert!(is_of(parts, &plain, Some("7"), Some(mtime)));
+            assert!(!is_of(parts, &plain, Some("6"), Some(mtime)));
+            assert!(!is_of(parts, &plain, None, Some(mtime)));
+            assert!(!is_of(parts, &plain, None, None), "nothing tells");
+        }
+        assert!(is_of(&opaque, other, Some("7"), Some(mtime)));
+        assert!(!is_of(&opaque, other, None, None));
     }
 }

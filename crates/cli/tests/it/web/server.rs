@@ -158,9 +158,13 @@ fn read_request(stream: &mut impl std::io::BufRead) -> Option<Request> {
         stream.read_line(&mut line).ok().filter(|n| *n > 0)?;
         match line.trim_end().split_once(':') {
             Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
-            None => return Some(Request { method, path, headers }),
+            None => break,
         }
     }
+    let request = Request { method, path, headers };
+    let length = request.header("content-length").and_then(|length| length.parse().ok());
+    std::io::copy(&mut stream.take(length.unwrap_or(0)), &mut std::io::sink()).ok()?;
+    Some(request)
 }
 
 fn write_response(stream: &mut dyn Stream, response: &Response) -> std::io::Result<()> {
