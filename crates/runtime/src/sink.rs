@@ -511,6 +511,8 @@ impl<'a> Runner<'a> {
             self.report_leftovers();
             self.report_not_kept();
         }
+        // Whoever takes the lock of the destination next also takes those of the files.
+        self.target.close_all();
         self.lock = None;
     }
 

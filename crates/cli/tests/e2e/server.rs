@@ -92,6 +92,30 @@ fn what_was_left_at_a_server_is_told_to_its_caller() {
     assert!(ended.stderr.contains("packtrain clean"), "{}", ended.stderr);
 }
 
+/// The session of a killed copy still ends at the server when the same command begins again.
+#[test]
+fn a_killed_copy_in_place_is_repeated_at_once() {
+    let rig = Rig::local();
+    tree::file(&rig.path("f"), 40 * MIB, 1);
+    let (_server, port) = serve(&rig, &[]);
+    for n in 0..5 {
+        let target = rig.path(&format!("root/f{n}"));
+        let put = || {
+            let mut put = rig.cp();
+            put.args(["--ticket", &ticket(&rig), "--inplace", "--rate", "200mbit"]);
+            put.arg(rig.path("f")).arg(format!("pt://127.0.0.1:{port}/f{n}"));
+            put
+        };
+        let is_begun = |_: &Running| fs::metadata(&target).is_ok_and(|found| found.len() > 0);
+        let running = rig.start(&mut put()).when_up(is_begun);
+        std::thread::sleep(Duration::from_millis(300));
+        send("KILL", running.pid());
+        running.wait();
+        rig.ok(&mut put());
+        assert!(fs::read(rig.path("f")).expect("it") == fs::read(&target).expect("it"), "{n}");
+    }
+}
+
 #[test]
 fn over_udt_a_copy_is_the_same_and_goes_on_after_a_kill() {
     goes_on_after_a_kill("udt", "udt:paper", "udt:udt4");

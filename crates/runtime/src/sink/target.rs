@@ -436,6 +436,14 @@ impl Target {
         stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Symlink)
     }
 
+    /// Closes all files, whose locks another transfer may wait for (`--inplace`).
+    pub(crate) fn close_all(&self) {
+        self.open.lock().files.clear();
+        let mut dirty = self.dirty.lock();
+        dirty.many |= !dirty.files.is_empty();
+        dirty.files.clear();
+    }
+
     fn close(&self, id: EntryId) {
         self.open.lock().files.remove(&id);
     }
@@ -563,12 +571,15 @@ mod tests {
         let options = Options::default();
         let target =
             open(&destination, &end, &options).expect("a directory").target(&options, false);
+        target.failure(&entry(), "cannot be written", &Errno::NOSPC.into()).text
+    }
+
+    fn entry() -> Entry {
         let kind = EntryKind::File { size: 1 };
         let path = RelPath::new(b"f".to_vec()).expect("a path");
         let mtime = packtrain_object::Mtime { secs: 0, nanos: 0 };
         let extras = packtrain_object::Extras::default();
-        let entry = Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras };
-        target.failure(&entry, "cannot be written", &Errno::NOSPC.into()).text
+        Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras }
     }
 
     #[test]
@@ -582,5 +593,24 @@ mod tests {
         }
         let own = dir.path().as_os_str().as_encoded_bytes();
         assert!(said(own, None).starts_with(&format!("{}: ", dir.path().display())));
+    }
+
+    #[test]
+    fn closed_files_are_free_for_another_transfer() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options { inplace: true, ..Options::default() };
+        let target = || {
+            let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+            let (shown, tag) = (b"d".to_vec(), "0".to_owned());
+            Target::new((root, shown), RelPath::root(), None, tag, options.clone(), false)
+        };
+        let (one, other, entry) = (target(), target(), entry());
+        one.file(EntryId(0), &entry).expect("it is free");
+        one.mark_dirty(EntryId(0), &one.file(EntryId(0), &entry).expect("it is open"));
+        let failure = other.file(EntryId(0), &entry).expect_err("it is locked");
+        assert!(failure.text.contains("has locked it"), "{}", failure.text);
+        one.close_all();
+        other.file(EntryId(0), &entry).expect("it is free again");
+        assert!(one.dirty.lock().many, "what was written is still to be synced");
     }
 }
