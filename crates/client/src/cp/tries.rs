@@ -9,6 +9,7 @@ use packtrain_transfer::{FailureKind, FileReport};
 use packtrain_units::{Backoff, ByteCount, Duration, Time};
 use parking_lot::Mutex;
 
+use super::stopped;
 use crate::ssh;
 
 /// The waits before another try.
@@ -54,10 +55,12 @@ pub(crate) fn again(
             Err(error) => Some((error.kind, error.text.clone())),
         };
         let Some((FailureKind::Temporary, text)) = failure else { return result };
-        let stopped = request.stop.requested().is_some();
+        if request.stop.requested().is_some() {
+            return as_stopped(request, result);
+        }
         let is_wrong = !reached && ssh::is_refused(&text);
         let retries = if is_wrong { request.retries.min(1) } else { request.retries };
-        if backoff.failures() >= retries || stopped || is_over() {
+        if backoff.failures() >= retries || is_over() {
             return result;
         }
         let pause = backoff.next_wait();
@@ -67,6 +70,21 @@ pub(crate) fn again(
         reporter.notice(&Notice::new(NoticeLevel::Warning, text));
         reporter.interrupted();
         sleep(pause, request);
+        if request.stop.requested().is_some() {
+            return as_stopped(request, result);
+        }
+    }
+}
+
+/// The result of a try that failed while the user requested its end: another would have followed.
+fn as_stopped(
+    request: &CpRequest,
+    result: Result<Outcome, RequestError>,
+) -> Result<Outcome, RequestError> {
+    let wish = stopped::wish(request);
+    match result {
+        Ok(outcome) => Ok(Outcome { failure: Some(wish), ..outcome }),
+        Err(error) => Err(RequestError { kind: wish.kind, text: wish.text, ..error }),
     }
 }
 
@@ -132,6 +150,8 @@ impl Reporter for Returns<'_> {
 
 #[cfg(test)]
 mod tests {
+    use packtrain_service::Location;
+
     use super::*;
 
     #[derive(Default)]
@@ -153,6 +173,57 @@ mod tests {
         let said = Said::default();
         Returns::new(&said).sending_program("host", ByteCount(1), ByteCount(2));
         assert_eq!(*said.0.lock(), ["host: 1 B of 2 B"]);
+    }
+
+    fn request() -> CpRequest {
+        CpRequest {
+            sources: vec![Location::Local(b"a".to_vec())],
+            dest: Location::Local(b"b".to_vec()),
+            options: Default::default(),
+            transport: Default::default(),
+            cc: None,
+            streams: None,
+            tcp_cc: None,
+            tcp_buffer: None,
+            via: Vec::new(),
+            depots: Vec::new(),
+            hops: Vec::new(),
+            by_destination: false,
+            background: false,
+            ssh: Default::default(),
+            ports: None,
+            data_addr: None,
+            ticket: None,
+            accept_new_host: false,
+            retries: 3,
+            explain: false,
+            log_file: None,
+            history: Default::default(),
+            stop: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_try_that_fails_after_the_wish_to_stop_is_stopped() {
+        let request = request();
+        let mut failed = RequestError::new(FailureKind::Temporary, "no connection");
+        failed.resumable = true;
+        let failure = packtrain_transfer::Failure::new(FailureKind::Temporary, "it is lost");
+        let lost = Outcome { failure: Some(failure), ..Outcome::default() };
+        for result in [Err(failed), Ok(lost)] {
+            let mut tries = 0;
+            let ended = again(&request, &Said::default(), &Routes::default(), &|| false, || {
+                tries += 1;
+                request.stop.request(15);
+                result.clone()
+            });
+            assert_eq!(tries, 1);
+            let (kind, resumable) = match ended {
+                Ok(outcome) => (outcome.failure.map(|failure| failure.kind), true),
+                Err(error) => (Some(error.kind), error.resumable),
+            };
+            assert_eq!((kind, resumable), (Some(FailureKind::Cancelled), true));
+        }
     }
 
     #[test]
