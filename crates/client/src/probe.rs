@@ -51,7 +51,7 @@ pub fn probe(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Record, 
         here.write(size)?;
         let outcome = cp::run(request.clone(), reporter);
         // The file is removed after a failure too.
-        ssh::remove(&request.ssh, user.as_deref(), &host, &there);
+        ssh::remove(&request.ssh, (user.as_deref(), &host), &there, &request.stop);
         let outcome = outcome?;
         if let Some(failure) = outcome.failure {
             return Err(RequestError::new(failure.kind, failure.text));

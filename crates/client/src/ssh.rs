@@ -14,8 +14,10 @@ use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
+use rustix::process::Signal;
 
 use bootstrap::Service;
 #[cfg(feature = "fuzzing")]
@@ -28,6 +30,10 @@ pub(crate) use refusal::is_refused;
 
 /// Timeout for the end of the other end after this end's last message.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for the removal of a file after a request to stop.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a request to stop is checked meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running ssh with the other end.
 pub(crate) struct Remote {
@@ -113,22 +119,43 @@ fn explain(target: &Target, status: ExitStatus) -> Failure {
 const REMOVE: &str = "p=$(cat; echo .) && p=${p%.} && rm -f -- \"$p\"";
 
 /// Removes a file of this program on a host; failures are ignored. `path` is that of a location.
-pub(crate) fn remove(settings: &SshSettings, user: Option<&str>, host: &str, path: &[u8]) {
+/// It also runs after a request to stop, so that no file remains, but then not for long: the host
+/// may not answer.
+pub(crate) fn remove(
+    settings: &SshSettings,
+    (user, host): (Option<&str>, &str),
+    path: &[u8],
+    stop: &StopHandle,
+) {
     let Ok(target) = Target::new(user, host) else { return };
     // The path is not passed to a shell as an argument. A leading `~/` is the home directory, in
     // which ssh starts.
     let path = path.strip_prefix(b"~/").unwrap_or(path);
     let words = child::posix(REMOVE);
-    // Also runs after a request to stop, so that no file remains.
-    let Ok((running, mut input, output)) =
-        Running::start(settings, &target, &words, &StopHandle::new())
-    else {
+    let end = StopHandle::new();
+    let Ok((running, mut input, output)) = Running::start(settings, &target, &words, &end) else {
         return;
     };
+    let (done, is_done) = crossbeam_channel::bounded::<()>(0);
+    let stop = stop.clone();
+    spawn("ssh-remove", move || {
+        let mut waited = Duration::ZERO;
+        while waited < REMOVE_TIMEOUT {
+            // The other side is dropped when the program has ended.
+            if is_done.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            if stop.requested().is_some() {
+                waited += POLL_INTERVAL;
+            }
+        }
+        end.request(Signal::TERM.as_raw());
+    });
     let _ = input.write_all(path);
     drop(input);
     let _ = io::copy(&mut { output }, &mut io::sink());
     let _ = running.wait();
+    drop(done);
 }
 
 /// Resolves the host: ssh's configuration has the real name of an alias.
