@@ -9,6 +9,7 @@ use packtrain_service::{FailureKind, Outcome, RequestError};
 
 use crate::out::terminal::{self, Tone};
 use crate::out::{clean, done, json_line};
+use crate::signals;
 
 /// An exit code: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,14 @@ impl Code {
     /// The exit code of a command that signal `number` ended.
     pub(crate) fn signal(number: i32) -> Self {
         Self(u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128)))
+    }
+
+    /// The exit code of a failure: that of the signal that stopped the command, if one did.
+    pub(crate) fn of(error: &RequestError) -> Self {
+        match (error.kind, signals::last()) {
+            (FailureKind::Cancelled, Some(signal)) => Self::signal(signal),
+            _ => Self(error.exit_code()),
+        }
     }
 
     /// The same code, or that of a failure if a successful command could not write its output.
@@ -70,7 +79,7 @@ impl Exit {
             Self::Clap(error, origin) => report_clap(&error, origin.as_deref()),
             Self::Failed(error) => {
                 print_failure(&error.text);
-                Code(error.exit_code())
+                Code::of(&error)
             }
         }
     }

@@ -48,7 +48,7 @@ pub(crate) fn verify(args: &VerifyArgs, matches: &ArgMatches, line: &[OsString])
 /// Prints a failure before the transfer, and returns its exit code.
 pub(super) fn failed(exit: Exit, json: bool) -> Code {
     let error = exit.into_error();
-    let code = Code(error.exit_code());
+    let code = Code::of(&error);
     print_failure(&error.text);
     if json {
         json_line(&done::cp(&Outcome::from(error), code, None));

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
     }
     let worst = machines.iter().flat_map(|machine| &machine.checks).map(|check| check.state).max();
     let code = match &unreached {
-        Some(error) => Code(error.exit_code()),
+        Some(error) => Code::of(error),
         None if worst == Some(State::Fault) => {
             Code(RequestError::new(FailureKind::Fatal, "").exit_code())
         }

@@ -99,3 +99,28 @@ fn a_machine_on_which_no_program_starts_is_unreachable() {
     assert!(last["error"].as_str().is_some_and(|text| text.contains("does not accept")), "{last}");
     assert_eq!(code(&home.run(&["doctor", "pt://h"])), 2);
 }
+
+#[test]
+fn a_signal_is_its_exit_code_whatever_was_stopped() {
+    for words in [
+        &["doctor", "host", "--json"][..],
+        &["diagnose", "u@host"],
+        &["verify", "host:d", "--manifest-out", "list", "--json"],
+    ] {
+        let home = Home::new();
+        let path = home.file("ssh", b"#!/bin/sh\n: > begun\nexec sleep 60\n");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        let mut command = home.command();
+        command.args(words).args(["-e", "./ssh"]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        while !home.path("begun").exists() {
+            assert!(child.try_wait().expect("ours").is_none(), "{words:?}: it ended");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let id = child.id().to_string();
+        let killed = std::process::Command::new("kill").args(["-TERM", &id]).status();
+        assert!(killed.expect("kill").success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(143), "{words:?}");
+    }
+}
