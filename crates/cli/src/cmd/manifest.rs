@@ -1,7 +1,7 @@
 //! `packtrain verify --manifest-out` and `--manifest`: digests of one directory, here or at another
 //! machine.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -108,6 +108,36 @@ impl Directory<'_> {
     }
 }
 
+/// Replaces a file as a whole, so that a full disk leaves the old one. Pipes and devices are written.
+fn replace(out: &Path, list: &[u8]) -> std::io::Result<()> {
+    // The file that a link leads to is replaced, not the link.
+    let at = std::fs::canonicalize(out).unwrap_or_else(|_| out.to_path_buf());
+    let old = std::fs::metadata(&at).ok();
+    let (Some(name), true) = (at.file_name(), old.as_ref().is_none_or(|old| old.is_file())) else {
+        return std::fs::write(out, list);
+    };
+    let mut new = OsString::from(".");
+    new.push(name);
+    new.push(format!(".{}.new", std::process::id()));
+    let new = at.with_file_name(new);
+    let written = std::fs::write(&new, list).and_then(|()| {
+        if let Some(old) = &old {
+            std::fs::set_permissions(&new, old.permissions())?;
+        }
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, &at)
+    });
+    match written {
+        // The directory may be closed to this user, and the file open.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            std::fs::write(out, list)
+        }
+        written => written.inspect_err(|_| {
+            let _ = std::fs::remove_file(&new);
+        }),
+    }
+}
+
 fn write(directory: &Directory<'_>, out: &Path) -> Result<Outcome, Exit> {
     let args = directory.args;
     let to_stdout = out == Path::new("-");
@@ -123,7 +153,7 @@ fn write(directory: &Directory<'_>, out: &Path) -> Result<Outcome, Exit> {
             let mut stdout = std::io::stdout().lock();
             stdout.write_all(&list).and_then(|()| stdout.flush())
         }
-        false => std::fs::write(out, &list),
+        false => replace(out, &list),
     };
     written.map_err(|error| {
         let text = format!("--manifest-out {}: {error}", out.display());

@@ -186,6 +186,31 @@ fn a_signal_leaves_a_resumable_state_and_the_command_that_resumes() {
 }
 
 #[test]
+fn a_manifest_that_cannot_be_written_leaves_the_old_one() {
+    let home = Home::new();
+    for n in 0..300 {
+        home.file(&format!("src/{n}"), b"text");
+    }
+    home.file("out/list", b"old");
+    std::os::unix::fs::symlink("list", home.path("out/link")).expect("a link");
+    // A limit of the size of files stands for a full disk.
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let script = format!("trap '' XFSZ; ulimit -f 4; exec {program} \"$@\"");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script, "sh", "verify", "--manifest-out", "out/list", "src"]);
+    let output = command.current_dir(home.path("")).output().expect("it starts");
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    assert_eq!(std::fs::read(home.path("out/list")).expect("there"), b"old");
+    let output = home.run(&["verify", "--manifest-out", "out/link", "src"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read(home.path("out/list")).expect("there").len() > 300 * 64);
+    let mut names: Vec<_> = std::fs::read_dir(home.path("out")).expect("there").flatten().collect();
+    names.sort_by_key(std::fs::DirEntry::file_name);
+    let names: Vec<_> = names.iter().map(std::fs::DirEntry::file_name).collect();
+    assert_eq!(names, ["link", "list"]);
+}
+
+#[test]
 fn a_home_directory_that_is_the_destination_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
