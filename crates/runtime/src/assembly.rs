@@ -31,8 +31,8 @@ use crate::meters::Meters;
 use block::Block;
 use handed::Bytes;
 pub(crate) use piece_target::PieceTarget;
-use writers::Job;
 pub(crate) use writers::THREADS;
+use writers::{Job, Small};
 
 /// Memory in bytes for incomplete and unwritten data of large files.
 const BLOCK_MEMORY_BYTES: u64 = 56 << 20;
@@ -369,7 +369,7 @@ impl State {
         let mut jobs = Vec::with_capacity(finished.len());
         for n in finished.iter().rev() {
             if let Plan::Small { pieces, base, buffer, .. } = plans.remove(*n) {
-                jobs.push(Job::Small { chunk, pieces, base, bytes: Bytes::Own(buffer) });
+                jobs.push(Job::Small(Small::new(chunk, pieces, base, Bytes::Own(buffer))));
             }
         }
         if plans.is_empty() {

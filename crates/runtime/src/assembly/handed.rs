@@ -6,7 +6,7 @@ use std::sync::Arc;
 use packtrain_object::{BLOCK, ChunkIndex, Entry, Piece, digest};
 
 use super::block::Block;
-use super::writers::Job;
+use super::writers::{Job, Small};
 use super::{Assembly, BLOCK_MEMORY_BYTES, Plan, SMALL_FILE_MEMORY_BYTES, State, WriteEvent, len};
 use crate::reader::Slice;
 
@@ -151,7 +151,7 @@ impl State {
         Taken::Job(match plan {
             Plan::Big { piece, entry, .. } => Job::Whole(Whole { chunk, piece, entry, slice }),
             Plan::Small { pieces, base, .. } => {
-                Job::Small { chunk, pieces, base, bytes: Bytes::Handed(slice) }
+                Job::Small(Small::new(chunk, pieces, base, Bytes::Handed(slice)))
             }
         })
     }

@@ -237,3 +237,58 @@ fn buffers_of_small_files_are_used_again_and_few_are_kept() {
     assert_eq!(kept(), (SPARE_SMALL, 0));
     assembly.close();
 }
+
+/// A target whose first files are slow. The next two are written by two threads at once, or never.
+#[derive(Clone)]
+struct Slow(Memory, Arc<std::sync::Barrier>);
+
+/// More files than a writer takes before it looks whether they are slow.
+const SLOW_FILES: u32 = 64;
+
+impl PieceTarget for Slow {
+    fn write(&self, id: EntryId, entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.write(id, entry, at, bytes)
+    }
+
+    fn zero(&self, id: EntryId, entry: &Entry, at: u64, len: u64) -> Result<(), Failure> {
+        self.0.zero(id, entry, at, len)
+    }
+
+    fn read(&self, id: EntryId, entry: &Entry, at: u64, out: &mut [u8]) -> bool {
+        self.0.read(id, entry, at, out)
+    }
+
+    fn write_small(&self, id: EntryId, entry: &Entry, bytes: &[u8]) -> Result<(), Failure> {
+        match id.0 {
+            0..SLOW_FILES => std::thread::sleep(std::time::Duration::from_millis(1)),
+            // The last one is the first of the other writer's half.
+            SLOW_FILES | 66 => {
+                self.1.wait();
+            }
+            _ => {}
+        }
+        self.0.write_small(id, entry, bytes)
+    }
+}
+
+#[test]
+fn two_writers_share_a_chunk_of_slow_files() {
+    let memory = Memory::default();
+    let (tell, told) = unbounded();
+    let slow = Slow(memory.clone(), Arc::new(std::sync::Barrier::new(2)));
+    let assembly = Assembly::new(slow, Arc::default(), move |event| {
+        let _ = tell.send(event);
+    });
+    let count = SLOW_FILES + 4;
+    let specs: Vec<_> = (0..count).map(|n| (n, u64::from(n) * 10, 10, true)).collect();
+    assembly.expect(plan(&specs));
+    let object: Vec<u8> = (0..count * 10).map(|n| n as u8).collect();
+    assembly.place_waiting(Offset(0), &object);
+    let found = written(&told, count as usize);
+    for (id, bytes) in (0..count).map(EntryId).zip(object.chunks(10)) {
+        assert_eq!(memory.bytes(id), bytes, "{id:?}");
+        assert_eq!(found[&id], digest::piece(0, true, bytes), "{id:?}");
+    }
+    let state = assembly.state();
+    assert_eq!((state.spare_small.len(), state.small_memory), (1, 0), "the memory is free again");
+}

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, Piece, digest};
-use packtrain_units::Offset;
+use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, EntryId, Piece, digest};
+use packtrain_os::clock;
+use packtrain_units::{Duration, Offset};
 
 use super::block::block_size;
 use super::handed::{Bytes, Whole};
@@ -18,15 +19,50 @@ pub(crate) const THREADS: usize = 2;
 /// Small files that are written, and then hashed, before the next ones.
 const SMALL_BATCH: usize = 64;
 
+/// If each of the files takes this long, another writer takes a part of the chunk. In memory or on a
+/// local disk a file takes less, and the two would wait for each other.
+const SLOW_FILE: Duration = Duration::from_micros(500);
+
 /// Work for a writer thread.
 pub(super) enum Job {
     Write(Write),
-    Small { chunk: ChunkIndex, pieces: Vec<(Piece, Arc<Entry>)>, base: Offset, bytes: Bytes },
+    Small(Small),
     Whole(Whole),
     Rehash { chunk: ChunkIndex, piece: Piece, entry: Entry },
     HashOld { chunk: ChunkIndex, piece: Piece, entry: Entry },
     CopyOld { chunk: ChunkIndex, piece: Piece, entry: Entry },
     Stop,
+}
+
+/// Writes small files of one chunk.
+pub(super) struct Small {
+    chunk: ChunkIndex,
+    pieces: Vec<(Piece, Arc<Entry>)>,
+    /// Their bytes. Another writer may have other files of them.
+    bytes: Arc<Gathered>,
+}
+
+/// The bytes of small files, and where in the object they begin.
+struct Gathered {
+    base: Offset,
+    bytes: Bytes,
+}
+
+impl Small {
+    pub(super) fn new(
+        chunk: ChunkIndex,
+        pieces: Vec<(Piece, Arc<Entry>)>,
+        base: Offset,
+        bytes: Bytes,
+    ) -> Self {
+        Self { chunk, pieces, bytes: Arc::new(Gathered { base, bytes }) }
+    }
+
+    /// The bytes of a piece; none if they never came because the peer broke the order of pieces.
+    fn bytes_of(&self, piece: &Piece) -> Option<&[u8]> {
+        let start = len(&(self.bytes.base..piece.range.start)) as usize;
+        self.bytes.bytes.get(start..start + len(&piece.range) as usize)
+    }
 }
 
 /// Writes parts of a block, or punches a hole (no buffer).
@@ -51,9 +87,7 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
             for job in &queue {
                 match job {
                     Job::Write(write) => assembly.write(write, &mut scratch),
-                    Job::Small { chunk, pieces, base, bytes } => {
-                        assembly.write_small(chunk, &pieces, base, bytes);
-                    }
+                    Job::Small(small) => assembly.write_small(small),
                     Job::Whole(whole) => assembly.write_whole(&whole, &mut scratch),
                     Job::Rehash { chunk, piece, entry } => {
                         assembly.rehash_now(chunk, &piece, &entry, &mut scratch);
@@ -178,46 +212,73 @@ impl Assembly {
         }
     }
 
-    fn write_small(
-        &self,
-        chunk: ChunkIndex,
-        pieces: &[(Piece, Arc<Entry>)],
-        base: Offset,
-        gathered: Bytes,
-    ) {
-        let mut written = Vec::with_capacity(pieces.len());
-        for group in pieces.chunks(SMALL_BATCH) {
-            // A piece outside the buffer never came: the peer broke the order of pieces.
-            let bytes = |piece: &Piece| {
-                let start = len(&(base..piece.range.start)) as usize;
-                gathered.get(start..start + len(&piece.range) as usize)
-            };
-            let group =
-                || group.iter().filter_map(|(piece, entry)| Some((piece, entry, bytes(piece)?)));
-            let (count, size) =
-                group().fold((0, 0), |(n, size), (_, _, bytes)| (n + 1, size + bytes.len() as u64));
-            let results: Vec<_> = self.0.meters.small.run_many(count, size, || {
-                let write = |(piece, entry, bytes): (&Piece, &Arc<Entry>, &[u8])| {
-                    self.0.target.write_small(piece.entry, entry, bytes)
-                };
-                group().map(write).collect()
-            });
-            self.0.meters.hash.run_many(count, size, || {
-                for ((piece, _, bytes), result) in group().zip(results) {
-                    match result {
-                        Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
-                        Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
-                    }
-                }
-            });
+    fn write_small(&self, mut small: Small) {
+        let chunk = small.chunk;
+        let mut written = Vec::with_capacity(small.pieces.len());
+        let mut at = 0;
+        while at < small.pieces.len() {
+            let begun = clock::now();
+            let end = small.pieces.len().min(at + SMALL_BATCH);
+            self.write_group(&small, at..end, &mut written);
+            let took = clock::now().since(begun);
+            if took >= SLOW_FILE * (end - at) as u64 {
+                self.share_rest(&mut small, end);
+            }
+            at = end;
         }
-        let mut state = self.state();
-        state.small_memory -= gathered.len() as u64;
-        state.keep_small(gathered);
-        self.notify_room(state);
+        // The last writer that has some of the bytes gives their memory back.
+        if let Some(Gathered { bytes, .. }) = Arc::into_inner(small.bytes) {
+            let mut state = self.state();
+            state.small_memory -= bytes.len() as u64;
+            state.keep_small(bytes);
+            self.notify_room(state);
+        }
         if !written.is_empty() {
             self.event(WriteEvent::Written(chunk, written));
         }
+    }
+
+    /// Writes, and then hashes, these of the files.
+    fn write_group(
+        &self,
+        small: &Small,
+        group: Range<usize>,
+        written: &mut Vec<(EntryId, Digest)>,
+    ) {
+        let group = &small.pieces[group];
+        let group = || {
+            group.iter().filter_map(|(piece, entry)| Some((piece, entry, small.bytes_of(piece)?)))
+        };
+        let (count, size) =
+            group().fold((0, 0), |(n, size), (_, _, bytes)| (n + 1, size + bytes.len() as u64));
+        let results: Vec<_> = self.0.meters.small.run_many(count, size, || {
+            let write = |(piece, entry, bytes): (&Piece, &Arc<Entry>, &[u8])| {
+                self.0.target.write_small(piece.entry, entry, bytes)
+            };
+            group().map(write).collect()
+        });
+        self.0.meters.hash.run_many(count, size, || {
+            for ((piece, _, bytes), result) in group().zip(results) {
+                match result {
+                    Ok(()) => written.push((piece.entry, digest::piece(0, true, bytes))),
+                    Err(failure) => self.event(WriteEvent::Failed(piece.entry, failure)),
+                }
+            }
+        });
+    }
+
+    /// Leaves the second half of the files from `at` on to a writer that has nothing to do.
+    fn share_rest(&self, small: &mut Small, at: usize) {
+        let rest = small.pieces.len() - at;
+        // Locked: what is queued before the assembly closes is written.
+        let state = self.state();
+        if rest < 2 || state.closed || !self.0.jobs.is_empty() {
+            return;
+        }
+        let pieces = small.pieces.split_off(at + rest.div_ceil(2));
+        let bytes = Arc::clone(&small.bytes);
+        self.job(Job::Small(Small { chunk: small.chunk, pieces, bytes }));
+        drop(state);
     }
 
     fn rehash_now(&self, chunk: ChunkIndex, piece: &Piece, entry: &Entry, scratch: &mut Vec<u8>) {
