@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -113,18 +113,29 @@ pub(super) fn copy(
     done.map(|_| seconds)
 }
 
+/// How often the memory of the processes is read, and how often new processes are looked for. The
+/// others are not watched, so looking at all processes may take no time that counts.
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: u32 = 15;
+
 /// Watches every process that runs `program`: memory peaks of this process's children and of the
 /// others.
-fn watch(program: std::path::PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<[u64; 2]> {
+fn watch(program: PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<[u64; 2]> {
     std::thread::spawn(move || {
         let me = std::process::id().to_string();
-        let mut peaks = [0, 0];
-        while !stop.load(Ordering::Relaxed) {
-            for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-                let dir = entry.path();
-                if !fs::read_link(dir.join("exe")).is_ok_and(|exe| exe == program) {
-                    continue;
-                }
+        let (mut peaks, mut found) = ([0, 0], Vec::new());
+        for turn in 1.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(WATCH_EVERY);
+            if turn % LOOK_EVERY == 0 {
+                let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+                let runs =
+                    |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok_and(|exe| exe == program);
+                found = all.map(|entry| entry.path()).filter(runs).collect();
+            }
+            for dir in &found {
                 let status = fs::read_to_string(dir.join("status")).unwrap_or_default();
                 let field = |name: &str| {
                     status
@@ -135,7 +146,6 @@ fn watch(program: std::path::PathBuf, stop: Arc<AtomicBool>) -> std::thread::Joi
                 let which = usize::from(field("PPid:") != Some(me.as_str()));
                 peaks[which] = peaks[which].max(peak);
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
         peaks
     })
