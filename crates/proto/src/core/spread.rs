@@ -267,7 +267,7 @@ impl Capacity {
                 self.recent[self.count % SAMPLES] = rate.as_bps();
                 self.count += 1;
                 self.measured_at = Some(now);
-                self.measured_span = self.measured_span + span;
+                self.measured_span += span;
                 if bursts.length < LONG_BURST || span >= WANTED_SPAN {
                     self.settle();
                 }

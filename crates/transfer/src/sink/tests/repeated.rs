@@ -102,7 +102,7 @@ fn a_path_is_free_again_when_its_entry_failed() {
     }
     sink.on_message(now(), manifest_end(3)).unwrap();
     let nothing = TargetState { target: None, temporary: None };
-    (0..3).for_each(|id| sink.on_examined(now(), EntryId(id), vec![nothing.clone()]));
+    (0..3).for_each(|id| sink.on_examined(now(), EntryId(id), vec![nothing]));
     let all = actions(&mut sink);
     assert_eq!((failed(&all), expected(&all)), (vec![], vec![2]));
 }
