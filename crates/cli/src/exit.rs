@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use packtrain_identity::config::ConfigError;
 use packtrain_service::{FailureKind, Outcome, RequestError};
 
 use crate::out::terminal::{self, Tone};
 use crate::out::{clean, done, json_line};
-use crate::signals;
 
 /// An exit code: 0 done, 2 usage, 3 source missing, ... 128 + n signal n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Code {
 
     /// The exit code of a failure: that of the signal that stopped the command, if one did.
     pub(crate) fn of(error: &RequestError) -> Self {
-        match (error.kind, signals::last()) {
+        match (error.kind, stop_signal()) {
             (FailureKind::Cancelled, Some(signal)) => Self::signal(signal),
             _ => Self(error.exit_code()),
         }
@@ -47,6 +47,18 @@ impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         Self::from(code.0)
     }
+}
+
+/// The last signal that requested a stop; 0 if none did.
+static STOP_SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// A signal requested a stop.
+pub(crate) fn set_stop_signal(signal: i32) {
+    STOP_SIGNAL.store(signal, Ordering::Release);
+}
+
+fn stop_signal() -> Option<i32> {
+    Some(STOP_SIGNAL.load(Ordering::Acquire)).filter(|signal| *signal != 0)
 }
 
 /// A command that ends before it started its work.

@@ -2,22 +2,12 @@
 //! process (the third for a server). A signal that was ignored when the command started (`nohup`, a
 //! background job) stays ignored.
 
-use std::sync::atomic::{AtomicI32, Ordering};
-
 use packtrain_service::StopHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::exit::print_message;
-
-/// The last signal that requested a stop; 0 if none did.
-static LAST: AtomicI32 = AtomicI32::new(0);
-
-/// The last signal that requested a stop.
-pub(crate) fn last() -> Option<i32> {
-    Some(LAST.load(Ordering::Acquire)).filter(|signal| *signal != 0)
-}
+use crate::exit::{self, print_message};
 
 /// Converts signals to requests to `stop` from now on.
 pub(crate) fn watch(stop: &StopHandle, quiet: bool) {
@@ -76,7 +66,7 @@ fn handle(mut on_signal: impl FnMut(i32) + Send + 'static) {
     };
     let watcher = move || {
         for signal in signals.forever() {
-            LAST.store(signal, Ordering::Release);
+            exit::set_stop_signal(signal);
             on_signal(signal);
         }
     };

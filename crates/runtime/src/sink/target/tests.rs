@@ -1,0 +1,64 @@
+//! Messages of failures, and files that are closed for another transfer.
+
+use std::path::Path;
+
+use packtrain_transfer::message::Message;
+use rustix::io::Errno;
+
+use super::*;
+use crate::confinement::Confinement;
+use crate::sink::Destination;
+use crate::sink::open::open;
+
+/// What is said of a full disk at this destination.
+fn said(path: &[u8], confined: Option<&Path>) -> String {
+    let confined = confined.map(|root| Confinement::open(root).expect("a directory"));
+    let destination =
+        Destination { path: path.to_vec(), confined, sources: 1, names: None, owners: false };
+    let nothing = (Vec::new(), Vec::new());
+    let (failures, empty) = nothing;
+    let end = Message::ManifestEnd { entries: 0, failed: 0, vanished: 0, failures, empty };
+    let options = Options::default();
+    let target = open(&destination, &end, &options).expect("a directory").target(&options, false);
+    target.failure(&entry(), "cannot be written", &Errno::NOSPC.into()).text
+}
+
+fn entry() -> Entry {
+    let kind = EntryKind::File { size: 1 };
+    let path = RelPath::new(b"f".to_vec()).expect("a path");
+    let mtime = packtrain_object::Mtime { secs: 0, nanos: 0 };
+    let extras = packtrain_object::Extras::default();
+    Entry { path, kind, mode: 0o644, mtime, uid: 0, gid: 0, extras }
+}
+
+#[test]
+fn a_client_of_a_server_is_not_told_where_its_root_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(dir.path().join("up")).expect("a directory");
+    for (path, shown) in [(&b"up"[..], "up: "), (b"/up/", "/up/: "), (b"", "/: ")] {
+        let text = said(path, Some(dir.path()));
+        assert!(text.starts_with(shown) && text.contains("is full"), "{text}");
+        assert!(!text.contains(&dir.path().display().to_string()), "{text}");
+    }
+    let own = dir.path().as_os_str().as_encoded_bytes();
+    assert!(said(own, None).starts_with(&format!("{}: ", dir.path().display())));
+}
+
+#[test]
+fn closed_files_are_free_for_another_transfer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { inplace: true, ..Options::default() };
+    let target = || {
+        let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+        let (shown, tag) = (b"d".to_vec(), "0".to_owned());
+        Target::new((root, shown), RelPath::root(), None, tag, options.clone(), false)
+    };
+    let (one, other, entry) = (target(), target(), entry());
+    one.file(EntryId(0), &entry).expect("it is free");
+    one.mark_dirty(EntryId(0), &one.file(EntryId(0), &entry).expect("it is open"));
+    let failure = other.file(EntryId(0), &entry).expect_err("it is locked");
+    assert!(failure.text.contains("has locked it"), "{}", failure.text);
+    one.close_all();
+    other.file(EntryId(0), &entry).expect("it is free again");
+    assert!(one.dirty.lock().many, "what was written is still to be synced");
+}
