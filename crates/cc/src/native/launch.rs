@@ -25,10 +25,8 @@ const MIN_STEP_BYTES: f64 = 64.0 * 1_500.0;
 /// pings measured it too.
 const MEASURED_SHARE: f64 = 0.95;
 const CONFIRMED_SHARE: f64 = 0.97;
-/// A step at this share of the capacity or more confirms it: the next one goes to most of it. It is less
-/// for a step at half of a measured capacity, because a first measurement is coarse.
+/// A step at this share of the capacity or more confirms it: the next one goes to most of it.
 const CONFIRMING_SHARE: f64 = 0.4;
-const REPEATED_SHARE: f64 = 0.3;
 /// Loss above this beside a queue, and loss above this without one, end the launch.
 const RETREAT_LOSS: f64 = 0.05;
 const RETREAT_LOSS_ALONE: f64 = 0.2;
@@ -293,8 +291,7 @@ impl Launch {
     /// Trains are spread by the narrowest link: goes to half of the measured capacity, or from
     /// there to most of it.
     fn leap(&mut self, capacity: f64) {
-        let confirms = if self.leapt { REPEATED_SHARE } else { CONFIRMING_SHARE };
-        let share = if self.rate < confirms * capacity { 0.5 } else { self.most() };
+        let share = if self.rate < CONFIRMING_SHARE * capacity { 0.5 } else { self.most() };
         self.rate = (capacity * share).min(self.rate * MAX_LEAP).max(self.rate);
         self.leapt = true;
     }
