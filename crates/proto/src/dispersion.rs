@@ -60,7 +60,7 @@ pub(crate) enum Spread {
 }
 
 impl Run {
-    /// Whether the result need not be exact.
+    /// Whether the result of the run need not be exact.
     pub(crate) fn set_coarse(&mut self, coarse: bool) {
         self.coarse = coarse;
     }
@@ -97,6 +97,7 @@ impl Run {
     pub(crate) fn finish(&mut self) -> Spread {
         let spread = self.spread();
         self.stamps.clear();
+        self.coarse = false;
         spread
     }
 

@@ -16,9 +16,8 @@ const BURST: (u64, u64) = (20, 512);
 /// may meet a queue of a few packets. It is a fifth of what a path of 38 Mbit/s and
 /// 100 ms or of 120 Mbit/s and 10 ms holds. 64 packets show a path of up to 1.4 Gbit/s at once.
 const FIRST_BURST: (u64, f64) = (64, 640.0);
-/// Bursts of this length are first measured coarsely and then repeated. Where the round trip is short,
-/// and so the first burst too, a wrong capacity costs little time, and a short queue drops the end of
-/// each burst.
+/// Where the first burst has this length, it is measured coarsely, and then repeated. Where the round
+/// trip is shorter, a wrong capacity costs little time, and a short queue drops the end of each burst.
 pub(super) const LONG_BURST: u64 = FIRST_BURST.0;
 /// Growth after a burst without a measurable spread, below `FIRST_BURST` and above.
 const BLIND_GROWTH: (u64, u64) = (4, 2);
@@ -66,6 +65,8 @@ pub(super) struct Bursts {
     due: bool,
     /// Pings before the data have determined the length of the first burst.
     is_fitted: bool,
+    /// The round trip allows a first burst of `LONG_BURST`.
+    starts_long: bool,
 }
 
 impl Default for Bursts {
@@ -80,6 +81,7 @@ impl Default for Bursts {
             tried: 0,
             due: false,
             is_fitted: false,
+            starts_long: false,
         }
     }
 }
@@ -104,6 +106,7 @@ impl Bursts {
     pub(super) fn on_path(&mut self, rtt: Duration) {
         if self.tried == 0 && !self.is_fitted {
             self.length = first_burst(rtt);
+            self.starts_long = self.length >= LONG_BURST;
         }
     }
 
@@ -230,7 +233,6 @@ pub(super) struct Capacity {
 impl Capacity {
     /// Takes the marks of one report, in any order.
     pub(super) fn on_marks(&mut self, now: Time, marks: &mut [Marked], bursts: &mut Bursts) {
-        self.run.set_coarse(self.count == 0 && bursts.length >= LONG_BURST);
         marks.sort_unstable_by_key(|mark| mark.at);
         for mark in marks {
             if self.cut.is_some_and(|(run, end)| mark.run == run && mark.index < end) {
@@ -260,6 +262,7 @@ impl Capacity {
     fn end_run(&mut self, now: Time, bursts: &mut Bursts) {
         let Some(last) = self.last else { return };
         let span = self.run.span();
+        self.run.set_coarse(self.count == 0 && bursts.starts_long);
         match self.run.finish() {
             Spread::Measured { packets, span } => {
                 let bytes = ByteCount(packets * last.wire.get());
@@ -268,7 +271,7 @@ impl Capacity {
                 self.count += 1;
                 self.measured_at = Some(now);
                 self.measured_span += span;
-                if bursts.length < LONG_BURST || span >= WANTED_SPAN {
+                if !bursts.starts_long || span >= WANTED_SPAN {
                     self.settle();
                 }
             }
