@@ -167,9 +167,10 @@ impl Bursts {
             return;
         }
         self.left = self.length.saturating_sub(packets);
-        let pause = if settled { REMEASURE_PACKETS } else { 0 };
         // The report on this burst decides how long the next one is, and ends this wait.
-        self.next = index + self.length * if capacity.count > 0 { 2 } else { 4 } + pause;
+        let repeats = capacity.count > 0 && !settled;
+        let pause = if settled { REMEASURE_PACKETS } else { 0 };
+        self.next = index + self.length * if repeats { 2 } else { 4 } + pause;
         self.tried += 1;
     }
 
