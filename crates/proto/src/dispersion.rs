@@ -9,10 +9,10 @@
 use packtrain_units::Duration;
 
 /// Minimum measured span: twice the usual delay of ticks and threads.
-const MIN_SPAN: Duration = Duration::from_micros(500);
+pub(crate) const MIN_SPAN: Duration = Duration::from_micros(500);
 /// Minimum span of a first measurement that is confirmed by others before it is relied on: it may be
 /// wrong by a third.
-const MIN_COARSE_SPAN: Duration = Duration::from_micros(300);
+pub(crate) const MIN_COARSE_SPAN: Duration = Duration::from_micros(300);
 /// Minimum packets within the measured span.
 const MIN_PACKETS: u64 = 4;
 /// Lower limit of the span reported in [`Spread::AtMost`], because a tick can hide more of it. Such
@@ -32,7 +32,6 @@ const MAX_STAMPS: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     stamps: Vec<Stamp>,
-    coarse: bool,
 }
 
 /// Packets since the first timestamp of the run, and nanoseconds since it.
@@ -60,11 +59,6 @@ pub(crate) enum Spread {
 }
 
 impl Run {
-    /// Whether the result of the run need not be exact.
-    pub(crate) fn set_coarse(&mut self, coarse: bool) {
-        self.coarse = coarse;
-    }
-
     /// Adds a timestamp: `packets` more packets arrived, the last of them `after` the previous
     /// timestamp.
     pub(crate) fn push(&mut self, packets: u64, after: Duration) {
@@ -88,20 +82,19 @@ impl Run {
         self.stamps.len() + 1 >= MIN_CLUSTER_STAMPS
     }
 
-    /// Whether the run is long enough to measure.
-    pub(crate) fn is_measured(&self) -> bool {
-        !self.stamps.is_empty() && matches!(self.spread(), Spread::Measured { .. })
+    /// Whether the run is long enough to measure: it takes `least` at least.
+    pub(crate) fn is_measured(&self, least: Duration) -> bool {
+        !self.stamps.is_empty() && matches!(self.spread(least), Spread::Measured { .. })
     }
 
-    /// Ends the run and returns its result.
-    pub(crate) fn finish(&mut self) -> Spread {
-        let spread = self.spread();
+    /// Ends the run and returns its result, measured if it takes `least` at least.
+    pub(crate) fn finish(&mut self, least: Duration) -> Spread {
+        let spread = self.spread(least);
         self.stamps.clear();
-        self.coarse = false;
         spread
     }
 
-    fn spread(&self) -> Spread {
+    fn spread(&self, least: Duration) -> Spread {
         // The run may have ended within its last cluster.
         let whole = if self.stamps.len() < MIN_CLUSTER_STAMPS { 0 } else { 1 };
         let stamps = &self.stamps[..self.stamps.len() - whole];
@@ -116,7 +109,6 @@ impl Run {
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
-        let least = if self.coarse { MIN_COARSE_SPAN } else { MIN_SPAN };
         if within < least.as_nanos() {
             return bound(packets, span);
         }
@@ -179,7 +171,7 @@ mod tests {
                 (last, packets) = (at, 0);
             }
         }
-        run.finish()
+        run.finish(MIN_SPAN)
     }
 
     fn error(spread: Spread, gap: u64) -> f64 {
@@ -191,7 +183,7 @@ mod tests {
     fn packets_one_by_one_are_measured_to_the_packet() {
         assert!(error(seen(64, GAP, |at| at), GAP) < 1e-9);
         assert_eq!(seen(16, GAP, |at| at), Spread::TooShort);
-        assert_eq!(Run::default().finish(), Spread::TooShort);
+        assert_eq!(Run::default().finish(MIN_SPAN), Spread::TooShort);
     }
 
     #[test]
@@ -212,7 +204,7 @@ mod tests {
         for (packets, after) in [(8, 1 << 61), (23, 1), (1, u64::MAX)] {
             run.push(packets, Duration::from_nanos(after));
         }
-        assert_eq!(run.finish(), Spread::TooShort);
+        assert_eq!(run.finish(MIN_SPAN), Spread::TooShort);
     }
 
     #[test]

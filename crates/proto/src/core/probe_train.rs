@@ -11,7 +11,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::config::TrainTarget;
 use crate::core::spread::{LONG_BURST, first_burst};
-use crate::dispersion::{Run, Spread};
+use crate::dispersion::{MIN_COARSE_SPAN, MIN_SPAN, Run, Spread};
 
 /// Trains that one flow sends at most: one to an address that the owner named, and one to that from
 /// which the peer's first packet came, if they differ.
@@ -116,7 +116,7 @@ impl ProbeTrains {
         let sent = self.sent.as_mut().filter(|sent| !sent.over && self.new > 0)?;
         let new = std::mem::take(&mut self.new);
         // The first bursts of data measure again.
-        self.run.set_coarse(self.pings >= LONG_BURST);
+        let least = if self.pings >= LONG_BURST { MIN_COARSE_SPAN } else { MIN_SPAN };
         // What came with the first answer began to arrive at an unknown time.
         if let Some(last) = self.last.replace(at) {
             self.run.push(new, at.since(last));
@@ -124,12 +124,12 @@ impl ProbeTrains {
         let answered = u64::from(sent.answered.count_ones());
         let whole = answered == self.pings;
         // The end of the train may be lost in a short queue.
-        if !whole && (answered < self.pings * 3 / 4 || !self.run.is_measured()) {
+        if !whole && (answered < self.pings * 3 / 4 || !self.run.is_measured(least)) {
             return None;
         }
         sent.over = true;
         let span = self.run.span();
-        match self.run.finish() {
+        match self.run.finish(least) {
             Spread::Measured { packets, span } => {
                 let bytes = ByteCount(packets * sent.size.get());
                 Some(Shown::Capacity(DataRate::from_bytes_over(bytes, span)))

@@ -7,7 +7,7 @@
 
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
-use crate::dispersion::{Run, Spread};
+use crate::dispersion::{MIN_COARSE_SPAN, MIN_SPAN, Run, Spread};
 
 /// Minimum and maximum length of a burst, in packets: what a path of 300 Mbit/s spreads enough; and
 /// what one of 5 Gbit/s spreads over several ticks of a host.
@@ -254,7 +254,7 @@ impl Capacity {
         let Some(last) = self.last else { return };
         let (packets, length) = (last.index + 1 - last.run, bursts.length);
         let long = packets >= bursts.long() || self.run.span() >= WANTED_SPAN;
-        if packets >= length || (long && self.run.is_measured()) {
+        if packets >= length || (long && self.run.is_measured(MIN_SPAN)) {
             self.end_run(now, bursts);
             (self.last, self.cut) = (None, Some((last.run, last.run + length)));
         }
@@ -263,8 +263,8 @@ impl Capacity {
     fn end_run(&mut self, now: Time, bursts: &mut Bursts) {
         let Some(last) = self.last else { return };
         let span = self.run.span();
-        self.run.set_coarse(self.count == 0 && bursts.starts_long);
-        match self.run.finish() {
+        let is_coarse = self.count == 0 && bursts.starts_long;
+        match self.run.finish(if is_coarse { MIN_COARSE_SPAN } else { MIN_SPAN }) {
             Spread::Measured { packets, span } => {
                 let bytes = ByteCount(packets * last.wire.get());
                 let rate = DataRate::from_bytes_over(bytes, span);

@@ -142,15 +142,14 @@ impl Core {
         let train = first.and_then(|heard| trains.target(heard, &targets));
         let v6 = |to: &SocketAddr| !to.ip().to_canonical().is_ipv4();
         let larger = |to: &SocketAddr| Some((*to, mtu.first_probe(v6(to))?));
-        let sized: Vec<(SocketAddr, u16)> = targets.iter().filter_map(larger).collect();
+        let mut sized: Vec<(SocketAddr, u16)> = targets.iter().filter_map(larger).collect();
         let largest = sized.iter().map(|(_, size)| *size).max();
         let train = train.map(|to| (to, mtu.first_probe(v6(&to)).unwrap_or(mtu.current())));
         if sized.is_empty() && train.is_none() {
             return;
         }
         // The train goes to the last address.
-        let mut sized: Vec<(SocketAddr, u16)> =
-            sized.into_iter().filter(|(to, _)| train.is_none_or(|(last, _)| last != *to)).collect();
+        sized.retain(|(to, _)| train.is_none_or(|(last, _)| last != *to));
         sized.extend(train);
         let further = if train.is_some() { trains.pings().saturating_sub(1) } else { 0 };
         let to = sized.iter().map(|(to, _)| *to).collect();

@@ -10,7 +10,7 @@
 use packtrain_units::{Duration, Time};
 
 use super::message::PacketRate;
-use crate::dispersion::{Run, Spread};
+use crate::dispersion::{MIN_SPAN, Run, Spread};
 
 /// A pair begins at every N1th unit.
 pub(crate) const PAIR_EVERY: u64 = 16;
@@ -130,7 +130,7 @@ impl PacketPair {
         {
             self.run.push(packets, span);
         }
-        match self.run.finish() {
+        match self.run.finish(MIN_SPAN) {
             Spread::Measured { packets, span } => {
                 self.runs.push(packets, span);
                 self.since_run = 0;
