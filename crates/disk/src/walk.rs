@@ -18,7 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_object::{Acls, Attributes, Entry, EntryKind, Extras, Filters, RelPath, TreeFilter};
+use packtrain_object::{
+    Acls, Attributes, Entry, EntryKind, Extras, Filters, PATH_TAKEN, RelPath, TreeFilter,
+};
 use rustix::io::Errno;
 
 use super::acls;
@@ -308,8 +310,8 @@ impl Walker {
             source::Earlier::None => self.give(&place, &stat),
             source::Earlier::Same => {}
             source::Earlier::Other => {
-                let why = "another source has something of the same name, which was taken";
-                return self.fail_place(&place, io::Error::new(io::ErrorKind::AlreadyExists, why));
+                let error = io::Error::new(io::ErrorKind::AlreadyExists, PATH_TAKEN);
+                return self.fail_place(&place, error);
             }
         }
         if stat.kind == Kind::Directory && enter && !self.is_mount_point(&stat) {

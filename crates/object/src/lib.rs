@@ -48,5 +48,5 @@ pub use layout::{Layout, LayoutError, Piece};
 pub use manifest::{
     MAX_SEGMENT_BYTES, MAX_SEGMENT_ENTRIES, ManifestError, decode_segment, encode_segment,
 };
-pub use path::{MAX_PATH, PathError, RelPath, directories_above};
+pub use path::{MAX_PATH, PATH_TAKEN, PathError, RelPath, directories_above};
 pub use source_name::SourceName;

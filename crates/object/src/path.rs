@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const MAX_COMPONENT: usize = 255;
 /// Maximum length of a path in bytes (Linux `PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
+/// Why an entry is refused whose path another one has.
+pub const PATH_TAKEN: &str = "another source has something of the same name, which was taken";
 
 /// The directories above a relative path, without the root, from the top.
 pub fn directories_above(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {

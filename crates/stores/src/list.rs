@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use packtrain_object::{Entry, EntryKind, Filters, Mtime, NO_MODE, RelPath, directories_above};
+use packtrain_object::{
+    Entry, EntryKind, Filters, Mtime, NO_MODE, PATH_TAKEN, RelPath, directories_above,
+};
 use packtrain_os::clock;
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind};
@@ -18,8 +20,6 @@ use packtrain_service::weburl::WebUrl;
 
 /// The file name for an address without one.
 const NAMELESS: &[u8] = b"index.html";
-/// Why an object with the path of another is refused, as the walk of local sources says it.
-const TAKEN: &str = "another source has something of the same name, which was taken";
 /// Maximum objects in one transfer: their list is held in memory.
 const MAX_OBJECTS: usize = 1 << 20;
 
@@ -121,7 +121,7 @@ impl Found {
         if let Some(earlier) = self.taken.get(path.as_bytes()) {
             let same = self.entries[*earlier].1.as_ref();
             if !same.is_some_and(|earlier| earlier.place.is_same(&object.place)) {
-                let failure = Failure::new(FailureKind::Unreadable, TAKEN);
+                let failure = Failure::new(FailureKind::Unreadable, PATH_TAKEN);
                 self.failed.push((object.name.into_bytes(), failure));
             }
             return;
@@ -237,7 +237,7 @@ impl Found {
             // A store may have `a` as well as `a/b`.
             let is_below_file = directories_above(&path).any(|dir| self.has_file(dir));
             if is_below_file || is_dir && self.has_file(&path) {
-                let failure = Failure::new(FailureKind::Unreadable, TAKEN);
+                let failure = Failure::new(FailureKind::Unreadable, PATH_TAKEN);
                 self.failed.push((bucket.show(&one.key).into_bytes(), failure));
                 continue;
             }

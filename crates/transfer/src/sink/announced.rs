@@ -25,13 +25,13 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Adds an entry. Returns whether a directory or link with its path was announced that cannot be
+    /// Adds an entry. Returns the digest of its path, and whether a directory or link with its path was announced that cannot be
     /// merged with it. Files are not kept here: there may be any number of them.
     ///
     /// # Errors
     /// A protocol failure if the entry does not lie in an announced directory, or if it is a
     /// directory where a link was announced or the reverse.
-    pub(super) fn add(&mut self, entry: &Entry) -> Result<bool, Failure> {
+    pub(super) fn add(&mut self, entry: &Entry) -> Result<(PathKey, bool), Failure> {
         let path = entry.path.as_bytes();
         let parent = path.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &path[..at]);
         if !parent.is_empty() && parent != self.parent {
@@ -40,15 +40,15 @@ impl Announced {
             }
             parent.clone_into(&mut self.parent);
         }
+        let key = key_of(path);
         let (same, other) = match entry.kind {
             EntryKind::Directory => (&mut self.directories, &self.links),
             EntryKind::Symlink { .. } => (&mut self.links, &self.directories),
             EntryKind::File { .. } | EntryKind::Stream => {
-                let key = key_of(path);
-                return Ok(self.directories.contains(&key) || self.links.contains(&key));
+                let is_taken = self.directories.contains(&key) || self.links.contains(&key);
+                return Ok((key, is_taken));
             }
         };
-        let key = key_of(path);
         if other.contains(&key) {
             return Err(unrequested(entry, "it is both a directory and a symbolic link"));
         }
@@ -61,7 +61,7 @@ impl Announced {
         if count > MAX_DIRECTORIES || self.paths > MAX_DIRECTORY_PATHS {
             return Err(protocol("more directories and links than fit in one copy"));
         }
-        Ok(!is_new && entry.kind != EntryKind::Directory)
+        Ok((key, !is_new && entry.kind != EntryKind::Directory))
     }
 }
 

@@ -7,7 +7,7 @@ use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, FileKey};
 use packtrain_units::Offset;
 
 use crate::limits::path_bytes;
-use crate::path_digests::{PathKey, key_of};
+use crate::path_digests::PathKey;
 
 /// Entries from their segment until they are complete or failed.
 #[derive(Debug, Default)]
@@ -42,6 +42,8 @@ pub(super) struct Item {
     pub(super) group: Option<EntryId>,
     /// Whether its chunk may have been planned without it.
     pub(super) is_late: bool,
+    /// Digest of its path.
+    key: PathKey,
     /// Whether an earlier entry has its path.
     pub(super) is_repeated: bool,
 }
@@ -68,7 +70,8 @@ pub(super) enum Stage {
 }
 
 impl Item {
-    pub(super) fn new(entry: Entry, range: Option<Range<Offset>>) -> Self {
+    /// `key` is the digest of its path.
+    pub(super) fn new(entry: Entry, key: PathKey, range: Option<Range<Offset>>) -> Self {
         let stream = entry.kind == EntryKind::Stream;
         let pieces = if stream { u64::MAX } else { pieces(entry.size().unwrap_or_default()) };
         Self {
@@ -83,6 +86,7 @@ impl Item {
             stream,
             group: None,
             is_late: false,
+            key,
             is_repeated: false,
         }
     }
@@ -124,11 +128,10 @@ impl Entries {
     /// Adds an entry. It is marked as repeated if another that is not complete has its path.
     pub(super) fn insert(&mut self, id: EntryId, mut item: Item) {
         self.paths += path_bytes(&item.entry);
-        let key = key_of(item.entry.path.as_bytes());
-        item.is_repeated |= self.taken.contains_key(&key);
+        item.is_repeated |= self.taken.contains_key(&item.key);
         // Directories of one path are merged.
         if !item.is_repeated && item.entry.kind != EntryKind::Directory {
-            self.taken.insert(key, id);
+            self.taken.insert(item.key, id);
         }
         if let Some(old) = self.items.insert(id, item) {
             self.paths -= path_bytes(&old.entry);
@@ -146,9 +149,8 @@ impl Entries {
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Item> {
         let item = self.items.remove(&id)?;
         self.paths -= path_bytes(&item.entry);
-        let key = key_of(item.entry.path.as_bytes());
-        if self.taken.get(&key) == Some(&id) {
-            self.taken.remove(&key);
+        if self.taken.get(&item.key) == Some(&id) {
+            self.taken.remove(&item.key);
         }
         Some(item)
     }

@@ -1,6 +1,6 @@
 //! Decides what an entry needs, from the state of its target.
 
-use packtrain_object::{CHUNK, Entry, EntryId, EntryKind};
+use packtrain_object::{CHUNK, Entry, EntryId, EntryKind, PATH_TAKEN};
 
 use super::Sink;
 use super::entries::Stage;
@@ -8,7 +8,6 @@ use crate::action::{FileReport, Found, FoundKind, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Message, Options};
 
-const REPEATED: &str = "another source has something of the same name, which was taken";
 const SPECIAL: &str = "there is a device, socket or named pipe, which is not replaced";
 
 /// What to do with an entry.
@@ -210,7 +209,7 @@ impl Sink {
         let found = state.target.as_ref();
         item.old = found.filter(|found| found.kind == FoundKind::File).map(|found| found.size);
         let decision = match item.is_repeated {
-            true => refused(REPEATED),
+            true => refused(PATH_TAKEN),
             false => decide(&self.options, &item.entry, item.stream, found),
         };
         if self.joins_group(id, &decision, found) {

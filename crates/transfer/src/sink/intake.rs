@@ -137,10 +137,10 @@ impl Sink {
             return Err(protocol("more entries than were wanted"));
         }
         // All entries of the segment are checked before any is acted on.
-        let mut repeated = Vec::with_capacity(entries.len());
+        let mut known = Vec::with_capacity(entries.len());
         for entry in &mut entries {
             self.requested.check(entry)?;
-            repeated.push(self.announced.add(entry)?);
+            known.push(self.announced.add(entry)?);
             self.requested.strip(entry);
         }
         let paths: u64 = entries.iter().map(path_bytes).sum();
@@ -149,7 +149,8 @@ impl Sink {
         }
         let count = u32::try_from(entries.len()).map_err(|_| protocol("too many entries"))?;
         let end = first.0.checked_add(count).ok_or_else(|| protocol("too many entries"))?;
-        for ((id, entry), is_repeated) in (first.0..end).map(EntryId).zip(&entries).zip(repeated) {
+        let ids = (first.0..end).map(EntryId);
+        for ((id, entry), (key, is_repeated)) in ids.zip(&entries).zip(known) {
             let range = self
                 .layout
                 .try_push(id, &entry.kind)
@@ -159,7 +160,7 @@ impl Sink {
             if entry.is_file() {
                 self.tally.add_file();
             }
-            let mut item = Item::new(entry.clone(), range);
+            let mut item = Item::new(entry.clone(), key, range);
             item.group = self.links.announce(id, entry)?;
             item.is_repeated = is_repeated;
             let ready = self.intake.laid_out(id, &item);
