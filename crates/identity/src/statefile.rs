@@ -4,7 +4,7 @@
 //! renames it. A reader sees the old or the new text, complete, also after a crash.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -54,9 +54,24 @@ pub(crate) fn update<T>(
 /// never refers to a file that others can read or that is incomplete.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     make_parent(path)?;
+    replace_whole(path, contents, &Mode::New(0o600))
+}
+
+/// The permissions of a file that replaces another.
+#[derive(Debug)]
+pub enum Mode {
+    /// These, without those of the umask.
+    New(u32),
+    /// Those of the old file.
+    Kept(Permissions),
+}
+
+/// Writes `contents` to a new file and renames it to `path`, so that a full disk or a crash leaves the
+/// old one.
+pub fn replace_whole(path: &Path, contents: &[u8], mode: &Mode) -> io::Result<()> {
     let temporary = beside(path, ".", &format!(".{}.tmp", std::process::id()));
     let _ = fs::remove_file(&temporary);
-    let written = write_new(&temporary, contents).and_then(|()| fs::rename(&temporary, path));
+    let written = write_new(&temporary, contents, mode).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
         return written;
@@ -64,9 +79,13 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 
-fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+fn write_new(path: &Path, contents: &[u8], mode: &Mode) -> io::Result<()> {
+    let bits = if let Mode::New(bits) = mode { *bits } else { 0o600 };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(bits).open(path)?;
     file.write_all(contents)?;
+    if let Mode::Kept(permissions) = mode {
+        file.set_permissions(permissions.clone())?;
+    }
     file.sync_all()
 }
 

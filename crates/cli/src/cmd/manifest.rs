@@ -1,13 +1,15 @@
 //! `packtrain verify --manifest-out` and `--manifest`: digests of one directory, here or at another
 //! machine.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::ArgMatches;
 use packtrain_client::checksums::{self, Reach};
+use packtrain_identity::statefile::{self, Mode};
+use packtrain_os::process;
 use packtrain_runtime::checksum_list::{self, Digests, HashKind, OnDigest};
 use packtrain_service::{
     Failure, FailureKind, FileReport, Location, Options, Outcome, Reporter as _, RequestError,
@@ -113,28 +115,16 @@ fn replace(out: &Path, list: &[u8]) -> std::io::Result<()> {
     // The file that a link leads to is replaced, not the link.
     let at = std::fs::canonicalize(out).unwrap_or_else(|_| out.to_path_buf());
     let old = std::fs::metadata(&at).ok();
-    let (Some(name), true) = (at.file_name(), old.as_ref().is_none_or(|old| old.is_file())) else {
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
         return std::fs::write(out, list);
-    };
-    let mut new = OsString::from(".");
-    new.push(name);
-    new.push(format!(".{}.new", std::process::id()));
-    let new = at.with_file_name(new);
-    let written = std::fs::write(&new, list).and_then(|()| {
-        if let Some(old) = &old {
-            std::fs::set_permissions(&new, old.permissions())?;
-        }
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, &at)
-    });
-    match written {
+    }
+    let mode = old.map_or(Mode::New(0o666), |old| Mode::Kept(old.permissions()));
+    match statefile::replace_whole(&at, list, &mode) {
         // The directory may be closed to this user, and the file open.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             std::fs::write(out, list)
         }
-        written => written.inspect_err(|_| {
-            let _ = std::fs::remove_file(&new);
-        }),
+        written => written,
     }
 }
 
@@ -149,10 +139,10 @@ fn write(directory: &Directory<'_>, out: &Path) -> Result<Outcome, Exit> {
     let (list, unread) = directory.with_digests(&console, own, checksum_list::write)?;
     console.finish();
     let written = match to_stdout {
-        true => {
-            let mut stdout = std::io::stdout().lock();
+        true => process::stdout().and_then(|stdout| {
+            let mut stdout = stdout.lock();
             stdout.write_all(&list).and_then(|()| stdout.flush())
-        }
+        }),
         false => replace(out, &list),
     };
     written.map_err(|error| {

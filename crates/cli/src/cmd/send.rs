@@ -20,7 +20,7 @@ use crate::args::{ClaimArgs, SendArgs, TicketArg};
 use crate::exit::{Code, Exit, print_failure, print_message, print_stderr};
 use crate::out::console::ConsoleReporter;
 use crate::out::summary::{self, Work};
-use crate::out::{deposit as print_deposit, done, json_line, named, quote};
+use crate::out::{deposit as print_deposit, done, json_line, named, only_copy, quote};
 use crate::signals;
 
 /// Maximum size of a ticket file, in bytes. It holds one line with at most 32 depots, whose names
@@ -119,7 +119,7 @@ fn print_ticket(
         return;
     }
     if let Some(text) = text.as_ref().or(code.as_ref()) {
-        print_deposit::secret(text);
+        only_copy(text);
     }
     if console.wants_summary() {
         print_message(&summary::sentence(outcome, Work::Copy));

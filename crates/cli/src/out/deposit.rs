@@ -2,8 +2,8 @@
 
 use packtrain_client::store_forward::ClaimTicket;
 
+use super::json_only_copy;
 use super::object::Object;
-use super::{json_only_copy, only_copy};
 
 /// Prints the ticket event. It contains the ticket's text only if the ticket is in no file, and a
 /// code in place of it if one was asked for.
@@ -13,9 +13,4 @@ pub(crate) fn ticket(ticket: &ClaimTicket, text: Option<&str>, code: Option<&str
     // Seconds since 1970.
     let event = event.with("expires", ticket.expires().as_millis() / 1000);
     json_only_copy(&event.with_some("ticket", text).with_some("code", code));
-}
-
-/// Prints a ticket or a code.
-pub(crate) fn secret(text: &str) {
-    only_copy(text);
 }
