@@ -106,7 +106,7 @@ impl FlowSource {
     }
 
     fn run(
-        &self,
+        &mut self,
         sockets: Vec<UdpSocket>,
         flow: &FlowOffer,
         peer: &Offer,
@@ -116,7 +116,10 @@ impl FlowSource {
         };
         let ready = outbox.clone();
         let payload = ReaderPayload::new(reader.clone());
-        let mut log = QlogFile::from_environment(flow.id)?;
+        let mut log = QlogFile::from_environment(flow.id).unwrap_or_else(|text| {
+            self.notices.push(Notice::new(NoticeLevel::Warning, text));
+            None
+        });
         let is_logged = log.is_some();
         let events = move |event| match (&event, &mut log) {
             (FlowEvent::Log(line), Some(log)) => log.write(line),

@@ -32,7 +32,7 @@ impl QlogFile {
         let dir = Path::new(&dir);
         Self::create(dir, flow)
             .map(Some)
-            .map_err(|e| format!("QLOGDIR: no qlog in {}: {e}", dir.display()))
+            .map_err(|e| format!("no qlog in {} (QLOGDIR): {e}", dir.display()))
     }
 
     fn create(dir: &Path, flow: u32) -> io::Result<Self> {
