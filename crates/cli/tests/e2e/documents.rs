@@ -355,6 +355,8 @@ interrupted() {
 packtrain() {
     case "$1 $2" in
     serve*|depot*|'perf server') ;;
+    # A busy machine delivers late: what the run shows is not wanted here.
+    emulate*) shift && command packtrain emulate --best-effort "$@"; return;;
     'perf client') set -- $(printf '%s ' "$@" | sed 's/--seconds [0-9]*//') --seconds 1
         command packtrain "$@"; return;;
     *) command packtrain "$@"; return;;
@@ -480,11 +482,16 @@ fn shows(page: &Page, printed: &str) {
 fn clauses(line: &str) -> Vec<String> {
     let line = line.replace("what limited it: packtrain diagnose ", "id ");
     let is_id = |word: &str| word.len() == 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_clock = |word: &str| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        word.split(':').count() > 1 && word.split(':').all(digits)
+    };
     let general = |word: &str| {
         let core = word.trim_matches(['(', ')', ',']);
         let class = match core {
             "B" | "KiB" | "MiB" | "GiB" => "BYTES",
             "us" | "ms" | "s" => "TIME",
+            clock if is_clock(clock) => "NUMBER TIME",
             "bit/s" | "kbit/s" | "Mbit/s" | "Gbit/s" => "RATE",
             "native" | "tcp" | "pipe" => "TRANSPORT",
             number if number.parse::<f64>().is_ok() => "NUMBER",
@@ -493,7 +500,11 @@ fn clauses(line: &str) -> Vec<String> {
         };
         word.replace(core, class)
     };
-    let words = |clause: &str| clause.split(' ').map(general).collect::<Vec<_>>().join(" ");
+    let words = |clause: &str| {
+        let words = clause.split(' ').map(general).collect::<Vec<_>>().join(" ");
+        // Where the start is slow, two transports share a copy.
+        words.replace("TRANSPORT and TRANSPORT", "TRANSPORT")
+    };
     line.split("; ").map(words).collect()
 }
 
@@ -507,6 +518,7 @@ fn screens_differ_by_more_than_figures_or_not_at_all() {
         clauses(shown).iter().all(|clause| printed.contains(clause))
     };
     assert!(has(same));
+    assert!(has(&same.replace("310 ms", "1:02").replace("tcp", "native and tcp")));
     for (from, to) in
         [(" in ", " within "), ("files", "file"), ("; id 00aa11bb", ""), (" over tcp", "")]
     {
