@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use packtrain_os::clock;
 use packtrain_session::spool::{Head, Policy};
 use packtrain_session::{Hop, Reason, Refusal, ReplayGuard, SessionId};
-use packtrain_units::{ByteCount, Duration};
+use packtrain_units::{ByteCount, Duration, Time};
 use tokio::sync::{Semaphore, watch};
 
 use super::{Depot, Event};
@@ -56,6 +56,10 @@ const SHORT_RETRY: Duration = Duration::from_secs(1);
 const LONG_RETRY: Duration = Duration::from_secs(60);
 /// Maximum suggested pause.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// An expired session stays on the disk for as long again as it was to be kept, at most for this
+/// time. A machine may start with a wrong clock, which its time service corrects meanwhile.
+const MAX_STAY: Duration = Duration::from_secs(600);
 
 /// Where and how many sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +128,8 @@ pub(super) struct Kept {
     told: AtomicBool,
     /// A failed removal was reported.
     stuck: AtomicBool,
+    /// Since when the session has been expired, by a clock that does not jump.
+    expired_since: Mutex<Option<Time>>,
 }
 
 /// A next depot that gets its records from this one.
@@ -214,6 +220,7 @@ impl Kept {
             claims: Mutex::new(ReplayGuard::new(began, MAX_CLAIMS)),
             told: AtomicBool::new(progress.all_safe || progress.over),
             stuck: AtomicBool::new(false),
+            expired_since: Mutex::new(None),
             head,
         };
         Ok((kept, damage))
@@ -221,6 +228,17 @@ impl Kept {
 
     fn is_over(&self) -> bool {
         self.records.progress().over || clock::wall() >= self.expires
+    }
+
+    /// Whether it has been expired for so long that it may be removed.
+    fn is_due(&self, wall: Duration, now: Time) -> bool {
+        let mut since = self.expired_since.lock();
+        if self.expires > wall {
+            *since = None;
+            return false;
+        }
+        let keep = self.expires.saturating_sub(self.head.header.session.sent);
+        now.since(*since.get_or_insert(now)) >= keep.min(MAX_STAY)
     }
 }
 
@@ -457,12 +475,12 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes expired sessions.
-    fn sweep(&self) -> Vec<Swept> {
-        let now = clock::wall();
+    /// Removes sessions that have been expired for a while.
+    fn sweep(&self, now: Time) -> Vec<Swept> {
+        let wall = clock::wall();
         let past: Vec<_> = {
             let mut sessions = self.sessions();
-            let past = sessions.all.values().filter(|kept| kept.expires <= now);
+            let past = sessions.all.values().filter(|kept| kept.is_due(wall, now));
             let past: Vec<_> = past.cloned().collect();
             for kept in &past {
                 sessions.all.remove(&kept.id);
@@ -560,7 +578,7 @@ pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
 
 /// Removes expired sessions; called periodically.
 pub(super) fn sweep(depot: &Depot, spool: &Spool) {
-    for Swept { kept, expired, gone } in tokio::task::block_in_place(|| spool.sweep()) {
+    for Swept { kept, expired, gone } in tokio::task::block_in_place(|| spool.sweep(clock::now())) {
         if let Err(e) = gone
             && !kept.stuck.swap(true, Ordering::Relaxed)
         {

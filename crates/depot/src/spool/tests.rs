@@ -107,15 +107,29 @@ fn what_cannot_be_removed_keeps_its_room_until_it_can() {
     let kept = spool.admit(head(1, 0, Some(MIB), Duration::from_secs(0))).expect("room");
     let odd = files::directory(dir.path(), kept.id).join("odd");
     std::fs::write(&odd, "somebody else's").expect("a file");
-    let swept = spool.sweep();
+    let swept = spool.sweep(Time::ZERO);
     assert!(swept.len() == 1 && swept[0].gone.is_err() && swept[0].expired.is_some());
     assert!(spool.find(kept.id).is_some() && spool.ledger().used() == ByteCount(MIB));
     std::fs::remove_file(odd).expect("it is there");
-    let swept = spool.sweep();
+    let swept = spool.sweep(Time::ZERO);
     // Its expiry is reported once.
     assert!(swept.len() == 1 && swept[0].gone.is_ok() && swept[0].expired.is_none());
     assert!(spool.find(kept.id).is_none() && spool.ledger().used() == ByteCount::ZERO);
     assert_eq!(spool.stats().expired, 1);
+}
+
+#[test]
+fn a_clock_that_was_ahead_for_some_minutes_removes_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let spool = spool(dir.path(), ByteCount(9 * MIB));
+    let kept = spool.admit(head(1, 0, Some(MIB), HOUR)).expect("room");
+    let (ahead, right) = (kept.expires + HOUR, kept.expires.saturating_sub(HOUR));
+    let at = |minutes: u64| Time::ZERO + Duration::from_secs(60 * minutes);
+    assert!(!kept.is_due(ahead, at(0)) && !kept.is_due(ahead, at(9)));
+    // The time service sets the clock, and later another jump begins anew.
+    assert!(!kept.is_due(right, at(9)) && !kept.is_due(right, at(11)));
+    assert!(!kept.is_due(ahead, at(12)) && !kept.is_due(ahead, at(21)));
+    assert!(kept.is_due(ahead, at(22)));
 }
 
 #[test]
