@@ -57,7 +57,7 @@ pub fn digests(
                 accept_new_host: reach.accept_new_host,
             };
             let notice = |notice| reach.reporter.notice(&notice);
-            let tunnel = tunnel::open(host, *port, &trust, None, &notice)?;
+            let tunnel = tunnel::open(host, *port, &trust, None, &reach.stop, &notice)?;
             Ok(ask(&tunnel.control, path, tunnel.token, on_digest)?)
         }
         _ => {

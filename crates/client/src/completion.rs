@@ -89,8 +89,9 @@ fn served(host: &str, port: u16, path: &[u8]) -> Option<Vec<String>> {
     // The process ends after the answer, and the thread with it.
     std::thread::spawn(move || {
         let trust = tunnel::Trust { ticket: None, accept_new_host: false };
-        let Ok(tunnel) = tunnel::open(&host, port, &trust, None, &|_| {}) else { return };
-        let stop = Stop::new(StopHandle::new());
+        let stop = StopHandle::new();
+        let Ok(tunnel) = tunnel::open(&host, port, &trust, None, &stop, &|_| {}) else { return };
+        let stop = Stop::new(stop);
         let _ = sender.send(query::names(&tunnel.control, &own_path, stop).unwrap_or_default());
     });
     let found = receiver.recv_timeout(TIME_LIMIT.to_std()).ok()?;

@@ -355,7 +355,7 @@ fn measure(
     }
     let trust =
         tunnel::Trust { ticket: request.ticket.clone(), accept_new_host: request.accept_new_host };
-    let tunnel = tunnel::open(&host, port, &trust, None, &|n| reporter.notice(&n))?;
+    let tunnel = tunnel::open(&host, port, &trust, None, &request.stop, &|n| reporter.notice(&n))?;
     let limits = Permissions::by_policy()?;
     let parallel = request.parallel.max(1);
     let ask = SessionRequest {

@@ -21,7 +21,7 @@ use packtrain_identity::keys;
 use packtrain_identity::knownhosts::{Known, KnownHosts};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::Ticket;
-use packtrain_service::{Notice, NoticeLevel, RequestError, executor};
+use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle, executor};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for the connection to the first depot; the direct path remains as an alternative.
@@ -49,12 +49,13 @@ pub struct Tunnel {
     pub token: Option<[u8; 16]>,
 }
 
-/// Connects to a server and checks its key.
+/// Connects to a server and checks its key. A request to stop ends the attempt.
 pub fn open(
     host: &str,
     port: u16,
     trust: &Trust,
     route: Option<&Route>,
+    stop: &StopHandle,
     notice: &dyn Fn(Notice),
 ) -> Result<Tunnel, RequestError> {
     let ticket = trust.ticket.as_ref();
@@ -73,7 +74,7 @@ pub fn open(
     let connector = TlsConnector::from(config);
     let through = match route.filter(|route| !route.is_direct()) {
         Some(route) => {
-            let through = over_depots(host, port, route, &connector);
+            let through = over_depots(host, port, route, &connector, stop);
             route.said().into_iter().for_each(notice);
             through?
         }
@@ -97,7 +98,7 @@ pub fn open(
     };
     let stream = match through {
         Some(stream) => stream,
-        None => executor::handle().block_on(direct)?,
+        None => executor::handle().block_on(stop.unless_stopped(direct)).ok_or_else(stopped)??,
     };
     let key = (*seen.lock()).ok_or_else(|| {
         RequestError::new(FailureKind::NotAuthorised, format!("{host}:{port} showed no key"))
@@ -117,6 +118,10 @@ pub fn open(
     let token = ticket.map(|t| t.token());
     let line = stream.get_ref().0.line();
     Ok(Tunnel { control: control::over_async(stream, line), peer, local, token })
+}
+
+fn stopped() -> RequestError {
+    RequestError::new(FailureKind::Cancelled, "stopped on request")
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {
@@ -139,11 +144,13 @@ fn over_depots(
     port: u16,
     route: &Route,
     connector: &TlsConnector,
+    stop: &StopHandle,
 ) -> Result<Option<TlsStream<Carrier>>, RequestError> {
     let wrong = |_| RequestError::new(FailureKind::Usage, format!("{host} is no name or address"));
     let place = Place { host: Host::parse(host).map_err(wrong)?, port };
     let options = ConnectOptions { timeout: FIRST_HOP_TIMEOUT, ..ConnectOptions::default() };
-    let dialled = executor::handle().block_on(route.dial_long(&place, connector, &options));
+    let dial = stop.unless_stopped(route.dial_long(&place, connector, &options));
+    let dialled = executor::handle().block_on(dial).ok_or_else(stopped)?;
     dialled.map_err(|error| match error {
         DialError::Handshake(error) => refused(host, port, &error),
         error if error.is_denied() => {

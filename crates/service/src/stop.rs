@@ -51,6 +51,14 @@ impl StopHandle {
         }
     }
 
+    /// Runs `work` until its end, or until a request to stop drops it.
+    pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = self.stopped() => None,
+        }
+    }
+
     /// Waits for a request to stop at once.
     pub async fn stopped_at_once(&self) {
         let mut receiver = self.0.subscribe();

@@ -49,7 +49,7 @@ impl RemoteEnd {
                     accept_new_host: request.accept_new_host,
                 };
                 let notice = |n| watch.say(n);
-                Ok(Self::Server(tunnel::open(host, *port, &trust, route, &notice)?))
+                Ok(Self::Server(tunnel::open(host, *port, &trust, route, &request.stop, &notice)?))
             }
             // Fetched before anybody asks for an end.
             Location::Local(_)

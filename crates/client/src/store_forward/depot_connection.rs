@@ -1,20 +1,25 @@
 //! A connection to a depot, for the sender and the receiver of a kept session.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration as StdDuration;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 
-use packtrain_net::tcp::{describe, tune};
-use packtrain_os::names;
+use packtrain_net::tcp::{ConnectOptions, connect, describe, tune};
+use packtrain_os::clock;
+use packtrain_service::{StopHandle, executor};
 use packtrain_session::spool::{FRAME_HEAD, Frame};
-use packtrain_session::{ANSWER_HEAD, Answer, Host, Place, Reason, Refusal};
+use packtrain_session::{ANSWER_HEAD, Answer, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration};
 
-/// Timeout for the connection, and for the answer.
-const CONNECT_TIMEOUT: StdDuration = StdDuration::from_secs(10);
+/// Timeout for the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A depot that sends nothing for this long counts as dead.
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a request to stop is checked while nothing comes.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// What an attempt that a request to stop ended says; its caller asks for the request first.
+const STOPPED: &str = "stopped on request";
 
 /// Why a depot does not carry out a request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,6 +72,8 @@ impl From<&DepotError> for Failure {
 pub(super) struct DepotConnection {
     pub(super) place: Place,
     socket: TcpStream,
+    /// Ends the connection, and what waits for the depot.
+    stop: StopHandle,
 }
 
 impl DepotConnection {
@@ -75,24 +82,19 @@ impl DepotConnection {
         place: &Place,
         hello: &[u8],
         buffers: Option<ByteCount>,
+        stop: &StopHandle,
     ) -> Result<Self, DepotError> {
         let away = |text: String| DepotError::Unreachable(place.clone(), text);
-        let found: Vec<SocketAddr> = match &place.host {
-            Host::Ip(ip) => vec![SocketAddr::new(*ip, place.port)],
-            Host::Name(name) => names::lookup(name, place.port)
-                .map_err(|e| away(format!("its address cannot be found: {e}")))?,
-        };
-        let mut last = away("it has no address".to_owned());
-        for address in found {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(socket) => {
-                    let line = Self { place: place.clone(), socket };
-                    return line.greet(hello, buffers);
-                }
-                Err(e) => last = away(e.to_string()),
-            }
-        }
-        Err(last)
+        let options = ConnectOptions { timeout: CONNECT_TIMEOUT, ..ConnectOptions::default() };
+        let host = place.host.to_string();
+        let connected = stop.unless_stopped(connect(&host, place.port, &options));
+        let connected = executor::handle().block_on(connected);
+        let socket = connected.ok_or_else(|| away(STOPPED.to_owned()))?;
+        let socket = socket.map_err(|e| away(e.to_string()))?.into_std();
+        let blocking = socket.and_then(|socket| socket.set_nonblocking(false).map(|()| socket));
+        let socket = blocking.map_err(|e| away(e.to_string()))?;
+        let line = Self { place: place.clone(), socket, stop: stop.clone() };
+        line.greet(hello, buffers)
     }
 
     fn greet(mut self, hello: &[u8], buffers: Option<ByteCount>) -> Result<Self, DepotError> {
@@ -103,7 +105,7 @@ impl DepotConnection {
         }
         // A write may wait as long as the depot delays its sender; the depot sends keepalive
         // messages meanwhile.
-        let limits = self.socket.set_read_timeout(Some(SILENCE_TIMEOUT.to_std()));
+        let limits = self.socket.set_read_timeout(Some(STOP_CHECK.to_std()));
         limits.and_then(|()| self.socket.write_all(hello)).map_err(|e| self.away(&e))?;
         match self.answer(None)? {
             Answer::Accepted => Ok(self),
@@ -112,9 +114,8 @@ impl DepotConnection {
     }
 
     fn away(&self, error: &std::io::Error) -> DepotError {
-        use std::io::ErrorKind::{TimedOut, WouldBlock};
         let text = match error.kind() {
-            TimedOut | WouldBlock => {
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
                 format!("nothing comes from it for {}", SILENCE_TIMEOUT.to_readable())
             }
             _ => describe(error),
@@ -127,7 +128,30 @@ impl DepotConnection {
     }
 
     fn fill(&mut self, room: &mut [u8]) -> Result<(), DepotError> {
-        self.socket.read_exact(room).map_err(|e| self.away(&e))
+        let (mut heard, mut filled) = (clock::now(), 0);
+        while filled < room.len() {
+            let error = match self.socket.read(&mut room[filled..]) {
+                Ok(0) => ErrorKind::UnexpectedEof.into(),
+                Ok(count) => {
+                    (heard, filled) = (clock::now(), filled + count);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+                    if self.stop.requested().is_some() {
+                        return Err(DepotError::Unreachable(self.place.clone(), STOPPED.into()));
+                    }
+                    if clock::now().since(heard) >= SILENCE_TIMEOUT {
+                        return Err(self.away(&error));
+                    }
+                }
+                ErrorKind::Interrupted => {}
+                _ => return Err(self.away(&error)),
+            }
+        }
+        Ok(())
     }
 
     fn answer(&mut self, len: Option<u32>) -> Result<Answer, DepotError> {
@@ -145,7 +169,7 @@ impl DepotConnection {
     /// The same connection, for another thread.
     pub(super) fn other(&self) -> Result<Self, DepotError> {
         let socket = self.socket.try_clone().map_err(|e| self.away(&e))?;
-        Ok(Self { place: self.place.clone(), socket })
+        Ok(Self { place: self.place.clone(), socket, stop: self.stop.clone() })
     }
 
     /// Closes it for all threads.

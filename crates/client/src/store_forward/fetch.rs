@@ -129,7 +129,7 @@ impl Fetch {
     fn text(&self, number: u64) -> Result<Arc<Vec<u8>>, Failure> {
         let mut state = self.state.lock();
         let mut patience = RetrySchedule::new(self.wait);
-        let mut rounds = 0;
+        let (mut rounds, mut damaged) = (0, false);
         loop {
             if let Some(text) = state.texts.get(&number) {
                 return Ok(Arc::clone(text));
@@ -140,6 +140,11 @@ impl Fetch {
             }
             let failure = self.round(&mut state, number);
             let Err((failure, waits)) = failure else { continue };
+            self.check_stop()?;
+            // What was damaged on the way comes right at the second try.
+            if failure.kind == FailureKind::Integrity && !std::mem::replace(&mut damaged, true) {
+                continue;
+            }
             rounds += u32::from(!waits);
             let late = waits && self.is_late(&patience);
             if failure.kind != FailureKind::Temporary || late || rounds >= ROUNDS {
@@ -149,11 +154,16 @@ impl Fetch {
         }
     }
 
+    fn check_stop(&self) -> Result<(), Failure> {
+        match self.stop.requested() {
+            Some(_) => Err(Failure::new(FailureKind::Cancelled, "stopped on request")),
+            None => Ok(()),
+        }
+    }
+
     fn pause(&self, until: Time) -> Result<(), Failure> {
         while clock::now() < until {
-            if self.stop.requested().is_some() {
-                return Err(Failure::new(FailureKind::Cancelled, "stopped on request"));
-            }
+            self.check_stop()?;
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         Ok(())
@@ -207,7 +217,7 @@ impl Fetch {
         let odd = |text: &str| DepotError::Unreachable(place.clone(), text.to_owned());
         let header = self.ticket.claim(place, ClaimPurpose::Read, entropy::bytes(), clock::wall());
         let hello = header.ok_or_else(|| odd("its name is too long"))?.write();
-        let mut line = DepotConnection::open(place, &hello, self.buffers)?;
+        let mut line = DepotConnection::open(place, &hello, self.buffers, &self.stop)?;
         match line.frame()? {
             Frame::Have { records, all } => {
                 Ok((Requests { line, questions: VecDeque::new() }, all.then_some(records)))
@@ -267,7 +277,7 @@ impl Fetch {
             let header =
                 self.ticket.claim(place, ClaimPurpose::Release, entropy::bytes(), clock::wall());
             let Some(header) = header else { continue };
-            match DepotConnection::open(place, &header.write(), None) {
+            match DepotConnection::open(place, &header.write(), None, &self.stop) {
                 Ok(_) => {}
                 Err(DepotError::Refused(_, refusal))
                     if refusal.reason == packtrain_session::Reason::Absent => {}
@@ -390,6 +400,7 @@ impl Fetch {
             let (asked, records) = match self.connect(place) {
                 Ok(connected) => connected,
                 Err(error) => {
+                    self.check_stop()?;
                     failed.get_or_insert(Failure::from(&error));
                     continue;
                 }

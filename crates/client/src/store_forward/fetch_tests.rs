@@ -128,3 +128,44 @@ fn who_waits_asks_less_and_less_often() {
     let mut late = RetrySchedule::new(Duration::ZERO);
     assert!(late.is_over() && late.next() > clock::now());
 }
+
+#[test]
+fn what_is_damaged_once_is_asked_for_again_and_twice_is_the_end() {
+    let length = 2 * RECORD_TEXT as u64 + 5;
+    for (times, is_right) in [(1, true), (2, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
+        std::thread::spawn(move || {
+            let mut damaged = records();
+            damaged[0][99] ^= 1;
+            for (at, mut socket) in listener.incoming().flatten().enumerate() {
+                // The first connection asks for the end of the session.
+                let given = if (1..=times).contains(&at) { damaged.clone() } else { records() };
+                let _ = serve(&mut socket, Frame::Have { records: 3, all: true }, &given);
+            }
+        });
+        let fetch = fetch(&[place], Duration::from_secs(60));
+        assert_eq!(fetch.size().ok(), Some(length));
+        // Only the records beside the last one are asked for on further connections.
+        fetch.state.lock().line = None;
+        let mut text = vec![0; RECORD_TEXT];
+        let read = fetch.read(0, &mut text);
+        assert_eq!(read.as_ref().is_ok(), is_right, "{times}: {read:?}");
+        if let Err(failure) = read {
+            assert_eq!(failure.kind, FailureKind::Integrity);
+        }
+    }
+}
+
+#[test]
+fn a_request_to_stop_ends_what_waits_for_a_silent_depot() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place: Place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
+    let stop = StopHandle::new();
+    let fetch = Fetch::new(&ticket(&[place]), None, Duration::from_secs(3600), None, stop.clone());
+    let waiting = std::thread::spawn(move || fetch.size().expect_err("nothing answers").kind);
+    let (mut socket, _) = listener.accept().expect("a client");
+    socket.read_exact(&mut [0; HEADER_HEAD]).expect("a header");
+    stop.request(15);
+    assert_eq!(waiting.join().expect("no panic"), FailureKind::Cancelled);
+}

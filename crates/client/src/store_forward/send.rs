@@ -293,7 +293,8 @@ impl Sender<'_> {
             let text = format!("it reports {records} records as the total, which is wrong");
             Fault::from(DepotError::Unreachable(first.clone(), text))
         };
-        let mut line = DepotConnection::open(first, &hello, self.request.buffers)?;
+        let mut line =
+            DepotConnection::open(first, &hello, self.request.buffers, &self.request.stop)?;
         let Frame::Have { records, all } = line.frame()? else {
             let text = "it sent an unexpected message".to_owned();
             return Err(DepotError::Unreachable(first.clone(), text).into());
