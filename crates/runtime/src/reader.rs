@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use packtrain_disk::SourceFile;
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Piece, digest};
@@ -207,6 +208,8 @@ struct Shared {
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     pool: Arc<BufferPool>,
     meters: Arc<Meters>,
+    /// How often a chunk was replaced, by one of more pieces or by another reading.
+    replaced: AtomicU64,
 }
 
 /// The reader; clones share its chunks.
@@ -228,6 +231,7 @@ impl Reader {
             wakers: Mutex::default(),
             pool: Arc::default(),
             meters,
+            replaced: AtomicU64::new(0),
         }));
         for n in 0..THREADS {
             let this = reader.clone();
@@ -266,6 +270,7 @@ impl Reader {
             // More of the chunk is wanted than before: read all of it and report its digests again.
             state.remove(chunk);
             state.hashed.remove(&chunk);
+            self.0.replaced.fetch_add(1, Ordering::Relaxed);
             state.plans.insert(chunk, pieces);
             state.ahead.push_back(chunk);
             self.0.changed.notify_all();
@@ -288,6 +293,12 @@ impl Reader {
         }
         state.hashed.remove(&chunk);
         state.remove(chunk);
+        self.0.replaced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes when chunks that were given out before must not be sent any more.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.0.replaced.load(Ordering::Relaxed)
     }
 
     /// The chunks of `range` that [`Reader::forget`] may concern. A sink may verify the whole of an
@@ -477,6 +488,10 @@ impl Reader {
         let end = pieces.last().map_or(base, |p| p.range.end);
         let mut bytes = self.0.pool.take(end.since(base).get().min(CHUNK.get()) as usize);
         let (mut bad, mut digests, mut failures) = (RangeSet::new(), Vec::new(), Vec::new());
+        // Pieces that are not wanted lie between those that are.
+        for two in pieces.windows(2) {
+            bad.insert(two[0].range.end..two[1].range.start);
+        }
         let mut files = Vec::new();
         let mut rest = pieces;
         while let Some(first) = rest.first() {
