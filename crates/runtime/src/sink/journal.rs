@@ -15,11 +15,13 @@ pub(super) struct Journal {
     root: Arc<Root>,
     place: RelPath,
     pub(super) file: Option<JournalFile>,
+    /// A write failed: what follows it would stand without what it needs, such as the header.
+    failed: bool,
 }
 
 impl Journal {
     pub(super) fn new(root: Arc<Root>, place: RelPath) -> Self {
-        Self { root, place, file: None }
+        Self { root, place, file: None, failed: false }
     }
 
     fn open(&mut self) -> std::io::Result<&mut JournalFile> {
@@ -33,11 +35,17 @@ impl Journal {
 
 impl Runner<'_> {
     pub(super) fn journal_append(&mut self, bytes: &[u8]) {
+        if self.journal.failed {
+            return;
+        }
         let result = self.journal.open().and_then(|file| file.append(bytes));
         self.journal_checked(result);
     }
 
     pub(super) fn journal_rewrite(&mut self, bytes: &[u8]) {
+        if self.journal.failed {
+            return;
+        }
         let result = self.journal.open().and_then(|file| file.replace(bytes));
         self.journal_checked(result);
     }
@@ -53,6 +61,7 @@ impl Runner<'_> {
 
     fn journal_checked(&mut self, result: std::io::Result<()>) {
         if let Err(error) = result {
+            self.journal.failed = true;
             let trouble = self.target.root.trouble(&error);
             let place = show(self.journal.place.as_bytes());
             let text = format!("the journal {place}: {}", trouble.sentence());
