@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use packtrain_object::{Acls, Attributes, Mtime, RelPath};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_NOW, Uid};
 use rustix::io::Errno;
 
 use super::acls;
@@ -228,9 +228,11 @@ pub(super) fn no_modes_is_fine(changed: Result<(), Errno>) -> Result<(), Errno> 
     }
 }
 
+/// The time of access becomes the present, as with rsync: file systems of libfuse 2 ignore a change of
+/// one time alone.
 fn timestamps(mtime: Mtime) -> Timestamps {
     Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         last_modification: Timespec {
             tv_sec: mtime.secs,
             // The value comes from a peer and must be a time: larger values mean "now" and "omit"
