@@ -2,7 +2,7 @@
 
 use std::io;
 
-use packtrain_object::RelPath;
+use packtrain_object::{RelPath, directories_above};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
@@ -37,9 +37,7 @@ impl Root {
             Some(stat) if stat.kind == Kind::Directory => return Ok(Kept::Nothing),
             Some(_) => {}
         }
-        let (parent, _) = split(to.as_bytes());
-        let parent = RelPath::try_from(parent.to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
-        self.make_dirs(&parent, 0o777 & !super::meta::umask())?;
+        self.make_backup_dirs(from, to)?;
         self.with_place(from.as_bytes(), |old| {
             let kept = self.with_place_ungated(to.as_bytes(), |new| {
                 let link =
@@ -66,6 +64,23 @@ impl Root {
             });
             kept.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })
+    }
+
+    /// Creates the missing directories of `to`. Those with the same names as the directories of `from`
+    /// get their modes, so that nobody can read an old version who could not before.
+    fn make_backup_dirs(&self, from: &RelPath, to: &RelPath) -> io::Result<()> {
+        let all = 0o777 & !super::meta::umask();
+        let old: Vec<&[u8]> = directories_above(from.as_bytes()).collect();
+        let new: Vec<&[u8]> = directories_above(to.as_bytes()).collect();
+        let alike = old.iter().rev().zip(new.iter().rev());
+        let alike = alike.take_while(|(old, new)| split(old).1 == split(new).1).count();
+        for (at, dir) in new.iter().enumerate() {
+            let place = RelPath::try_from(dir.to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
+            let twin = (new.len() - at <= alike).then(|| &old[old.len() - (new.len() - at)]);
+            let twin = twin.and_then(|twin| self.stat_bytes(twin).ok().flatten());
+            self.make_dir(&place, twin.map_or(all, |stat| stat.mode & all))?;
+        }
+        Ok(())
     }
 }
 
@@ -101,6 +116,28 @@ mod tests {
         assert!(root.keep_as(&rel("f"), &rel("old")).is_err(), "a directory is not replaced");
         assert!(root.keep_as(&rel("f"), &rel("f")).is_err(), "a file is no backup of itself");
         assert_eq!(fs::read(dir.path().join("f")).expect("stays"), b"newer");
+    }
+
+    #[test]
+    fn directories_of_old_versions_are_no_more_open_than_those_of_the_files() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = Root::open(dir.path()).expect("open");
+        fs::create_dir_all(dir.path().join("t/secret/deep")).expect("fine");
+        let set = |path: &str, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(dir.path().join(path), mode).expect("fine");
+        };
+        set("t/secret/deep", 0o750);
+        set("t/secret", 0o700);
+        fs::write(dir.path().join("t/secret/deep/f"), "old").expect("fine");
+        let from = rel("t/secret/deep/f");
+        assert_eq!(root.keep_as(&from, &rel("t/BK/secret/deep/f")).expect("fine"), Kept::Linked);
+        let mode = |path: &str| {
+            fs::metadata(dir.path().join(path)).expect("there").permissions().mode() & 0o777
+        };
+        assert_eq!((mode("t/BK/secret"), mode("t/BK/secret/deep")), (0o700, 0o750));
+        assert_eq!(mode("t/BK"), 0o777 & !super::super::meta::umask());
     }
 
     #[test]
