@@ -39,7 +39,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 use files::{MetaJob, SyncJob};
 use journal::Journal;
 use open::Opened;
-pub use open::{Destination, SingleFile, expand_home, single_file};
+pub use open::{Destination, IN_USE, SingleFile, expand_home, single_file};
 use reports::Reports;
 pub use target::{Leftovers, hash_file, kind_of};
 use target::{SharedTarget, Target};

@@ -2,6 +2,7 @@
 
 use packtrain_hops::route::Routes;
 use packtrain_os::clock;
+use packtrain_runtime::sink::IN_USE;
 use packtrain_service::{
     CpRequest, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
 };
@@ -14,6 +15,12 @@ use crate::ssh;
 
 /// The waits before another try.
 pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
+
+/// How long the end of an earlier try may hold the destination: the other machine notices a lost connection
+/// after a minute.
+const IN_USE_WAIT: Duration = Duration::from_secs(90);
+/// The pause between tries meanwhile.
+const IN_USE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether the same command may succeed after such a failure: the failure may end by itself, or its
 /// message says how to end it.
@@ -38,6 +45,8 @@ pub(crate) fn again(
     mut once: impl FnMut() -> Result<Outcome, RequestError>,
 ) -> Result<Outcome, RequestError> {
     let (mut backoff, mut begun, mut reached) = (RETRY, false, false);
+    // When the last try ended that may hold the destination.
+    let mut lost: Option<Time> = None;
     loop {
         let mut result = once();
         routes.said().iter().for_each(|notice| reporter.notice(notice));
@@ -57,6 +66,18 @@ pub(crate) fn again(
         let Some((FailureKind::Temporary, text)) = failure else { return result };
         if request.stop.requested().is_some() {
             return as_stopped(request, result);
+        }
+        if text.contains(IN_USE) {
+            if !is_over() && lost.is_some_and(|at| clock::now().since(at) < IN_USE_WAIT) {
+                reporter.interrupted();
+                sleep(IN_USE_PAUSE, request);
+                if request.stop.requested().is_some() {
+                    return as_stopped(request, result);
+                }
+                continue;
+            }
+        } else if result.is_ok() {
+            lost = Some(clock::now());
         }
         let is_wrong = !reached && ssh::is_refused(&text);
         let retries = if is_wrong { request.retries.min(1) } else { request.retries };
@@ -224,6 +245,27 @@ mod tests {
             };
             assert_eq!((kind, resumable), (Some(FailureKind::Cancelled), true));
         }
+    }
+
+    #[test]
+    fn the_end_of_an_interrupted_try_is_waited_for_and_no_other_transfer() {
+        let mut request = request();
+        request.retries = 1;
+        let failed = |text: &str| {
+            let failure = packtrain_transfer::Failure::new(FailureKind::Temporary, text);
+            Ok(Outcome { failure: Some(failure), ..Outcome::default() })
+        };
+        let in_use = format!("{IN_USE} process 7 of packtrain: wait for it or stop it");
+        let ends = |results: &[&str]| {
+            let mut results = results.iter();
+            let ended = again(&request, &Said::default(), &Routes::default(), &|| false, || {
+                let text = results.next().expect("no more tries than that");
+                if text.is_empty() { Ok(Outcome::default()) } else { failed(text) }
+            });
+            (ended.expect("it was reached").failure.map(|failure| failure.text), results.len())
+        };
+        assert_eq!(ends(&["the connection is lost", &in_use, &in_use, ""]), (None, 0));
+        assert_eq!(ends(&[&in_use, &in_use, ""]), (Some(in_use.clone()), 1));
     }
 
     #[test]

@@ -148,6 +148,9 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
 
+/// How the failure begins that another transfer to the same destination causes.
+pub const IN_USE: &str = "the destination is in use by";
+
 /// Takes a lock at the destination. If another user's file has the name of the lock and cannot be
 /// removed, the lock is taken in this user's state directory instead. That lock excludes other
 /// transfers of this user on this machine, and other users cannot block it.
@@ -169,7 +172,7 @@ fn take_lock(root: &Arc<Root>, shown: &[u8], rel: &RelPath) -> Result<Lock, Fail
     let at = || show(&[shown, b"/", file_name(rel.as_bytes())].concat());
     taken.map_err(|error| match error {
         LockError::Held { who } => {
-            let text = format!("the destination is in use by {who}: wait for it or stop it");
+            let text = format!("{IN_USE} {who}: wait for it or stop it");
             Failure::new(FailureKind::Temporary, text)
         }
         LockError::Foreign | LockError::Unsupported => {
