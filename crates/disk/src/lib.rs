@@ -27,6 +27,7 @@ mod own;
 mod parents;
 mod remove;
 mod root;
+mod spelling;
 mod stat;
 mod sync;
 mod temp;
@@ -45,6 +46,7 @@ pub use meta::Meta;
 pub use read::{ReadError, SmallSource, SourceFile};
 pub use remove::RemovalDir;
 pub use root::{DirItem, Follow, Root};
+pub use spelling::Spelling;
 pub use stat::{Kind, Stat};
 pub use sync::Space;
 

@@ -67,12 +67,18 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
                 if item.kind == Kind::Directory && !spared && plan.keep.contains_directory(&path) {
                     todo.push(path);
                 }
+            } else if let Some(path) = target.respelled(&path) {
+                if item.kind == Kind::Directory && !spared && plan.keep.contains_directory(&path) {
+                    todo.push(path);
+                }
             } else if whole {
                 stray.push(item);
             }
         }
         if spared {
             remover.spare(&dir, stray);
+        } else if !target.knows_spellings(&dir) {
+            remover.doubt(&dir, stray);
         } else {
             remover.remove_all(&dir, stray);
         }
@@ -224,6 +230,16 @@ impl<'a> Remover<'a> {
         }
     }
 
+    /// Reports that nothing was removed in `dir`, because one of the names may be the source's.
+    fn doubt(&mut self, dir: &[u8], items: Vec<DirItem>) {
+        if let Some(item) = items.first() {
+            let text = "not deleted: the file system takes two spellings for one name here, and this \
+                        may be a name of the source in another spelling; rename it as it is there";
+            let path = join(dir, &item.name);
+            self.gone.push((path, Err(Failure::new(FailureKind::TargetRefused, text))));
+        }
+    }
+
     /// Removes a directory and its contents; false if it stays.
     fn remove_directory(&mut self, path: Vec<u8>) -> bool {
         let Some(top) = self.open(path) else { return false };
@@ -331,7 +347,7 @@ impl<'a> Remover<'a> {
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 

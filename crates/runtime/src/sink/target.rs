@@ -7,6 +7,7 @@ mod links;
 mod metadata;
 mod pieces;
 mod rules;
+mod spellings;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -61,6 +62,8 @@ pub(crate) struct Target {
     room: Mutex<delete::Room>,
     /// The filter rules, for what `--delete` keeps.
     rules: rules::Rules,
+    /// Names that the target spells in another way, for `--delete`.
+    spellings: spellings::Spellings,
     /// Names that could not become hard links.
     unlinked: AtomicU64,
     /// Entries whose extended attributes are none that the file system can have.
@@ -112,6 +115,7 @@ impl Target {
             fresh,
             room: Mutex::default(),
             rules,
+            spellings: spellings::Spellings::default(),
             unlinked: AtomicU64::new(0),
             unattributed: AtomicU64::new(0),
             unlisted: AtomicU64::new(0),
@@ -125,6 +129,16 @@ impl Target {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The name of the source that the target spells as `path`.
+    pub(super) fn respelled(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.spellings.of_source(path)
+    }
+
+    /// Whether each name in `dir` that is not one of the source is known to be none.
+    pub(super) fn knows_spellings(&self, dir: &[u8]) -> bool {
+        self.spellings.is_sure(dir)
     }
 
     pub(super) fn room(&self) -> MutexGuard<'_, delete::Room> {
@@ -200,6 +214,10 @@ impl Target {
             return nothing;
         }
         let stat = self.root.stat(&place).ok().flatten();
+        if self.options.delete && stat.is_some() && !self.is_renamed() && !entry.path.is_root() {
+            let respell = !self.options.dry_run && !self.options.verify;
+            self.spellings.found(&self.root, entry.path.as_bytes(), &place, respell);
+        }
         let is_dir_there = stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory);
         // With --ignore-existing a link stays, and so does what it leads to.
         let stays = self.options.extra.ignore_existing && is_dir && stat.is_some();

@@ -1,0 +1,82 @@
+//! `--delete` where the file system ignores case. A name of the source may be found at the target in
+//! another spelling, and that name is not one that the source lacks.
+
+use std::collections::{HashMap, HashSet};
+
+use packtrain_disk::{Root, Spelling};
+use packtrain_object::RelPath;
+use parking_lot::Mutex;
+
+use super::delete::join;
+
+/// The names of the source that the target spells in another way. Paths of entries are keys.
+#[derive(Default)]
+pub(super) struct Spellings(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The directory of the last name, and its names if it may ignore case.
+    last: Option<(Vec<u8>, Option<HashSet<Vec<u8>>>)>,
+    /// The names of the source by those of the target.
+    others: HashMap<Vec<u8>, Vec<u8>>,
+    /// Directories where the target's spelling of a name is not known.
+    unknown: HashSet<Vec<u8>>,
+}
+
+impl Spellings {
+    /// The entry at `path` was found at `place`. If the target spells it in another way, it gets the
+    /// spelling of the source, if `respell`.
+    pub(super) fn found(&self, root: &Root, path: &[u8], place: &RelPath, respell: bool) {
+        let (dir, name) = split(place.as_bytes());
+        let mut state = self.0.lock();
+        if state.last.as_ref().is_none_or(|(last, _)| last != dir) {
+            state.last = Some((dir.to_vec(), names(root, dir)));
+        }
+        let Some((_, Some(names))) = &mut state.last else { return };
+        if names.contains(name) {
+            return;
+        }
+        match root.spelling(place) {
+            Ok(Spelling::Same) => {
+                names.insert(name.to_vec());
+            }
+            Ok(Spelling::Other(other)) => {
+                // Where this is not possible, the other spelling stays.
+                if respell && root.respell(place, &other).is_ok() {
+                    names.remove(&other);
+                    names.insert(name.to_vec());
+                }
+                let (above, _) = split(path);
+                state.others.insert(join(above, &other), path.to_vec());
+            }
+            Ok(Spelling::Unknown) | Err(_) => {
+                state.unknown.insert(split(path).0.to_vec());
+            }
+        }
+    }
+
+    /// The name of the source that the target spells as `path`.
+    pub(super) fn of_source(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.0.lock().others.get(path).cloned()
+    }
+
+    /// Whether each name in `dir` that is not one of the source is known to be none.
+    pub(super) fn is_sure(&self, dir: &[u8]) -> bool {
+        !self.0.lock().unknown.contains(dir)
+    }
+}
+
+/// The names in a directory that may ignore case; none if it does not.
+fn names(root: &Root, dir: &[u8]) -> Option<HashSet<Vec<u8>>> {
+    let dir = if dir.is_empty() { RelPath::root() } else { RelPath::new(dir.to_vec()).ok()? };
+    let may = root.may_ignore_case(&dir).unwrap_or(false);
+    let items = may.then(|| root.list(&dir).unwrap_or_default())?;
+    Some(items.into_iter().map(|item| item.name).collect())
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
