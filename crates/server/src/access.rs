@@ -1,15 +1,17 @@
 //! Access control of a listening server.
 
+use std::io;
 use std::path::PathBuf;
 
 use packtrain_transfer::{Failure, FailureKind};
 
-use packtrain_identity::authorized::{AuthorizedKeys, Grant};
+use packtrain_identity::authorized::{AuthorizedError, AuthorizedKeys, Grant};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::{ServerInstance, TicketBook};
 use packtrain_runtime::confinement::Confinement;
 use packtrain_runtime::handshake::SessionRequest;
 use packtrain_runtime::permissions::Permissions;
+use rustix::io::Errno;
 
 /// The access settings of a server.
 pub(crate) struct AccessRules {
@@ -38,8 +40,20 @@ impl AccessPolicy {
         key: &PublicKey,
         ask: &SessionRequest,
     ) -> Result<Permissions, Failure> {
-        let keys = AuthorizedKeys::load(&self.rules.authorized)
-            .map_err(|e| denied(format!("the server's {e}")))?;
+        let keys = AuthorizedKeys::load(&self.rules.authorized).map_err(|e| {
+            let text = format!("the server's {e}");
+            // A want of file descriptors or memory says nothing about the client.
+            let is_short = |e: &io::Error| {
+                let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+                Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
+            };
+            match &e {
+                AuthorizedError::Io { error, .. } if is_short(error) => {
+                    Failure::new(FailureKind::Temporary, text)
+                }
+                _ => denied(text),
+            }
+        })?;
         let mut allowed = self.rules.base.clone();
         if let Some(grant) = keys.grant(key) {
             allowed.read_only |= grant.read_only;
