@@ -22,6 +22,8 @@ pub struct NotKept {
     pub unsupported_acls: u64,
     /// Source: entries with access control lists that are too long.
     pub large_acls: u64,
+    /// Sink: entries whose mode or time could not be set.
+    pub metadata: u64,
 }
 
 impl NotKept {
@@ -65,6 +67,11 @@ impl NotKept {
                 self.large_acls,
                 "are copied without their access control lists, because these have more than 512 \
                  entries",
+            ),
+            (
+                self.metadata,
+                "are copied without their mode or time, because this user may not set them at the \
+                 target or its file system cannot keep them",
             ),
         ];
         let told = texts.into_iter().filter(|(count, _)| *count > 0);

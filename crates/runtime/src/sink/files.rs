@@ -110,9 +110,10 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
                 target.make_empty_directories();
             }
             for (_, entry) in &entries {
-                // Errors are ignored: the content is correct, and a file of another owner keeps its
-                // mode.
-                let _ = target.settle(entry);
+                // The content is correct, so this is no failure of the entry.
+                if target.settle(entry).is_err() {
+                    target.note_unsettled();
+                }
             }
             None
         }

@@ -70,6 +70,8 @@ pub(crate) struct Target {
     unattributed: AtomicU64,
     /// The same for access control lists.
     unlisted: AtomicU64,
+    /// Entries whose mode or time could not be set.
+    unsettled: AtomicU64,
 }
 
 /// Data that the next sync must cover.
@@ -119,6 +121,7 @@ impl Target {
             unlinked: AtomicU64::new(0),
             unattributed: AtomicU64::new(0),
             unlisted: AtomicU64::new(0),
+            unsettled: AtomicU64::new(0),
         }
     }
 

@@ -44,6 +44,11 @@ impl Target {
         self.not_owned.load(Ordering::Relaxed) + self.root.not_owned()
     }
 
+    /// Counts an entry whose mode or time could not be set.
+    pub(crate) fn note_unsettled(&self) {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn settle(&self, entry: &Entry) -> Result<(), Failure> {
         let place = self.place(entry)?;
         self.renamed.store(true, Ordering::Release);
