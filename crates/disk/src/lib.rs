@@ -49,7 +49,5 @@ pub use root::{DirItem, Follow, Root};
 pub use spelling::Spelling;
 pub use stat::{Kind, Stat};
 pub use sync::Space;
-
-pub use temp_name::is_temp_name;
 pub use trouble::{Trouble, classify};
 pub use walk::{WalkFailure, WalkItem, WalkOptions, Walker};

@@ -1,9 +1,10 @@
 //! The working files of running transfers in a destination.
 
-/// Whether a name is that of a temporary, a journal or a lock of Packtrain.
+use packtrain_disk::LeftoverName;
+
+/// Whether a name is that of a temporary, a journal or a lock of Packtrain. Every digit counts, because
+/// users choose names too.
 pub(crate) fn is_trace(name: &[u8]) -> bool {
-    packtrain_disk::is_temp_name(name)
-        || name
-            .strip_prefix(b".packtrain-".as_slice())
-            .is_some_and(|rest| rest.ends_with(b".journal") || rest.ends_with(b".lock"))
+    // First of all what rules out nearly all names.
+    name.first() == Some(&b'.') && LeftoverName::parse(name).is_some()
 }

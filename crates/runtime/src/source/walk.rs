@@ -245,7 +245,14 @@ fn walk(
             // target would treat a file of such a name as its own.
             Ok(item)
                 if item.entry.kind != EntryKind::Directory
-                    && is_trace(item.entry.path.file_name()) => {}
+                    && is_trace(item.entry.path.file_name()) =>
+            {
+                let path = item.entry.path.as_bytes();
+                if names.iter().any(|name| name == path) {
+                    let text = "has the name of a temporary file of packtrain: rename it first";
+                    failed.push((path.to_vec(), Failure::new(FailureKind::Unreadable, text)));
+                }
+            }
             Ok(mut item) => {
                 any = true;
                 if let Some(links) = &mut links {

@@ -15,12 +15,19 @@ pub(super) struct Spellings(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The directory of the last name, and its names if it may ignore case.
-    last: Option<(Vec<u8>, Option<HashSet<Vec<u8>>>)>,
+    /// The directory of the last name.
+    last: Option<Directory>,
     /// The names of the source by those of the target.
     others: HashMap<Vec<u8>, Vec<u8>>,
     /// Directories where the target's spelling of a name is not known.
     unknown: HashSet<Vec<u8>>,
+}
+
+/// A directory at the target.
+struct Directory {
+    place: Vec<u8>,
+    /// Its names, if it may ignore case.
+    names: Option<HashSet<Vec<u8>>>,
 }
 
 impl Spellings {
@@ -29,10 +36,10 @@ impl Spellings {
     pub(super) fn found(&self, root: &Root, path: &[u8], place: &RelPath, respell: bool) {
         let (dir, name) = split(place.as_bytes());
         let mut state = self.0.lock();
-        if state.last.as_ref().is_none_or(|(last, _)| last != dir) {
-            state.last = Some((dir.to_vec(), names(root, dir)));
+        if state.last.as_ref().is_none_or(|last| last.place != dir) {
+            state.last = Some(Directory { place: dir.to_vec(), names: names(root, dir) });
         }
-        let Some((_, Some(names))) = &mut state.last else { return };
+        let Some(Directory { names: Some(names), .. }) = &mut state.last else { return };
         if names.contains(name) {
             return;
         }
