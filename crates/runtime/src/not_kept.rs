@@ -32,45 +32,45 @@ impl NotKept {
         let texts = [
             (
                 self.links,
-                "are copied as files of their own, not as hard links, because the target allows no \
+                "copied as files of their own, not as hard links, because the target allows no \
                  hard link there",
             ),
             (
                 self.untracked_links,
-                "are copied as files of their own, because --hard-links tracks 4,194,304 files with \
+                "copied as files of their own, because --hard-links tracks 4,194,304 files with \
                  several names at a time",
             ),
             (
                 self.attributes,
-                "are copied without their extended attributes, because the file system of the target \
+                "copied without extended attributes, because the file system of the target \
                  has none or no room for them",
             ),
             (
                 self.unsupported_attributes,
-                "have no extended attributes to copy, because the file system of the source has none",
+                "without extended attributes to copy, because the file system of the source has none",
             ),
             (
                 self.large_attributes,
-                "are copied without their extended attributes, because they have more than 1,024 or \
+                "copied without extended attributes, because there are more than 1,024 or \
                  more than 64 KiB of them",
             ),
             (
                 self.acls,
-                "are copied without their access control lists, because the target cannot have them \
+                "copied without access control lists, because the target cannot have them \
                  or does not know a user or group of them",
             ),
             (
                 self.unsupported_acls,
-                "have no access control lists to copy, because the file system of the source has none",
+                "without access control lists to copy, because the file system of the source has none",
             ),
             (
                 self.large_acls,
-                "are copied without their access control lists, because these have more than 512 \
+                "copied without access control lists, because they have more than 512 \
                  entries",
             ),
             (
                 self.metadata,
-                "are copied without their mode or time, because this user may not set them at the \
+                "copied without mode or time, because this user may not set them at the \
                  target or its file system cannot keep them",
             ),
         ];
@@ -92,7 +92,7 @@ mod tests {
         assert!(NotKept::default().notices().is_empty());
         let both = NotKept { links: 2, large_attributes: 1, ..NotKept::default() };
         let texts: Vec<_> = both.notices().into_iter().map(|notice| notice.text).collect();
-        assert!(texts[0].starts_with("2 names are copied as files of their own"), "{texts:?}");
+        assert!(texts[0].starts_with("2 names copied as files of their own"), "{texts:?}");
         assert!(texts[1].contains("64 KiB"), "{texts:?}");
         assert_eq!(texts.len(), 2);
     }
