@@ -2,11 +2,13 @@
 //!
 //! `store` is one session on the disk, `files` its directory, `ledger` the reserved space per key.
 //! `deposit` receives records from a sender or the previous depot, `depositors` tracks those
-//! connections, `forward` sends records to the next depots, `claim` sends them to receivers.
+//! connections, `forward` sends records to the next depots, `claim` sends them to receivers, and
+//! `expiry` removes what is expired.
 
 mod claim;
 mod deposit;
 mod depositors;
+mod expiry;
 mod files;
 mod forward;
 mod ledger;
@@ -33,6 +35,7 @@ use packtrain_transfer::FailureKind;
 
 pub(super) use claim::claim;
 pub(super) use deposit::deposit;
+pub(super) use expiry::sweep;
 
 use depositors::Depositors;
 use files::{Files, Found};
@@ -56,10 +59,6 @@ const SHORT_RETRY: Duration = Duration::from_secs(1);
 const LONG_RETRY: Duration = Duration::from_secs(60);
 /// Maximum suggested pause.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
-
-/// An expired session stays on the disk for as long again as it was to be kept, at most for this
-/// time. A machine may start with a wrong clock, which its time service corrects meanwhile.
-const MAX_STAY: Duration = Duration::from_secs(600);
 
 /// Where and how many sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,17 +227,6 @@ impl Kept {
 
     fn is_over(&self) -> bool {
         self.records.progress().over || clock::wall() >= self.expires
-    }
-
-    /// Whether it has been expired for so long that it may be removed.
-    fn is_due(&self, wall: Duration, now: Time) -> bool {
-        let mut since = self.expired_since.lock();
-        if self.expires > wall {
-            *since = None;
-            return false;
-        }
-        let keep = self.expires.saturating_sub(self.head.header.session.sent);
-        now.since(*since.get_or_insert(now)) >= keep.min(MAX_STAY)
     }
 }
 
@@ -475,38 +463,6 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes sessions that have been expired for a while.
-    fn sweep(&self, now: Time) -> Vec<Swept> {
-        let wall = clock::wall();
-        let past: Vec<_> = {
-            let mut sessions = self.sessions();
-            let past = sessions.all.values().filter(|kept| kept.is_due(wall, now));
-            let past: Vec<_> = past.cloned().collect();
-            for kept in &past {
-                sessions.all.remove(&kept.id);
-            }
-            past
-        };
-        let removed = past.into_iter().map(|kept| {
-            let (bytes, over) = (kept.records.bytes(), kept.records.progress().over);
-            let gone = kept.records.end();
-            if gone.is_ok() && !over {
-                self.counted.expired.fetch_add(1, Ordering::Relaxed);
-            }
-            let expired = (gone.is_ok() && !over).then_some(bytes);
-            let gone = gone.and_then(|()| files::remove(&self.settings.dir, kept.id));
-            if gone.is_ok() {
-                let reserved = *kept.reserved.lock();
-                self.ledger().give_back(kept.key, reserved);
-            } else {
-                // The removal failed, so the session keeps its space until the next try.
-                self.sessions().all.insert(kept.id, Arc::clone(&kept));
-            }
-            Swept { kept, expired, gone }
-        });
-        removed.collect()
-    }
-
     pub(super) fn stats(&self) -> SpoolStats {
         let read = |one: &AtomicU64| one.load(Ordering::Relaxed);
         let (sessions, bytes) = {
@@ -537,14 +493,6 @@ fn disk_failed(error: &std::io::Error) -> Denied {
     Denied { reason: Reason::Busy, retry_after: Some(LONG_RETRY), text }
 }
 
-/// An expired session.
-struct Swept {
-    kept: Arc<Kept>,
-    /// The bytes that could have been claimed until now.
-    expired: Option<ByteCount>,
-    gone: std::io::Result<()>,
-}
-
 impl Sessions {
     /// The session of `head`, if it exists, and whether it has the same position in its plan. A
     /// session at another position that is empty is abandoned: an observer may have replayed its
@@ -573,20 +521,6 @@ pub(super) fn resume(depot: &Arc<Depot>, spool: &Arc<Spool>) {
     let all: Vec<_> = spool.sessions().all.values().cloned().collect();
     for kept in all {
         forward::start(depot, spool, &kept);
-    }
-}
-
-/// Removes expired sessions; called periodically.
-pub(super) fn sweep(depot: &Depot, spool: &Spool) {
-    for Swept { kept, expired, gone } in tokio::task::block_in_place(|| spool.sweep(clock::now())) {
-        if let Err(e) = gone
-            && !kept.stuck.swap(true, Ordering::Relaxed)
-        {
-            depot.warn(format!("session {} in the spool: {e}", kept.id));
-        }
-        if let Some(bytes) = expired {
-            report(depot, &kept, "expired", (String::new(), bytes));
-        }
     }
 }
 
