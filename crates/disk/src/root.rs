@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::RandomState;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use packtrain_object::RelPath;
 use packtrain_os::entropy;
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::beneath;
@@ -454,10 +455,15 @@ pub(super) fn read_items(fd: BorrowedFd<'_>, most: usize) -> io::Result<Vec<DirI
         };
         items.push(DirItem { name: name.to_vec(), kind });
         if items.len() >= most {
-            break;
+            return Ok(items);
         }
     }
-    Ok(items)
+    // A directory that was removed meanwhile looks like the end of its names, and is not empty.
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    match RawDir::new(fd, &mut buffer).next() {
+        Some(Err(Errno::NOENT)) => Err(Errno::NOENT.into()),
+        _ => Ok(items),
+    }
 }
 
 /// A path's parent and its last name.

@@ -233,3 +233,15 @@ fn one_writer_in_place_at_a_time() {
     assert!(root.open_in_place(&rel("g"), None, false).is_err());
     other.open_in_place(&rel("g"), None, false).unwrap();
 }
+
+/// A directory that is removed while it is listed is not an empty one: `--delete` would take its
+/// names for removed too.
+#[test]
+fn a_removed_directory_is_not_an_empty_one() {
+    let (dir, root) = place();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let mut opened = root.removal_dir(&rel("d")).unwrap();
+    assert!(opened.list(b"").unwrap().is_empty());
+    fs::remove_dir(dir.path().join("d")).unwrap();
+    assert_eq!(opened.list(b"").unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}

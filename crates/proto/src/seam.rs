@@ -146,7 +146,7 @@ pub enum CloseReason {
     #[error("given up")]
     Abandoned,
     /// Nothing was received for the silence limit.
-    #[error("nothing heard from the peer for {0}")]
+    #[error("nothing heard from the peer for {}", .0.to_readable())]
     Silent(Duration),
     /// No authenticated packet ever arrived.
     #[error("no packet of the peer ever came: the path may block UDP")]

@@ -149,7 +149,7 @@ impl Pulse {
             && !self.over
         {
             self.over = true;
-            let text = format!("nothing heard from the other end for {silence}");
+            let text = format!("nothing heard from the other end for {}", silence.to_readable());
             return (false, Some(Failure::new(FailureKind::Temporary, text)));
         }
         let last = self.asked.map_or(self.last_message, |(_, last)| last);
