@@ -42,15 +42,8 @@ impl AccessPolicy {
     ) -> Result<Permissions, Failure> {
         let keys = AuthorizedKeys::load(&self.rules.authorized).map_err(|e| {
             let text = format!("the server's {e}");
-            // A want of file descriptors or memory says nothing about the client.
-            let is_short = |e: &io::Error| {
-                let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-                Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
-            };
             match &e {
-                AuthorizedError::Io { error, .. } if is_short(error) => {
-                    Failure::new(FailureKind::Temporary, text)
-                }
+                AuthorizedError::Io { error, .. } => unreadable(error, text),
                 _ => denied(text),
             }
         })?;
@@ -95,8 +88,18 @@ impl AccessPolicy {
             if error.kind() == std::io::ErrorKind::CrossesDevices {
                 return denied("this key's directory leads out of the served one".to_owned());
             }
-            denied(format!("this key's directory: {error}"))
+            unreadable(&error, format!("this key's directory: {error}"))
         })
+    }
+}
+
+/// The failure of a file or directory of the server. A want of file descriptors or memory, and a disk
+/// that fails, say nothing about the client.
+fn unreadable(error: &io::Error, text: String) -> Failure {
+    let own = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE];
+    match Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno)) {
+        true => Failure::new(FailureKind::Temporary, text),
+        false => denied(text),
     }
 }
 
