@@ -59,6 +59,9 @@ const START: f64 = 0.5;
 const EPOCHS: u32 = 5;
 const EPOCH: u32 = 4;
 const MAX_EPOCH: u32 = 48;
+/// A queue of less than this, in base round trips, is too short: in a longer one the others' queue
+/// stands, and launches of flows of the own kind cause the losses.
+const SHORT_QUEUE: f64 = 0.5;
 /// Time in seconds and rounds without a cut, and share of the capacity above which the others do
 /// not fill the queue: they keep it at a length of their own.
 const QUIET: f64 = 4.0;
@@ -300,7 +303,8 @@ impl Compete {
 
     fn count_epochs(&mut self, round: &Round, cause: Cause) {
         self.since_epoch = self.since_epoch.saturating_add(1);
-        if matches!(cause, Cause::Congestion | Cause::Backstop) {
+        let is_short = round.queue < (SHORT_QUEUE * round.base).max(2.0 * QUEUE);
+        if is_short && matches!(cause, Cause::Congestion | Cause::Backstop) {
             if self.since_epoch > MAX_EPOCH {
                 self.epochs = 1;
                 self.epochs_from = round.at;

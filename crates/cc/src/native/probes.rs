@@ -2,15 +2,17 @@
 //!
 //! BBR raises its rate by a quarter for one round trip in eight and lowers it for the next one. The
 //! queue rises for one round and is short before and after, so it never stands, and a window
-//! governed by delay yields to each probe. Flows of the own kind hold a steady queue, and a launch
-//! fills it for more than a round or two.
+//! governed by delay yields to each probe. A launch fills the queue higher and for more than a round
+//! or two. Many flows of the own kind may swing together, but in five or six rounds.
 
-/// Rounds in which probes are counted, and their minimum number: BBR's period of eight rounds is
-/// contained four times.
+/// Rounds in which probes are counted, and their minimum number in a row: BBR's period of eight rounds
+/// is contained four times.
 pub(super) const PROBE_ROUNDS: usize = 36;
 const MIN_PROBES: u32 = 4;
 /// Two rounds nearer than this have the same probe.
-const MIN_SPACING: usize = 4;
+const MIN_SPACING: usize = 3;
+/// Rounds from one probe to the next: BBR's period in rounds of this flow.
+const PERIOD: std::ops::RangeInclusive<usize> = 7..=10;
 /// By how much the queue of a probe exceeds that of two rounds before and two rounds after, in base
 /// round trips: a quarter in addition for one round trip, less what the window gives way.
 const RISE: std::ops::Range<f64> = 1.0 / 12.0..0.375;
@@ -21,14 +23,20 @@ pub(super) fn are_probed(queues: &[f64], base: f64, min: f64) -> bool {
     let Some(queues) = queues.get(..PROBE_ROUNDS) else { return false };
     let (mut probes, mut last) = (0, None);
     for (i, around) in queues.windows(5).enumerate() {
-        let is_new = last.is_none_or(|last| i - last >= MIN_SPACING);
         let rise = (around[2] - around[0].max(around[4])) / base;
-        if is_new && rise * base > min && RISE.contains(&rise) {
-            probes += 1;
-            last = Some(i);
+        let is_probe = rise * base > min && RISE.contains(&rise);
+        let spacing = last.map(|last| i - last);
+        if !is_probe || spacing.is_some_and(|spacing| spacing < MIN_SPACING) {
+            continue;
+        }
+        let follows = spacing.is_some_and(|spacing| PERIOD.contains(&spacing));
+        probes = if follows { probes + 1 } else { 1 };
+        last = Some(i);
+        if probes >= MIN_PROBES {
+            return true;
         }
     }
-    probes >= MIN_PROBES
+    false
 }
 
 #[cfg(test)]
@@ -52,6 +60,9 @@ mod tests {
     #[test]
     fn rare_long_low_or_high_peaks_and_a_steady_queue_are_not() {
         assert!(!are_probed(&queues(16, 1), 0.1, 0.006), "rare");
+        for period in [5, 6] {
+            assert!(!are_probed(&queues(period, 1), 0.1, 0.006), "a swing of {period} rounds");
+        }
         assert!(!are_probed(&queues(8, 5), 0.1, 0.006), "long");
         assert!(!are_probed(&queues(8, 1), 0.1, 0.02), "low");
         assert!(!are_probed(&queues(8, 1), 0.01, 0.005), "higher than BBR's");
