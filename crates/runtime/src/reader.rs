@@ -3,7 +3,7 @@
 //!
 //! A chunk that was evicted is read again for a retransmission; the page cache usually has it. Its
 //! digest is reported once. A stream cannot be read again, so its chunks stay in memory until the
-//! sink has verified them, and reading the stream pauses meanwhile. [`chunk`] is one chunk and its
+//! sink has verified them, and reading the stream pauses meanwhile. `chunk` is one chunk and its
 //! buffer.
 
 mod chunk;
