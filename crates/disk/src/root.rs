@@ -1,8 +1,7 @@
 //! A directory that is held open, and the operations beneath it.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::File;
-use std::hash::RandomState;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,9 +44,8 @@ pub struct Root {
     pub(super) made: TempTable,
     /// The directories of this run that do not have their names yet.
     pub(super) fresh: FreshTrees,
-    /// The digests of the names that this run has opened in place, by device and inode.
-    pub(super) in_place: Mutex<HashMap<(u64, u64), u64>>,
-    pub(super) hashes: RandomState,
+    /// The files that this run has opened in place, by device and inode.
+    pub(super) in_place: Mutex<HashSet<(u64, u64)>>,
     pub(super) file_systems: FileSystems,
     /// Maximum length of a name on its file system, in bytes.
     pub(super) name_max: usize,
@@ -129,7 +127,6 @@ impl Root {
             made: TempTable::default(),
             fresh: FreshTrees::default(),
             in_place: Mutex::default(),
-            hashes: RandomState::new(),
             not_owned: AtomicU64::new(0),
             not_attributed: AtomicU64::new(0),
             not_listed: AtomicU64::new(0),

@@ -6,7 +6,6 @@
 //! for example in a directory with the sticky bit, a random name is used.
 
 use std::fs::File;
-use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -157,25 +156,16 @@ impl Root {
         if stat.kind != Kind::File {
             return Err(Errno::INVAL.into());
         }
-        let busy = |text| Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-        let name = self.hashes.hash_one(target.as_bytes());
-        let mut in_place = self.in_place.lock();
-        let known = in_place.get(&(stat.dev, stat.ino));
-        // Each of two names would get the content of the other, or of both.
-        if known.is_some_and(|known| *known != name) {
-            return busy(
-                "it is a hard link or another spelling of a file that this copy has written: \
-                 --inplace cannot give both their content",
-            );
-        }
-        // On a file system without locks the transfer runs without one. What this run has open is
-        // locked by this run already.
+        // On a file system without locks the transfer runs without one. Another name of a file that
+        // this run has open is locked by this run already.
+        let inode = (raw.st_dev, raw.st_ino);
         let locked = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive);
-        if locked == Err(Errno::WOULDBLOCK) && known.is_none() {
-            return busy("another program has locked it; if that is a transfer, wait for its end");
+        if locked != Err(Errno::WOULDBLOCK) {
+            self.in_place.lock().insert(inode);
+        } else if !self.in_place.lock().contains(&inode) {
+            let text = "another program has locked it; if that is a transfer, wait for its end";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
-        in_place.insert((stat.dev, stat.ino), name);
-        drop(in_place);
         if let Some(len) = len.filter(|len| *len != stat.size) {
             rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&fd, len))?;
         }
