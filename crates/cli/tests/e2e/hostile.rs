@@ -189,7 +189,7 @@ fn the_options_of_the_copy_are_enforced_by_its_receiving_end() {
 #[test]
 fn files_named_like_our_own_are_not_taken() {
     let victim = Victim::new();
-    let tag = "0123456789abcdef0123456789abcdef";
+    let tag = "01234567";
     let names = [
         format!("asked/.big.packtrain-{tag}"),
         format!("asked/.packtrain-{tag}.journal"),

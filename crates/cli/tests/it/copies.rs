@@ -64,24 +64,6 @@ fn only_exact_names_of_temporaries_are_left_out_and_a_named_one_is_told() {
 }
 
 #[test]
-fn names_of_one_file_are_not_written_in_place_one_over_the_other() {
-    let home = Home::new();
-    for dir in ["src", "dst"] {
-        std::fs::create_dir(home.path(dir)).expect("empty");
-    }
-    home.file("src/a", b"content of a");
-    home.file("src/b", b"content of b, longer");
-    home.file("dst/a", b"old");
-    std::fs::hard_link(home.path("dst/a"), home.path("dst/b")).expect("a link");
-    let output = home.run(&["cp", "-r", "--inplace", "src/", "dst"]);
-    assert_eq!(code(&output), 23, "{}", stderr(&output));
-    assert!(stderr(&output).contains("a hard link or another spelling"), "{}", stderr(&output));
-    let there = std::fs::read(home.path("dst/a")).expect("it is there");
-    let whole = [&b"content of a"[..], b"content of b, longer"];
-    assert!(whole.contains(&&there[..]), "{}", String::from_utf8_lossy(&there));
-}
-
-#[test]
 fn a_name_is_one_line_and_says_what_it_is() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
