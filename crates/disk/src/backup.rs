@@ -74,9 +74,10 @@ impl Root {
         let new: Vec<&[u8]> = directories_above(to.as_bytes()).collect();
         let alike = old.iter().rev().zip(new.iter().rev());
         let alike = alike.take_while(|(old, new)| split(old).1 == split(new).1).count();
-        for (at, dir) in new.iter().enumerate() {
+        let twins = old[old.len() - alike..].iter().map(Some);
+        let twins = std::iter::repeat_n(None, new.len() - alike).chain(twins);
+        for (dir, twin) in new.iter().zip(twins) {
             let place = RelPath::try_from(dir.to_vec()).map_err(|_| Errno::NAMETOOLONG)?;
-            let twin = (new.len() - at <= alike).then(|| &old[old.len() - (new.len() - at)]);
             let twin = twin.and_then(|twin| self.stat_bytes(twin).ok().flatten());
             self.make_dir(&place, twin.map_or(all, |stat| stat.mode & all))?;
         }

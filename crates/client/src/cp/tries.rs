@@ -67,28 +67,24 @@ pub(crate) fn again(
         if request.stop.requested().is_some() {
             return as_stopped(request, result);
         }
-        if text.contains(IN_USE) {
-            if !is_over() && lost.is_some_and(|at| clock::now().since(at) < IN_USE_WAIT) {
-                reporter.interrupted();
-                sleep(IN_USE_PAUSE, request);
-                if request.stop.requested().is_some() {
-                    return as_stopped(request, result);
-                }
-                continue;
-            }
-        } else if result.is_ok() {
+        let is_in_use = text.contains(IN_USE);
+        if result.is_ok() && !is_in_use {
             lost = Some(clock::now());
         }
+        let is_own = is_in_use && lost.is_some_and(|at| clock::now().since(at) < IN_USE_WAIT);
         let is_wrong = !reached && ssh::is_refused(&text);
         let retries = if is_wrong { request.retries.min(1) } else { request.retries };
-        if backoff.failures() >= retries || is_over() {
+        if is_over() || !is_own && backoff.failures() >= retries {
             return result;
         }
-        let pause = backoff.next_wait();
-        let tries = backoff.failures();
-        let wait = pause.to_readable();
-        let text = format!("{text}; trying again in {wait} ({tries} of {retries})");
-        reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        let mut pause = IN_USE_PAUSE;
+        if !is_own {
+            pause = backoff.next_wait();
+            let tries = backoff.failures();
+            let wait = pause.to_readable();
+            let text = format!("{text}; trying again in {wait} ({tries} of {retries})");
+            reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+        }
         reporter.interrupted();
         sleep(pause, request);
         if request.stop.requested().is_some() {

@@ -61,18 +61,21 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         let mut stray = Vec::new();
         for item in items {
             let path = join(&dir, &item.name);
-            if plan.keep.contains(&path) {
+            let kept = match plan.keep.contains(&path) {
+                true => Some(path),
+                false => target.respelled(&path),
+            };
+            match kept {
                 // A directory where the source has a file is replaced with all its contents, or not
                 // at all.
-                if item.kind == Kind::Directory && !spared && plan.keep.contains_directory(&path) {
-                    todo.push(path);
+                Some(path) => {
+                    let is_directory = item.kind == Kind::Directory && !spared;
+                    if is_directory && plan.keep.contains_directory(&path) {
+                        todo.push(path);
+                    }
                 }
-            } else if let Some(path) = target.respelled(&path) {
-                if item.kind == Kind::Directory && !spared && plan.keep.contains_directory(&path) {
-                    todo.push(path);
-                }
-            } else if whole {
-                stray.push(item);
+                None if whole => stray.push(item),
+                None => {}
             }
         }
         if spared {

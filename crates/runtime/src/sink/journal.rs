@@ -35,19 +35,11 @@ impl Journal {
 
 impl Runner<'_> {
     pub(super) fn journal_append(&mut self, bytes: &[u8]) {
-        if self.journal.failed {
-            return;
-        }
-        let result = self.journal.open().and_then(|file| file.append(bytes));
-        self.journal_checked(result);
+        self.journal_write(|file| file.append(bytes));
     }
 
     pub(super) fn journal_rewrite(&mut self, bytes: &[u8]) {
-        if self.journal.failed {
-            return;
-        }
-        let result = self.journal.open().and_then(|file| file.replace(bytes));
-        self.journal_checked(result);
+        self.journal_write(|file| file.replace(bytes));
     }
 
     pub(super) fn journal_remove(&mut self) {
@@ -59,8 +51,11 @@ impl Runner<'_> {
         let _ = removed;
     }
 
-    fn journal_checked(&mut self, result: std::io::Result<()>) {
-        if let Err(error) = result {
+    fn journal_write(&mut self, write: impl FnOnce(&mut JournalFile) -> std::io::Result<()>) {
+        if self.journal.failed {
+            return;
+        }
+        if let Err(error) = self.journal.open().and_then(write) {
             self.journal.failed = true;
             let trouble = self.target.root.trouble(&error);
             let place = show(self.journal.place.as_bytes());

@@ -219,7 +219,7 @@ impl Target {
         let stat = self.root.stat(&place).ok().flatten();
         if self.options.delete && stat.is_some() && !self.is_renamed() && !entry.path.is_root() {
             let respell = !self.options.dry_run && !self.options.verify;
-            self.spellings.found(&self.root, entry.path.as_bytes(), &place, respell);
+            self.spellings.found(&self.root, &entry.path, &place, respell);
         }
         let is_dir_there = stat.is_some_and(|stat| stat.kind == packtrain_disk::Kind::Directory);
         // With --ignore-existing a link stays, and so does what it leads to.

@@ -25,7 +25,7 @@ struct State {
 
 /// A directory at the target.
 struct Directory {
-    place: Vec<u8>,
+    place: RelPath,
     /// Its names, if it may ignore case.
     names: Option<HashSet<Vec<u8>>>,
 }
@@ -33,11 +33,12 @@ struct Directory {
 impl Spellings {
     /// The entry at `path` was found at `place`. If the target spells it in another way, it gets the
     /// spelling of the source, if `respell`.
-    pub(super) fn found(&self, root: &Root, path: &[u8], place: &RelPath, respell: bool) {
-        let (dir, name) = split(place.as_bytes());
+    pub(super) fn found(&self, root: &Root, path: &RelPath, place: &RelPath, respell: bool) {
+        let above = |path: &RelPath| path.parent().unwrap_or_else(RelPath::root);
+        let (dir, name) = (above(place), place.file_name());
         let mut state = self.0.lock();
         if state.last.as_ref().is_none_or(|last| last.place != dir) {
-            state.last = Some(Directory { place: dir.to_vec(), names: names(root, dir) });
+            state.last = Some(Directory { names: names(root, &dir), place: dir });
         }
         let Some(Directory { names: Some(names), .. }) = &mut state.last else { return };
         if names.contains(name) {
@@ -53,11 +54,11 @@ impl Spellings {
                     names.remove(&other);
                     names.insert(name.to_vec());
                 }
-                let (above, _) = split(path);
-                state.others.insert(join(above, &other), path.to_vec());
+                let other = join(above(path).as_bytes(), &other);
+                state.others.insert(other, path.as_bytes().to_vec());
             }
             Ok(Spelling::Unknown) | Err(_) => {
-                state.unknown.insert(split(path).0.to_vec());
+                state.unknown.insert(above(path).into_bytes());
             }
         }
     }
@@ -74,16 +75,8 @@ impl Spellings {
 }
 
 /// The names in a directory that may ignore case; none if it does not.
-fn names(root: &Root, dir: &[u8]) -> Option<HashSet<Vec<u8>>> {
-    let dir = if dir.is_empty() { RelPath::root() } else { RelPath::new(dir.to_vec()).ok()? };
-    let may = root.may_ignore_case(&dir).unwrap_or(false);
-    let items = may.then(|| root.list(&dir).unwrap_or_default())?;
+fn names(root: &Root, dir: &RelPath) -> Option<HashSet<Vec<u8>>> {
+    let may = root.may_ignore_case(dir).unwrap_or(false);
+    let items = may.then(|| root.list(dir).unwrap_or_default())?;
     Some(items.into_iter().map(|item| item.name).collect())
-}
-
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
-    }
 }
