@@ -7,7 +7,7 @@ use packtrain_units::{Duration, Time};
 
 use crate::control::ControlSender;
 use packtrain_service::evidence::Part;
-use packtrain_service::{Notice, StopHandle};
+use packtrain_service::{Notice, STOPPED, StopHandle};
 
 /// Observes one end of a transfer. The end's thread calls the methods, so they must not block for
 /// long.
@@ -51,7 +51,7 @@ pub struct Stop {
 impl Stop {
     /// Requests to stop that arrive through `handle`.
     pub fn new(handle: StopHandle) -> Self {
-        Self { handle, kind: FailureKind::Cancelled, text: "stopped on request", taken: false }
+        Self { handle, kind: FailureKind::Cancelled, text: STOPPED, taken: false }
     }
 
     /// A request to stop a responder. The initiator did not request it, so it gets a temporary

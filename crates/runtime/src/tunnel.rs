@@ -21,7 +21,7 @@ use packtrain_identity::keys;
 use packtrain_identity::knownhosts::{Known, KnownHosts};
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_identity::tickets::Ticket;
-use packtrain_service::{Notice, NoticeLevel, RequestError, StopHandle, executor};
+use packtrain_service::{Notice, NoticeLevel, RequestError, STOPPED, StopHandle, executor};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for the connection to the first depot; the direct path remains as an alternative.
@@ -121,7 +121,7 @@ pub fn open(
 }
 
 fn stopped() -> RequestError {
-    RequestError::new(FailureKind::Cancelled, "stopped on request")
+    RequestError::new(FailureKind::Cancelled, STOPPED)
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> RequestError {

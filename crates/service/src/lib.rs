@@ -38,7 +38,7 @@ pub use request::{
     TransportChoice, TransportShare,
 };
 pub use served::{Direction, ServeReporter, ServedTransfer};
-pub use stop::StopHandle;
+pub use stop::{STOPPED, StopHandle};
 pub use streams::{PathReport, StreamEnd, StreamReport, StreamsMoment, StreamsReport};
 
 pub use crate::location::{Location, LocationError};

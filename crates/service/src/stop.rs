@@ -2,6 +2,9 @@
 
 use tokio::sync::watch;
 
+/// What a request that was stopped says.
+pub const STOPPED: &str = "stopped on request";
+
 /// Requests an orderly end of a running request. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct StopHandle(watch::Sender<State>);

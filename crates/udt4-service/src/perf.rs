@@ -22,7 +22,7 @@ use packtrain_service::executor::spawn;
 use packtrain_service::host::split_host;
 use packtrain_service::{
     CpuUse, Notice, NoticeLevel, PerfClientRequest, PerfOutcome, PerfReporter, PerfServerRequest,
-    RequestError, StopHandle, history,
+    RequestError, STOPPED, StopHandle, history,
 };
 
 /// Maximum concurrent connections; further ones are closed.
@@ -275,7 +275,7 @@ pub(crate) fn fetch(
 
 fn ended(request: &PerfClientRequest, error: Option<&Error>) -> Option<Failure> {
     if request.stop.requested().is_some() {
-        return Some(Failure::new(FailureKind::Cancelled, "stopped on request"));
+        return Some(Failure::new(FailureKind::Cancelled, STOPPED));
     }
     error.map(|e| failure(&request.server, e))
 }

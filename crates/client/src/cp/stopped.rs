@@ -10,7 +10,7 @@ use packtrain_transfer::{Failure, FailureKind};
 
 use super::Ended;
 use packtrain_runtime::session::Stop;
-use packtrain_service::{CpRequest, Location, RequestError};
+use packtrain_service::{CpRequest, Location, RequestError, STOPPED};
 
 /// How long a signal to the whole process group may take to be noticed here. A lost connection is
 /// followed by a pause of a second before the next try, so nobody waits longer for this.
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// The failure of a request whose user wished its end.
 pub(super) fn wish(request: &CpRequest) -> Failure {
     let asked = Stop::new(request.stop.clone()).asked();
-    asked.unwrap_or_else(|| Failure::new(FailureKind::Cancelled, "stopped on request"))
+    asked.unwrap_or_else(|| Failure::new(FailureKind::Cancelled, STOPPED))
 }
 
 /// Says that a try was stopped where the loss of its connection is what the wish to stop did.

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use packtrain_net::tcp::{ConnectOptions, connect, describe, tune};
 use packtrain_os::clock;
-use packtrain_service::{StopHandle, executor};
+use packtrain_service::{STOPPED, StopHandle, executor};
 use packtrain_session::spool::{FRAME_HEAD, Frame};
 use packtrain_session::{ANSWER_HEAD, Answer, Place, Reason, Refusal};
 use packtrain_transfer::{Failure, FailureKind};
@@ -17,9 +17,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a request to stop is checked while nothing comes.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-
-/// What an attempt that a request to stop ended says; its caller asks for the request first.
-const STOPPED: &str = "stopped on request";
 
 /// Why a depot does not carry out a request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -72,7 +69,7 @@ impl From<&DepotError> for Failure {
 pub(super) struct DepotConnection {
     pub(super) place: Place,
     socket: TcpStream,
-    /// Ends the connection, and what waits for the depot.
+    /// Ends the connection, and what waits for the depot; whoever waits asks it before the error.
     stop: StopHandle,
 }
 

@@ -15,7 +15,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 use super::depot_connection::{DepotConnection, DepotError};
 use super::ticket::ClaimTicket;
 use packtrain_runtime::pack::Stream;
-use packtrain_service::StopHandle;
+use packtrain_service::{STOPPED, StopHandle};
 
 /// Records requested at once: 16 MiB.
 const MAX_REQUESTED: u32 = 64;
@@ -156,7 +156,7 @@ impl Fetch {
 
     fn check_stop(&self) -> Result<(), Failure> {
         match self.stop.requested() {
-            Some(_) => Err(Failure::new(FailureKind::Cancelled, "stopped on request")),
+            Some(_) => Err(Failure::new(FailureKind::Cancelled, STOPPED)),
             None => Ok(()),
         }
     }

@@ -28,7 +28,7 @@ use packtrain_identity::keys;
 use packtrain_runtime::pack::Packed;
 use packtrain_runtime::source::{Collected, SourceSpec, collect};
 use packtrain_service::{
-    HistoryConfig, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
+    HistoryConfig, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError, STOPPED,
     StopHandle, TransportShare, history,
 };
 use produce::{Produced, Record, produce};
@@ -221,7 +221,7 @@ struct Reports {
 impl Sender<'_> {
     fn stopped(&self) -> Option<Failure> {
         let stopped = self.request.stop.requested().is_some();
-        stopped.then(|| Failure::new(FailureKind::Cancelled, "stopped on request"))
+        stopped.then(|| Failure::new(FailureKind::Cancelled, STOPPED))
     }
 
     fn say(&self, text: String) {
