@@ -25,6 +25,10 @@ const MIN_CLUSTER_STAMPS: usize = 4;
 /// With one gap, packets count as evenly spread if that gap is shorter than this fraction of the
 /// span.
 const EVEN_GAPS: u64 = 8;
+/// A gap longer than this, and than this fraction of the span, is no work of the link: hosts and
+/// network cards hold packets back for less.
+const MAX_GAP: Duration = Duration::from_millis(1);
+const HELD_UP: u64 = 4;
 /// A run is cut after this many timestamps.
 const MAX_STAMPS: usize = 512;
 
@@ -112,7 +116,7 @@ impl Run {
         if within < least.as_nanos() {
             return bound(packets, span);
         }
-        if packets_within < MIN_PACKETS {
+        if packets_within < MIN_PACKETS || is_held_up(stamps, from, to) {
             return Spread::TooShort;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
@@ -125,6 +129,14 @@ fn bound(packets: u64, span: u64) -> Spread {
         return Spread::TooShort;
     }
     Spread::AtMost { packets, span: Duration::from_nanos(span).max(MIN_BOUND_SPAN) }
+}
+
+/// Whether one gap makes so much of the span that a delay caused it, and not the link: where a path
+/// delays packets at random and keeps their order, the first of a run wait for the slowest.
+fn is_held_up(stamps: &[Stamp], from: Stamp, to: Stamp) -> bool {
+    let within = stamps.iter().filter(|stamp| stamp.0 > from.0 && stamp.0 <= to.0);
+    let within: Vec<Stamp> = within.map(|stamp| (stamp.0 - from.0, stamp.1 - from.1)).collect();
+    longest_gap(&within) > MAX_GAP.as_nanos().max((to.1 - from.1) / HELD_UP)
 }
 
 fn longest_gap(stamps: &[Stamp]) -> u64 {
@@ -154,6 +166,8 @@ fn ends(stamps: &[Stamp], packets: u64, span: u64) -> (Option<Stamp>, Option<Sta
 
 #[cfg(test)]
 mod tests {
+    use packtrain_units::Rng;
+
     use super::*;
 
     const GAP: u64 = 11_776;
@@ -196,6 +210,28 @@ mod tests {
             };
             assert!(error(seen(128, GAP, stamp), GAP) < 0.07, "{phase}");
         }
+    }
+
+    #[test]
+    fn a_run_that_the_path_held_up_is_no_evidence() {
+        // Each packet is delayed by 0 to 20 ms and waits for those before it.
+        let fooled = |seed: &u64| {
+            let (mut rng, mut latest) = (Rng::new(*seed), 0);
+            let stamps: Vec<u64> = (0..64)
+                .map(|i| {
+                    latest = latest.max(i * GAP + rng.below(20_000_000));
+                    latest
+                })
+                .collect();
+            let spread = seen(64, 1, |i| stamps[i as usize] - stamps[0]);
+            matches!(spread, Spread::Measured { span, .. } if span > Duration::from_millis(2))
+        };
+        // Now and then random delays look like a link.
+        let fooled: Vec<u64> = (0..1_000).filter(fooled).collect();
+        assert!(fooled.len() < 20, "seeds {fooled:?}");
+        // A slow link has gaps as long.
+        let slow = 1_200_000;
+        assert!(error(seen(20, slow, |at| at), slow) < 1e-9);
     }
 
     #[test]

@@ -4,13 +4,16 @@
 
 use packtrain_units::{DataRate, Duration, Time};
 
-use crate::codec::frame::Report;
+use crate::codec::frame::{Mark, Report};
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::lane::Lane;
 use crate::core::receiver::{CLUSTER_SPAN, UNTHINNED_MARKS};
 
 /// By how much the rate within a bunch must exceed the capacity of the path.
 const ABOVE_CAPACITY: f64 = 1.5;
+/// The capacity that is assumed where none was measured: two full packets make a bunch. Where jitter
+/// keeps the rate down, bunches are no longer than that, and the jitter may hide the capacity too.
+const UNMEASURED: DataRate = DataRate::from_mbps(200);
 
 /// A marked packet as it was sent.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +26,18 @@ struct Sent {
 }
 
 /// The longest time between the sending of two packets that arrived together, by the marks of a
-/// report, which are in the order of arrival. `capacity` is that of the narrowest link.
-pub(super) fn longest(report: &Report, lanes: &[Lane], capacity: DataRate) -> Duration {
+/// report, which are in the order of arrival. `before` is the last mark of the report before it;
+/// `capacity` is that of the narrowest link, if it is known.
+pub(super) fn longest(
+    report: &Report,
+    before: Option<Mark>,
+    lanes: &[Lane],
+    capacity: Option<DataRate>,
+) -> Duration {
+    let capacity = capacity.unwrap_or(UNMEASURED);
     // Later marks leave out arrivals between them.
-    let marks = &report.marks[..report.marks.len().min(UNTHINNED_MARKS)];
+    let unthinned = report.marks.iter().take(UNTHINNED_MARKS);
+    let marks: Vec<&Mark> = before.iter().chain(unthinned).collect();
     let pairs = marks.windows(2).filter_map(|pair| {
         let [before, mark] = pair else { return None };
         let last = find(lanes, mark.lane, mark.pn)?;
@@ -68,7 +79,7 @@ fn find(lanes: &[Lane], lane: u8, pn: u64) -> Option<Sent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::frame::{Ack, Mark};
+    use crate::codec::frame::Ack;
     use crate::core::ledger::{self, Train};
 
     const CAPACITY: DataRate = DataRate::from_mbps(100);
@@ -98,7 +109,7 @@ mod tests {
             Ack { lane: 1, start: 0, end: 40, runs: vec![(0, 40)] },
         ];
         let marks = marks.iter().map(|&(lane, pn, us)| Mark { lane, pn, at: at(us) }).collect();
-        longest(&Report { marks, acks, ..Report::default() }, &lanes(), CAPACITY)
+        longest(&Report { marks, acks, ..Report::default() }, None, &lanes(), Some(CAPACITY))
     }
 
     #[test]
@@ -120,6 +131,23 @@ mod tests {
         assert_eq!(longest_of(&[(0, 3, 20_000), (1, 3, 20_050)], 0..0), ms(1), "two lanes");
         // The last four packets of lane 0 before, and then twelve at once, sent over 4 ms.
         assert_eq!(longest_of(&[(0, 3, 20_000), (0, 15, 26_000)], 0..0), ms(4), "one lane");
+    }
+
+    #[test]
+    fn a_slow_flow_has_a_mark_a_report() {
+        let acks = [0, 1].map(|lane| Ack { lane, start: 0, end: 40, runs: vec![(0, 40)] });
+        let longest_after = |before: Option<(u64, u64)>, capacity| {
+            let before = before.map(|(pn, us)| Mark { lane: 0, pn, at: at(us) });
+            let marks = vec![Mark { lane: 0, pn: 7, at: at(22_000) }];
+            let report = Report { marks, acks: acks.to_vec(), ..Report::default() };
+            longest(&report, before, &lanes(), capacity)
+        };
+        // The packets 2 and 3 were sent 2 ms before 4 to 7, and arrived with them.
+        let ms = Duration::from_millis;
+        assert_eq!(longest_after(Some((1, 20_000)), Some(CAPACITY)), ms(2));
+        assert_eq!(longest_after(Some((1, 20_000)), None), ms(2));
+        assert_eq!(longest_after(Some((3, 20_000)), None), ms(0));
+        assert_eq!(longest_after(None, None), ms(0), "nobody knows when the others arrived");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use packtrain_cc::{CongestionController, LossRange, Sent as SentInfo};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::breaker::{Breaker, Verdict};
+use crate::codec::frame::Mark;
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
@@ -63,6 +64,8 @@ pub(crate) struct Sender {
     in_flight: u64,
     index: u64,
     newest_report: u64,
+    /// The last mark of that report.
+    last_mark: Option<Mark>,
     /// Start of the wait for feedback: when the last report came, or the first packet left after it.
     pub(crate) reported_at: Time,
     /// A report came since that packet. Without one, the next packet does not begin the wait anew,
@@ -127,6 +130,7 @@ impl Sender {
             in_flight: 0,
             index: 0,
             newest_report: 0,
+            last_mark: None,
             reported_at: now,
             answered: true,
             arrival: Arrival::default(),

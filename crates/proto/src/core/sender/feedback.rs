@@ -32,9 +32,11 @@ impl Sender {
         rtt: &mut Rtt,
         stats: &mut FlowStats,
     ) -> Result<Outcome, Impossible> {
-        if let Some(capacity) = self.capacity.estimate() {
-            self.bunched = self.bunched.max(bunch::longest(report, lanes, capacity));
-        }
+        // The last mark of the report before is of its newest packet.
+        let before =
+            self.last_mark.filter(|_| Some(report.number) == self.newest_report.checked_add(1));
+        let bunch = bunch::longest(report, before, lanes, self.capacity.estimate());
+        self.bunched = self.bunched.max(bunch);
         let oldest = report.marks.iter().map(|mark| mark.at).min();
         self.held = oldest.map(|at| report.at.since(at));
         let measured = self.on_marks(now, &report.marks, report.at, lanes, rtt);
@@ -59,6 +61,7 @@ impl Sender {
         let newer = report.number > self.newest_report;
         if newer {
             self.newest_report = report.number;
+            self.last_mark = report.marks.last().copied();
             self.credit = Credit { room: report.room, drain: report.drain };
             self.arrival.on_report(report.at, report.received, srtt);
         }
