@@ -468,6 +468,7 @@ impl<'a> Runner<'a> {
             SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
             SinkAction::Settle(entries) => self.meta(MetaJob::Settle(entries)),
             SinkAction::Discard(id, entry) => self.meta(MetaJob::Discard(id, entry)),
+            SinkAction::Abandon(paths) => self.meta(MetaJob::Abandon(paths)),
             SinkAction::Delete(plan) => self.meta(MetaJob::Delete(plan)),
             SinkAction::EndStream(id, size) => {
                 if let Some(entry) = self.sink.entry(id).cloned() {

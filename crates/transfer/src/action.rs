@@ -107,6 +107,10 @@ pub enum SinkAction {
     /// Remove the temporary of a failed entry. The sink requests this only if no later run can use
     /// it.
     Discard(EntryId, Entry),
+    /// Remove the temporaries of these paths, if there are any: an earlier run began these files, and
+    /// this run, which is complete, did not need them. Comes before `Delete`, which then finds their
+    /// directories empty.
+    Abandon(Vec<RelPath>),
     /// Remove everything at the target that is not in this list; answer with `on_deleted`.
     Delete(DeletePlan),
     /// Remove the journal, which is no longer needed.

@@ -2,7 +2,8 @@
 //!
 //! As with rsync, a filter that excludes a name at the source protects it at the target, at any
 //! depth below a directory that the source does not have. Temporaries, journals and locks of other
-//! transfers are kept. A directory is removed only if it is empty.
+//! transfers are kept; temporaries that an earlier run of the same transfer left are removed. A
+//! directory is removed only if it is empty.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -211,6 +212,10 @@ impl<'a> Remover<'a> {
     fn remove_all(&mut self, dir: &[u8], items: Vec<DirItem>) {
         for item in items {
             let path = join(dir, &item.name);
+            if self.is_temporary(&item) {
+                self.clear(&path, item.kind);
+                continue;
+            }
             if self.is_protected(&path, &item) {
                 continue;
             }
@@ -260,7 +265,9 @@ impl<'a> Remover<'a> {
                 continue;
             };
             let path = join(&level.path, &item.name);
-            if self.is_protected(&path, &item) {
+            if self.is_temporary(&item) {
+                level.kept |= !self.clear(&path, item.kind);
+            } else if self.is_protected(&path, &item) {
                 level.kept = true;
             } else if item.kind == Kind::Directory {
                 match self.open(path) {
@@ -282,6 +289,24 @@ impl<'a> Remover<'a> {
                 None
             }
         }
+    }
+
+    /// Whether an earlier run of this transfer left this temporary, or this directory that it filled
+    /// under a hidden name. All files of this run have their names by now.
+    fn is_temporary(&self, item: &DirItem) -> bool {
+        matches!(item.kind, Kind::File | Kind::Directory) && self.target.is_temporary(&item.name)
+    }
+
+    /// Removes such a temporary, which counts as no name of the target; false if it stays.
+    fn clear(&mut self, path: &[u8], kind: Kind) -> bool {
+        let mut remove = || match kind {
+            Kind::Directory => self
+                .target
+                .below(path)
+                .is_ok_and(|place| self.target.root.remove_tree(&place).is_ok()),
+            _ => self.dir.remove(path, kind).is_ok(),
+        };
+        self.dry_run || remove()
     }
 
     fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {

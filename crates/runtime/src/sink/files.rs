@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_disk::write;
-use packtrain_object::{Entry, EntryId, EntryKind};
+use packtrain_object::{Entry, EntryId, EntryKind, RelPath};
 use packtrain_transfer::{DeletePlan, Failure, FailureKind, LinkPlan};
 
 use super::Answer;
@@ -28,6 +28,7 @@ pub(super) enum MetaJob {
     Commit(Vec<(EntryId, Entry)>),
     Settle(Vec<(EntryId, Entry)>),
     Discard(EntryId, Entry),
+    Abandon(Vec<RelPath>),
     Delete(DeletePlan),
     /// Queues a sync after all jobs before this one.
     Then(SyncJob),
@@ -119,6 +120,10 @@ fn meta(target: &Arc<Target>, job: MetaJob) -> Option<Answer> {
         }
         MetaJob::Discard(id, entry) => {
             target.discard(id, &entry);
+            None
+        }
+        MetaJob::Abandon(paths) => {
+            target.abandon(&paths);
             None
         }
         MetaJob::Delete(plan) => Some(Answer::Deleted(delete::delete(target, &plan))),

@@ -161,6 +161,10 @@ impl Sink {
     fn begin_end(&mut self) {
         // What differs is a failure of `verify`, which also lists what the source does not have.
         let clean = self.tally.failures.count() == 0 || self.options.verify;
+        let begun = self.journal.unfinished();
+        if clean && !begun.is_empty() {
+            self.out.push_back(SinkAction::Abandon(begun));
+        }
         if !self.options.delete || !clean {
             self.close();
             return;

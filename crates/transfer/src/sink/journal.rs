@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use packtrain_object::journal::{FORMAT, encode, replay};
-use packtrain_object::{CHUNK, ChunkState, Digest, FileKey, JournalState, Record};
+use packtrain_object::{CHUNK, ChunkState, Digest, FileKey, JournalState, Record, RelPath};
 
 use crate::action::SinkAction;
 use crate::failure::{Failure, FailureKind};
@@ -92,6 +92,12 @@ impl Journal {
     /// Whether the journal has files that are not complete.
     pub(super) fn has_files(&self) -> bool {
         !self.state.is_empty()
+    }
+
+    /// The files that are not complete. At the end of a run these are files that an earlier run began
+    /// and this one did not need.
+    pub(super) fn unfinished(&self) -> Vec<RelPath> {
+        self.state.files().map(|file| file.key.path.clone()).collect()
     }
 
     /// Starts a file. Returns its number and the chunks of an earlier run, if its `temporary` still

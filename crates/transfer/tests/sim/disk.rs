@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece};
+use packtrain_object::{CHUNK, Digest, Entry, EntryKind, Piece, RelPath};
 use packtrain_transfer::{Found, FoundKind, TargetState};
 use packtrain_units::{Offset, RangeSet, Rng};
 
@@ -214,6 +214,15 @@ impl Disk {
         self.journal = bytes;
         for (_, len) in self.naming.values_mut() {
             *len = 0;
+        }
+    }
+
+    /// An earlier run began these files.
+    pub fn abandon(&mut self, paths: &[RelPath]) {
+        for path in paths {
+            if let Some(place) = self.places.get_mut(path.as_bytes()) {
+                place.temporary = None;
+            }
         }
     }
 

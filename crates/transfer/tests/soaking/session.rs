@@ -389,6 +389,7 @@ impl<'m> Session<'m> {
             }
             SinkAction::RewriteJournal(bytes) => self.mirror.disk.journal = bytes,
             SinkAction::Journal(bytes) => self.mirror.disk.journal.extend(bytes),
+            SinkAction::Abandon(_) => {}
             SinkAction::RemoveJournal => self.mirror.disk.journal.clear(),
             SinkAction::Sync(token) => self.answer(Answer::Synced(token)),
             SinkAction::JournalSync(token) => self.answer(Answer::JournalSynced(token)),

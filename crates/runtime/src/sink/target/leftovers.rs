@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use packtrain_disk::{LeftoverKind, LeftoverName, Lock, LockError};
+use packtrain_object::RelPath;
 use packtrain_service::{Notice, NoticeLevel};
 use packtrain_units::ByteCount;
 
@@ -34,6 +35,22 @@ impl Leftovers {
 }
 
 impl Target {
+    /// Removes the temporaries of these paths, which an earlier run of this transfer left.
+    pub(crate) fn abandon(&self, paths: &[RelPath]) {
+        for path in paths {
+            // What cannot be removed is told as a leftover.
+            if let Ok(place) = self.below(path.as_bytes()) {
+                let _ = self.root.remove_temp(&place, &self.tag);
+            }
+        }
+    }
+
+    /// Whether this is the name of a temporary of this transfer.
+    pub(crate) fn is_temporary(&self, name: &[u8]) -> bool {
+        let own = LeftoverName::parse(name).filter(|name| name.kind == LeftoverKind::Temporary);
+        own.is_some_and(|name| name.tag.as_deref() == Some(&self.tag))
+    }
+
     /// Leftovers of interrupted transfers in the destination directory, without its subdirectories.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let mut found = Leftovers::default();

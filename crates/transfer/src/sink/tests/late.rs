@@ -301,3 +301,47 @@ fn a_link_in_a_directory_without_a_name_stays_at_the_source() {
         assert!(!output.iter().any(|a| matches!(a, SinkAction::Discard(..))), "{output:?}");
     }
 }
+
+#[test]
+fn the_temporaries_of_files_that_the_source_no_longer_has_are_removed_at_a_good_end() {
+    let journal = |names: &[&str]| {
+        let mut sink = sink();
+        let size = 3 * CHUNK.get();
+        let files: Vec<Entry> =
+            names.iter().map(|name| entry(name, EntryKind::File { size })).collect();
+        sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &files))).unwrap();
+        let nothing = TargetState { target: None, temporary: None };
+        sink.on_examined(now(), EntryId(0), vec![nothing; names.len()]);
+        let mut bytes = Vec::new();
+        for action in actions(&mut sink) {
+            match action {
+                SinkAction::RewriteJournal(all) => bytes = all,
+                SinkAction::Journal(more) => bytes.extend(more),
+                _ => {}
+            }
+        }
+        bytes
+    };
+    let abandoned = |bytes: &[u8], is_good: bool| {
+        let mut sink = Sink::new(Options::default(), anything(), bytes, [1; 16], now()).unwrap();
+        let kept = [entry("kept", EntryKind::File { size: 3 * CHUNK.get() })];
+        sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &kept))).unwrap();
+        if !is_good {
+            source_failed(&mut sink, 0);
+        }
+        sink.on_message(now(), manifest_end(1)).unwrap();
+        // The target is the source's file already.
+        let found = TargetState { target: Some(found_like(&kept[0])), temporary: None };
+        sink.on_examined(now(), EntryId(0), vec![found]);
+        let output = answer_syncs(&mut sink);
+        let paths = |action: &SinkAction| match action {
+            SinkAction::Abandon(paths) => paths.iter().map(|p| p.as_bytes().to_vec()).collect(),
+            _ => Vec::new(),
+        };
+        output.iter().flat_map(paths).collect::<Vec<_>>()
+    };
+    let both = journal(&["gone", "kept"]);
+    assert_eq!(abandoned(&both, true), [b"gone".to_vec(), b"kept".to_vec()]);
+    assert_eq!(abandoned(&both, false), [] as [Vec<u8>; 0], "a later run may resume them");
+    assert_eq!(abandoned(&[], true), [] as [Vec<u8>; 0]);
+}

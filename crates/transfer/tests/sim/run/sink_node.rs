@@ -109,6 +109,7 @@ impl Run<'_> {
                 self.answers.push(Answer::JournalSynced(token));
             }
             SinkAction::Discard(_, entry) => self.disk.place(&entry).temporary = None,
+            SinkAction::Abandon(paths) => self.disk.abandon(&paths),
             SinkAction::Delete(plan) => self.delete(&plan.keep, plan.dry_run),
             SinkAction::RemoveJournal => self.disk.remove_journal(),
             SinkAction::RemoveLock => {}
