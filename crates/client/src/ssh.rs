@@ -19,9 +19,9 @@ use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use bootstrap::Service;
 #[cfg(feature = "fuzzing")]
 pub(crate) use bootstrap::described_system;
+use bootstrap::{Foreign, Service};
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_service::executor::spawn;
@@ -84,7 +84,8 @@ impl Write for Stdin {
     }
 }
 
-fn explain(target: &Target, status: ExitStatus) -> Failure {
+fn explain(target: &Target, status: ExitStatus, foreign: &Foreign) -> Failure {
+    let printed = foreign.told();
     match (status.code(), status.signal()) {
         (Some(255), _) => Failure::new(
             FailureKind::Temporary,
@@ -101,16 +102,19 @@ fn explain(target: &Target, status: ExitStatus) -> Failure {
             Failure::new(FailureKind::Temporary, format!("ssh was ended by signal {signal}"))
         }
         // The login shell ran something else (`nologin`, a menu), and will again.
-        (Some(code @ 1..128), _) => Failure::new(
+        (Some(code @ 0..128), _) => Failure::new(
             FailureKind::Fatal,
             format!(
                 "the remote end at {target} did not start (exit {code}): does its login shell run \
-                 commands?"
+                 commands?{printed}"
             ),
         ),
         (code, _) => Failure::new(
             FailureKind::Temporary,
-            format!("the remote end at {target} did not start (exit {})", code.unwrap_or(-1)),
+            format!(
+                "the remote end at {target} did not start (exit {}){printed}",
+                code.unwrap_or(-1)
+            ),
         ),
     }
 }

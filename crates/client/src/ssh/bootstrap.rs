@@ -7,8 +7,10 @@
 //! failure it removes what it created before it reports the failure.
 
 use std::io::{self, Write};
-use std::process::{ChildStdin, ChildStdout, ExitStatus};
+use std::process::{ChildStdin, ChildStdout};
+use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use packtrain_runtime::marker;
@@ -17,6 +19,7 @@ use packtrain_transfer::{Failure, FailureKind, Versions};
 use packtrain_units::ByteCount;
 
 use super::child::{Running, Target, posix};
+use super::explain;
 use super::program::{self, Program};
 
 /// What the program there does with its standard input and output.
@@ -50,6 +53,8 @@ const SEND: &str = "PACKTRAIN-BOOTSTRAP-SEND ";
 const FAILED: &str = "PACKTRAIN-BOOTSTRAP-FAILED ";
 /// Maximum length of a reason in that output.
 const MAX_REASON: usize = 300;
+/// How long the other end may be silent before the user is told.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes sent between two reports of progress.
 const STEP: usize = 64 << 10;
 
@@ -133,7 +138,9 @@ pub(crate) fn start(
 ) -> Result<Started, Failure> {
     let words = words(settings, service)?;
     let (running, input, mut output) = Running::start(settings, target, &words, stop)?;
-    match marker::find(&mut output, Said::parse) {
+    let mut foreign = Foreign::default();
+    let said = while_told(target, reporter, || foreign.find(&mut output));
+    match said {
         Ok(Some(Said::Marker)) => Ok(Started { running, input, output, removed_at_end: false }),
         Ok(Some(Said::Ready(ready))) if settings.bootstrap => {
             Install { target, service, reporter, running, input, output }.run(&ready)
@@ -141,9 +148,54 @@ pub(crate) fn start(
         _ => {
             // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
-            Err(explain(target, running.wait()?))
+            Err(explain(target, running.wait()?, &foreign))
         }
     }
+}
+
+/// Lines that something else than packtrain printed.
+#[derive(Default)]
+pub(super) struct Foreign(String);
+
+impl Foreign {
+    fn find(&mut self, output: &mut ChildStdout) -> io::Result<Option<Said>> {
+        marker::find(output, |line| {
+            let said = Said::parse(line);
+            if said.is_none() && self.0.len() < MAX_REASON {
+                let line = shown(&String::from_utf8_lossy(line));
+                let gap = if self.0.is_empty() || line.is_empty() { "" } else { " " };
+                self.0 = format!("{}{gap}{line}", self.0);
+            }
+            said
+        })
+    }
+
+    /// As a part of a message; empty if there are none.
+    pub(super) fn told(&self) -> String {
+        let text: String = self.0.chars().take(MAX_REASON).collect();
+        if text.is_empty() { text } else { format!("; it printed: {text}") }
+    }
+}
+
+/// Waits for what the other end says, and tells the user if that takes long: ssh may ask him, and a
+/// login shell may wait for something of its own.
+fn while_told<T>(target: &Target, reporter: &dyn Reporter, wait: impl FnOnce() -> T) -> T {
+    let (done, is_done) = crossbeam_channel::bounded::<()>(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if is_done.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
+                let text = format!(
+                    "{target} has not answered for {} s: ssh may not be connected yet, or a login \
+                     script there waits; `ssh {target} true` shows where",
+                    SILENCE.as_secs()
+                );
+                reporter.notice(&Notice::new(NoticeLevel::Warning, text));
+            }
+        });
+        let result = wait();
+        drop(done);
+        result
+    })
 }
 
 /// The installation over a connection whose other end is ready.
@@ -173,7 +225,9 @@ impl Install<'_> {
         let script = install(self.service);
         let begin = format!("{script}\n{} {}\n", program.digest, program.bytes.len());
         let _ = self.input.write_all(begin.as_bytes()).and_then(|()| self.input.flush());
-        let (stays, why) = match marker::find(&mut self.output, Said::parse) {
+        let mut foreign = Foreign::default();
+        let said = while_told(target, self.reporter, || foreign.find(&mut self.output));
+        let (stays, why) = match said {
             // It is in the cache from an earlier run.
             Ok(Some(Said::Marker)) => return Ok(self.started(false)),
             Ok(Some(Said::Send(stays, why))) => (stays, why),
@@ -184,15 +238,19 @@ impl Install<'_> {
             Ok(Some(Said::Marker)) => {}
             said => return Err(self.failure(said, &program)),
         }
+        let what = match ready.unusable {
+            true => format!("sent packtrain to {target}"),
+            false => format!("packtrain is not installed at {target}: sent it"),
+        };
         let text = if stays {
             format!(
-                "packtrain is not installed at {target}: sent it once ({sent}, checked there) to \
-                 ~/.cache/packtrain; the next copy finds it there"
+                "{what} once ({sent}, checked there) to ~/.cache/packtrain; the next copy finds it \
+                 there"
             )
         } else {
             format!(
-                "packtrain is not installed at {target}: sent it for this copy only ({sent}, checked \
-                 there), because the cache there cannot hold it ({why})"
+                "{what} for this copy only ({sent}, checked there), because the cache there cannot \
+                 hold it ({why})"
             )
         };
         self.reporter.notice(&Notice::new(NoticeLevel::Info, text));
@@ -234,7 +292,7 @@ impl Install<'_> {
             (Ok(Some(Said::Failed(why))), Ok(_)) => {
                 refused(target, &why, ByteCount(program.bytes.len() as u64))
             }
-            (_, Ok(status)) => explain(target, status),
+            (_, Ok(status)) => explain(target, status, &Foreign::default()),
         }
     }
 }
@@ -308,10 +366,6 @@ fn pack(program: &[u8]) -> Option<Vec<u8>> {
 fn shown(text: &str) -> String {
     let words: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     words.trim().chars().take(MAX_REASON).collect()
-}
-
-fn explain(target: &Target, status: ExitStatus) -> Failure {
-    super::explain(target, status)
 }
 
 fn refused(target: &Target, why: &str, size: ByteCount) -> Failure {

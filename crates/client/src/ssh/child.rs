@@ -21,6 +21,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long ssh may restore the terminal after SIGTERM.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The user's settings of a host may be for a terminal, and for forwardings that only one connection can
+/// have. Later than his own options on the command line, which count first.
+const NOT_INTERACTIVE: [&str; 2] = ["-T", "-oClearAllForwardings=yes"];
+
 /// The destination of ssh: `host` or `user@host`, checked.
 #[derive(Clone)]
 pub struct Target(String);
@@ -51,9 +55,9 @@ pub fn command(settings: &SshSettings, more: &[&str], target: &Target) -> Result
     })?;
     let mut command = Command::new(program);
     command.args(rest).args(more);
-    // Other programs (plink, dbclient) do not support `--`; their target is checked too.
+    // Other programs (plink, dbclient) do not support these; their target is checked too.
     if Path::new(program).file_name().is_some_and(|name| name == "ssh") {
-        command.arg("--");
+        command.args(NOT_INTERACTIVE).arg("--");
     }
     command.arg(&target.0);
     // The terminal sends Ctrl-C to ssh too. The connection must survive it, so that both ends can
@@ -223,8 +227,9 @@ mod tests {
             let command = command_words(&settings, &target);
             command.join(" ")
         };
-        assert_eq!(words(&["ssh"]), "ssh -G -- host");
-        assert_eq!(words(&["/usr/bin/ssh", "-p", "2222"]), "/usr/bin/ssh -p 2222 -G -- host");
+        let added = "-G -T -oClearAllForwardings=yes -- host";
+        assert_eq!(words(&["ssh"]), format!("ssh {added}"));
+        assert_eq!(words(&["/usr/bin/ssh", "-p", "2222"]), format!("/usr/bin/ssh -p 2222 {added}"));
         assert_eq!(words(&["plink"]), "plink -G host");
     }
 

@@ -3,7 +3,7 @@
 # a backslash, an exclamation mark or a comment. They read nothing from the connection before the
 # other end has answered.
 set -f
-ok() { set -- $("$1" --version 2>/dev/null </dev/null) && [ "$1" = packtrain ] && [ "${4:-1}" -le HIGHEST ] && [ "${6:-1}" -ge LOWEST ]; }
+ok() { set -- $("$1" --version 2>/dev/null </dev/null | head -c 200) && [ "$1" = packtrain ] && [ "${4:-1}" -le HIGHEST ] && [ "${6:-1}" -ge LOWEST ]; }
 a=absent
 for p in CANDIDATES; do if command -v "$p" >/dev/null 2>&1; then if ok "$p" 2>/dev/null; then exec "$p" ARGUMENTS; fi; a=unusable; fi; done
 z=plain

@@ -101,6 +101,12 @@ fn refusal(text: &str, target: &str) -> Option<Failure> {
     } else if has("Permission denied (") || has("Too many authentication failures") {
         let text = format!("{target} does not accept this login: try ssh {target}");
         (FailureKind::NotAuthorised, text)
+    } else if has("Cannot execute command-line and remote command") {
+        let text = format!(
+            "your ssh configuration sets RemoteCommand for {host}, so ssh runs nothing else there: \
+             copy with -e \"ssh -o RemoteCommand=none\""
+        );
+        (FailureKind::Usage, text)
     } else if has("Bad configuration option") || has("Bad owner or permissions on") {
         let text = "ssh does not accept its configuration; its own message is above".to_owned();
         (FailureKind::Usage, text)
@@ -138,6 +144,8 @@ mod tests {
         let refused = refused.unwrap();
         assert_eq!(refused.kind, FailureKind::Temporary);
         assert!(is_refused(&refused.text), "{}", refused.text);
+        let command = "Cannot execute command-line and remote command.\r\n";
+        assert_eq!(kind(command), Some(FailureKind::Usage));
         let changed = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n\
                        Host key verification failed.\r\n";
         let failure = refusal(changed, "me@far").unwrap();
