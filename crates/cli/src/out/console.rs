@@ -60,8 +60,8 @@ impl ConsoleReporter {
 
     /// Appends an event to the log file, if there is one.
     pub(crate) fn record(&self, event: &impl Serialize) {
-        if let Some(log) = &self.log {
-            log.event(event);
+        if let Some(gap) = self.log.as_ref().and_then(|log| log.event(event)) {
+            self.progress.around(|| print_warning(&gap));
         }
     }
 
@@ -71,7 +71,7 @@ impl ConsoleReporter {
             log.set_direction(direction);
             // Locations are shown without secrets.
             let sources: Vec<_> = sources.iter().map(ToString::to_string).collect();
-            log.event(&Object::event("started").with("sources", sources).with("target", target));
+            self.record(&Object::event("started").with("sources", sources).with("target", target));
         }
     }
 

@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -13,6 +14,9 @@ use super::Stamped;
 /// A file to which events are appended.
 pub(crate) struct Log {
     file: Mutex<File>,
+    path: PathBuf,
+    /// An event could not be written.
+    failed: AtomicBool,
     direction: OnceLock<&'static str>,
 }
 
@@ -20,7 +24,8 @@ impl Log {
     /// Opens the file at `path`, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file: Mutex::new(file), direction: OnceLock::new() })
+        let (path, failed) = (path.to_owned(), AtomicBool::new(false));
+        Ok(Self { file: Mutex::new(file), path, failed, direction: OnceLock::new() })
     }
 
     /// Sets the direction of the transfer, which every later event contains.
@@ -28,13 +33,16 @@ impl Log {
         let _ = self.direction.set(direction);
     }
 
-    /// Appends an event. A write error, such as a full disk, must not end the transfer, so it is
-    /// ignored.
-    pub(crate) fn event(&self, event: &impl Serialize) {
+    /// Appends an event. A write error, such as a full disk, must not end the transfer. Returns the
+    /// warning for the user at the first of them.
+    #[must_use]
+    pub(crate) fn event(&self, event: &impl Serialize) -> Option<String> {
         let event = Stamped::of(self.direction.get().copied(), event);
-        let Ok(mut line) = serde_json::to_vec(&event) else { return };
+        let mut line = serde_json::to_vec(&event).ok()?;
         line.push(b'\n');
-        let _ = self.file.lock().write_all(&line);
+        let error = self.file.lock().write_all(&line).err()?;
+        let is_first = !self.failed.swap(true, Ordering::Relaxed);
+        is_first.then(|| format!("--log-file {}: {error}: the log has gaps", self.path.display()))
     }
 }
 
@@ -48,9 +56,9 @@ mod tests {
         let path = dir.path().join("log");
         for n in [1, 2] {
             let log = Log::open(&path).expect("the directory can be written");
-            log.event(&serde_json::json!({ "n": n }));
+            assert_eq!(log.event(&serde_json::json!({ "n": n })), None);
             log.set_direction("out");
-            log.event(&serde_json::json!({ "n": n + 10 }));
+            assert_eq!(log.event(&serde_json::json!({ "n": n + 10 })), None);
         }
         let text = std::fs::read_to_string(&path).expect("it is there");
         let events: Vec<serde_json::Value> =
@@ -63,5 +71,14 @@ mod tests {
         let time = |event: &serde_json::Value| event["time"].as_str().map(str::len);
         assert!(events.iter().all(|event| time(event) == Some(24)), "{text}");
         assert!(Log::open(dir.path()).is_err(), "a directory is no log");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_once() {
+        let log = Log::open(Path::new("/dev/full")).expect("Linux has it");
+        let event = serde_json::json!({ "n": 1 });
+        let told = log.event(&event).expect("it is full");
+        assert!(told.starts_with("--log-file /dev/full: No space left"), "{told}");
+        assert_eq!(log.event(&event), None);
     }
 }
