@@ -1,6 +1,7 @@
 //! Mode, time and owner of files.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -15,13 +16,18 @@ use super::mode::change_mode_at;
 use super::root::Root;
 use super::stat::{Kind, Stat};
 
+/// Modification times that every file system holds, in seconds: FAT begins with the year 1980, and 32
+/// bits end in 2038.
+const HELD_EVERYWHERE: Range<i64> = 315_532_800 + 86_400..1 << 31;
+
 /// Metadata to set; `None` leaves the current value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta<'a> {
     /// Permission bits, 07777. The set-user-id and set-group-id bits, and a file's sticky bit, are
     /// set only if `owner` is given and could be set.
     pub mode: Option<u32>,
-    /// Modification time.
+    /// Modification time. If the file system cannot hold it, it becomes the nearest that it can, and
+    /// [`Root::not_timed`] counts it.
     pub mtime: Option<Mtime>,
     /// User and group. If this account may not set them, they keep their values, and
     /// [`Root::not_owned`] counts it.
@@ -64,11 +70,13 @@ impl Root {
                 Some(wanted) => acls::apply_at(place, &stat, wanted)?,
                 None => true,
             };
-            if let Some(mtime) = meta.mtime {
-                let (name, times) = (place.name, timestamps(mtime));
-                rustix::fs::utimensat(&place.dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-            Ok(Applied { owner, attributes, acls })
+            let name = place.name;
+            let time = set_time(
+                meta.mtime,
+                |times| rustix::fs::utimensat(&place.dir, name, times, AtFlags::SYMLINK_NOFOLLOW),
+                || rustix::fs::statat(&place.dir, name, AtFlags::SYMLINK_NOFOLLOW),
+            )?;
+            Ok(Applied { owner, attributes, acls, time })
         })?;
         self.note(applied);
         Ok(())
@@ -77,6 +85,11 @@ impl Root {
     /// How many times an owner or group could not be set.
     pub fn not_owned(&self) -> u64 {
         self.not_owned.load(Ordering::Relaxed)
+    }
+
+    /// How many times the file system could not hold a modification time.
+    pub fn not_timed(&self) -> u64 {
+        self.not_timed.load(Ordering::Relaxed)
     }
 
     pub(super) fn note(&self, applied: Applied) {
@@ -88,6 +101,9 @@ impl Root {
         }
         if !applied.acls {
             self.not_listed.fetch_add(1, Ordering::Relaxed);
+        }
+        if !applied.time {
+            self.not_timed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -104,6 +120,8 @@ pub(super) struct Applied {
     attributes: bool,
     /// Whether the access control lists are those that were wanted.
     acls: bool,
+    /// Whether the modification time is the one that was wanted.
+    time: bool,
 }
 
 /// The result of a request for an owner.
@@ -164,10 +182,8 @@ pub(super) fn apply_to_file(fd: impl AsFd, mode: u32, meta: &Meta<'_>) -> Result
     let mode = Mode::from_raw_mode(owner.mode(mode, Kind::File));
     no_modes_is_fine(rustix::fs::fchmod(fd, mode))?;
     let acls = apply_acls(fd, meta)?;
-    if let Some(mtime) = meta.mtime {
-        rustix::fs::futimens(fd, &timestamps(mtime))?;
-    }
-    Ok(Applied { owner, attributes, acls })
+    let time = set_time_of(fd, meta)?;
+    Ok(Applied { owner, attributes, acls, time })
 }
 
 fn apply_acls(fd: BorrowedFd<'_>, meta: &Meta<'_>) -> Result<bool, Errno> {
@@ -203,10 +219,29 @@ pub(super) fn apply_to_new_file(
         no_modes_is_fine(rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)))?;
     }
     let acls = apply_acls(fd, meta)?;
-    if let Some(mtime) = meta.mtime {
-        rustix::fs::futimens(fd, &timestamps(mtime))?;
+    let time = set_time_of(fd, meta)?;
+    Ok((Applied { owner, attributes, acls, time }, is_kept))
+}
+
+fn set_time_of(fd: BorrowedFd<'_>, meta: &Meta<'_>) -> Result<bool, Errno> {
+    let set = |times: &Timestamps| rustix::fs::futimens(fd, times);
+    set_time(meta.mtime, set, || rustix::fs::fstat(fd))
+}
+
+/// Sets a time; false if the file system changed it. All file systems hold the times from 1980 to 2037;
+/// others are looked at again.
+fn set_time(
+    wanted: Option<Mtime>,
+    set: impl FnOnce(&Timestamps) -> Result<(), Errno>,
+    stat: impl FnOnce() -> Result<rustix::fs::Stat, Errno>,
+) -> Result<bool, Errno> {
+    let Some(mtime) = wanted else { return Ok(true) };
+    set(&timestamps(mtime))?;
+    if HELD_EVERYWHERE.contains(&mtime.secs) {
+        return Ok(true);
     }
-    Ok((Applied { owner, attributes, acls }, is_kept))
+    // FAT keeps every other second.
+    Ok(Stat::from(&stat()?).mtime.secs.abs_diff(mtime.secs) < 2)
 }
 
 /// The umask, read once from /proc, because umask(2) cannot read it without a change.
@@ -239,5 +274,26 @@ fn timestamps(mtime: Mtime) -> Timestamps {
             // to the kernel.
             tv_nsec: i64::from(mtime.nanos.min(999_999_999)),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_the_file_system_changes_is_told() {
+        let file = tempfile::tempfile().unwrap();
+        let told = |wanted: i64, held: i64| {
+            let time = |secs| Mtime { secs, nanos: 0 };
+            rustix::fs::futimens(&file, &timestamps(time(held))).unwrap();
+            set_time(Some(time(wanted)), |_| Ok(()), || rustix::fs::fstat(&file)).unwrap()
+        };
+        let end_of_32_bits = (1 << 31) - 1;
+        assert!(!told(5_680_281_600, end_of_32_bits), "the year 2150");
+        assert!(told(1 << 31, 1 << 31));
+        assert!(told(1_000_000_001, 7), "is not looked at");
+        assert!(told(3, 2), "every other second");
+        assert!(!told(-5_000_000_000, -5), "the year 1811");
     }
 }

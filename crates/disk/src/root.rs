@@ -55,6 +55,7 @@ pub struct Root {
     pub(super) not_attributed: AtomicU64,
     /// How many times access control lists could not be set.
     pub(super) not_listed: AtomicU64,
+    pub(super) not_timed: AtomicU64,
     /// Whether links are followed, in the last component too.
     follow: Follow,
 }
@@ -130,6 +131,7 @@ impl Root {
             not_owned: AtomicU64::new(0),
             not_attributed: AtomicU64::new(0),
             not_listed: AtomicU64::new(0),
+            not_timed: AtomicU64::new(0),
             follow: Follow::No,
         })
     }

@@ -52,7 +52,7 @@ impl Target {
         NotKept {
             links: self.unlinked.load(Ordering::Relaxed),
             attributes: unattributed + self.root.not_attributed(),
-            metadata: self.unsettled.load(Ordering::Relaxed),
+            metadata: self.unsettled.load(Ordering::Relaxed) + self.root.not_timed(),
             acls: self.unlisted.load(Ordering::Relaxed) + self.root.not_listed(),
             ..NotKept::default()
         }
