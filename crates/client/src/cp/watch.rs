@@ -43,7 +43,7 @@ pub(super) struct Watch<'a> {
 }
 
 /// How much of a transfer must be seen before its rest is estimated.
-const ESTIMATE_AFTER: Duration = Duration::from_secs(1);
+const ESTIMATE_AFTER: Duration = Duration::from_secs(3);
 
 /// How long no byte may arrive before this is reported as an outage.
 const OUTAGE_AFTER: Duration = Duration::from_secs(10);

@@ -172,7 +172,7 @@ fn full(path: &PathPart, series: &Series, held: &WaitShares, piped: f64, found: 
     let congested = facts(Finding::new(
         Limiter::Congestion,
         0.9 * others * by_path,
-        "others fill the path: this transfer had its share",
+        "others fill the path: this transfer had what they left",
         "wait for a quieter hour; `--transport tcp --streams 8` takes a larger share from the \
          others; if nobody else is there, ask the network's operator whether a shaper is",
     ));
