@@ -238,7 +238,8 @@ impl Sink {
         if stored.is_empty() && left.is_empty() {
             return;
         }
-        // The source checks that it was told of the verification.
+        // The source checks that it was told of the examination and the verification.
+        self.answer_segments();
         self.send_verified();
         for entries in stored.chunks(MAX_STORED) {
             self.send(Message::Stored { entries: entries.to_vec(), left: Vec::new() });

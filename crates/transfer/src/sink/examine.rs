@@ -6,7 +6,7 @@ use super::Sink;
 use super::entries::Stage;
 use crate::action::{FileReport, Found, FoundKind, SinkAction, TargetState};
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Message, Options};
+use crate::message::Options;
 
 const SPECIAL: &str = "there is a device, socket or named pipe, which is not replaced";
 
@@ -197,9 +197,7 @@ impl Sink {
             let state = states.get(at as usize).unwrap_or(&nothing);
             self.take_state(EntryId(first.0 + at), state);
         }
-        let present = self.tally.take_present();
-        let segment = Some(first);
-        self.send(Message::Need { segment, ranges: Vec::new(), present, again: false });
+        self.answer_if_kept_up();
     }
 
     fn take_state(&mut self, id: EntryId, state: &TargetState) {

@@ -4,7 +4,7 @@
 //! decided; a chunk of very many files is planned in parts. A large file can be planned when it is
 //! decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use packtrain_object::manifest::decode_segment;
 use packtrain_object::{ChunkIndex, EntryId};
@@ -15,6 +15,7 @@ use super::entries::{Item, Stage};
 use crate::action::SinkAction;
 use crate::failure::{Failure, protocol};
 use crate::limits::{MAX_HELD, MAX_HELD_PATHS, MAX_PART_FILES, MAX_PART_PATHS, path_bytes};
+use crate::message::Message;
 
 /// State of the manifest.
 #[derive(Debug, Default)]
@@ -23,6 +24,9 @@ pub(super) struct Intake {
     ended: bool,
     /// Segments being examined: first entry and count.
     examining: BTreeMap<EntryId, u32>,
+    /// Segments that were examined and not answered, because the disk is behind: the source goes on
+    /// with its walk when it has the answer.
+    unanswered: VecDeque<EntryId>,
     /// Parts of chunks of small files that are not planned yet, by their first entry.
     small: BTreeMap<EntryId, SmallPart>,
     /// The part to which the next small file may still be added.
@@ -54,7 +58,7 @@ type Ready = (ChunkIndex, bool);
 impl Intake {
     /// Number of segments and chunks held.
     pub(super) fn held(&self) -> usize {
-        self.examining.len() + self.small.len()
+        self.examining.len() + self.unanswered.len() + self.small.len()
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -69,9 +73,12 @@ impl Intake {
         id.0 < self.count
     }
 
-    /// Ends the examination of a segment. Returns its number of entries.
+    /// Ends the examination of a segment, which then waits for its answer. Returns its number of
+    /// entries.
     pub(super) fn examined(&mut self, first: EntryId) -> Option<u32> {
-        self.examining.remove(&first)
+        let count = self.examining.remove(&first)?;
+        self.unanswered.push_back(first);
+        Some(count)
     }
 
     /// A file was laid out. Returns the previous part if that can be planned now.
@@ -181,6 +188,22 @@ impl Sink {
         let ready = self.intake.open.take().and_then(|open| self.intake.close(open));
         self.plan_part(ready);
         Ok(())
+    }
+
+    /// Answers segments unless the disk is behind. Files without data wait for no request, so nothing
+    /// else would hold their source.
+    pub(super) fn answer_if_kept_up(&mut self) {
+        if !self.durability.is_behind() {
+            self.answer_segments();
+        }
+    }
+
+    /// Answers all segments that were examined.
+    pub(super) fn answer_segments(&mut self) {
+        for first in std::mem::take(&mut self.intake.unanswered) {
+            let (segment, present) = (Some(first), self.tally.take_present());
+            self.send(Message::Need { segment, ranges: Vec::new(), present, again: false });
+        }
     }
 
     fn plan_part(&mut self, ready: Option<Ready>) {

@@ -403,6 +403,7 @@ impl Sink {
     fn advance(&mut self) {
         let open = self.phase.is_open();
         if open {
+            self.answer_if_kept_up();
             self.plan_more();
         }
         // The first record of a journal is synced, which the first byte need not wait for.

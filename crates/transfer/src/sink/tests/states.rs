@@ -2,7 +2,7 @@
 //! sink hold is bounded.
 
 use super::*;
-use crate::limits::{MAX_HELD, MAX_RANGES, NEED_CHUNKS};
+use crate::limits::{MAX_HELD, MAX_RANGES, MAX_UNSYNCED_FILES, NEED_CHUNKS};
 use crate::message::samples::every_kind;
 
 /// State of a sink of one file of 100 bytes.
@@ -249,4 +249,62 @@ proptest! {
             prop_assert!(held(&sink) <= 6 * 4, "{} held", held(&sink));
         }
     }
+}
+
+/// Announces `count` empty files from `first` on, which are made at once. Returns the actions.
+fn make_empty_files(sink: &mut Sink, first: u32, count: u32) -> Vec<SinkAction> {
+    let files: Vec<Entry> = (first..first + count)
+        .map(|n| entry(&format!("e{n}"), EntryKind::File { size: 0 }))
+        .collect();
+    sink.on_message(now(), Message::Manifest(encode_segment(EntryId(first), &files))).unwrap();
+    let nothing = TargetState { target: None, temporary: None };
+    sink.on_examined(now(), EntryId(first), vec![nothing; files.len()]);
+    let mut output = actions(sink);
+    for id in first..first + count {
+        sink.on_made(EntryId(id), Ok(()));
+        output.extend(actions(sink));
+    }
+    output
+}
+
+#[test]
+fn a_source_of_empty_files_waits_for_a_disk_that_is_behind() {
+    let answers = |output: &[SinkAction]| {
+        let is_answer =
+            |a: &&SinkAction| matches!(a, SinkAction::Send(Message::Need { segment: Some(_), .. }));
+        output.iter().filter(is_answer).count()
+    };
+    let sync = |output: &[SinkAction]| {
+        let token = |a: &SinkAction| match a {
+            SinkAction::Sync(token) => Some(*token),
+            _ => None,
+        };
+        output.iter().find_map(token)
+    };
+    let (mut sink, mut first, mut token) = (sink(), 0, None);
+    // No sync ends.
+    while first <= MAX_UNSYNCED_FILES as u32 {
+        let output = make_empty_files(&mut sink, first, 1_000);
+        token = token.or(sync(&output));
+        assert_eq!(answers(&output), 1, "after {first} files");
+        first += 1_000;
+    }
+    let output = make_empty_files(&mut sink, first, 1_000);
+    assert_eq!(answers(&output), 0);
+    // The first cycle covered a quarter of them.
+    sink.on_synced(token.expect("a sync was requested"));
+    for action in actions(&mut sink) {
+        let SinkAction::Commit(batch) = action else { continue };
+        for (id, _) in batch {
+            sink.on_committed(id, Ok(()));
+        }
+    }
+    let output = actions(&mut sink);
+    assert_eq!(answers(&output), 0, "its names are not durable yet");
+    let names = output.iter().find_map(|a| match a {
+        SinkAction::JournalSync(token) => Some(*token),
+        _ => None,
+    });
+    sink.on_journal_synced(names.expect("a sync of names was requested"));
+    assert_eq!(answers(&actions(&mut sink)), 1);
 }
