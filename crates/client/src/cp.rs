@@ -113,7 +113,7 @@ pub(crate) fn claimed(
         if let Some(spool) = spool
             && outcome.failure.is_none()
         {
-            spool.emit()?;
+            spool.emit(&watch)?;
         }
         Ok((outcome, moved))
     };
@@ -400,7 +400,7 @@ fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestEr
     if let Some(spool) = spool
         && ended.0.failure.is_none()
     {
-        spool.emit()?;
+        spool.emit(watch)?;
     }
     Ok(ended)
 }
@@ -509,7 +509,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     if let Some(spool) = spool
         && outcome.failure.is_none()
     {
-        spool.emit()?;
+        spool.emit(watch)?;
     }
     Ok((outcome, moved))
 }

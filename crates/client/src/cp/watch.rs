@@ -45,6 +45,9 @@ pub(super) struct Watch<'a> {
 /// How much of a transfer must be seen before its rest is estimated.
 const ESTIMATE_AFTER: Duration = Duration::from_secs(3);
 
+/// A reader of standard output that takes longer is told.
+const SLOW_OUTPUT: Duration = Duration::from_secs(2);
+
 /// How long no byte may arrive before this is reported as an outage.
 const OUTAGE_AFTER: Duration = Duration::from_secs(10);
 
@@ -375,8 +378,9 @@ impl Spool {
         Destination { path, confined: None, sources: 1, names, owners: false }
     }
 
-    /// Writes what was received to standard output.
-    pub(super) fn emit(&self) -> Result<(), RequestError> {
+    /// Writes what was received to standard output. If that takes long, the user is told, because
+    /// everything else that is reported is about the transfer.
+    pub(super) fn emit(&self, watch: &Watch<'_>) -> Result<(), RequestError> {
         let failed = |e: io::Error| {
             RequestError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
         };
@@ -386,8 +390,19 @@ impl Spool {
         // process is killed.
         let _ = std::fs::remove_file(&path);
         let mut out = process::stdout().map_err(failed)?.lock();
-        io::copy(&mut file, &mut out).map_err(failed)?;
-        out.flush().map_err(failed)
+        let begun = clock::now();
+        let copied = io::copy(&mut file, &mut out).map_err(failed)?;
+        out.flush().map_err(failed)?;
+        let took = clock::now().since(begun);
+        if took >= SLOW_OUTPUT {
+            let rate = DataRate::from_bytes_over(ByteCount(copied), took);
+            let text = format!(
+                "all data had arrived; the reader of standard output took {} more, at {rate}",
+                took.to_readable()
+            );
+            watch.say(Notice::new(NoticeLevel::Info, text));
+        }
+        Ok(())
     }
 }
 
