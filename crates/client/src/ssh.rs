@@ -84,12 +84,24 @@ impl Write for Stdin {
     }
 }
 
-fn explain(target: &Target, status: ExitStatus, foreign: &Foreign) -> Failure {
+fn explain(
+    settings: &SshSettings,
+    target: &Target,
+    status: ExitStatus,
+    foreign: &Foreign,
+) -> Failure {
     let printed = foreign.told();
     match (status.code(), status.signal()) {
         (Some(255), _) => Failure::new(
             FailureKind::Temporary,
             format!("ssh could not reach {target}; its own message is above"),
+        ),
+        (Some(127), _) if settings.bootstrap => Failure::new(
+            FailureKind::Fatal,
+            format!(
+                "the login shell of {target} finds no `sh`: does one of its startup files set \
+                 PATH?{printed}"
+            ),
         ),
         (Some(126 | 127), _) => Failure::new(
             FailureKind::Fatal,

@@ -70,6 +70,14 @@ impl Messages {
             waited += POLL_INTERVAL;
         }
         let text = String::from_utf8_lossy(&self.0.bytes.lock()).into_owned();
+        if text.trim().is_empty() {
+            // OpenSSH says why it did not connect, and nothing of a shell that a signal ended.
+            let text = format!(
+                "ssh to {target} ended without a word: a signal ended the login shell there, or the \
+                 connection"
+            );
+            return Some(Failure::new(FailureKind::Temporary, text));
+        }
         refusal(&text, target)
     }
 }
