@@ -192,6 +192,24 @@ fn disks() {
 }
 
 #[test]
+fn a_probe_names_the_slowest_stage_if_it_knows_the_path() {
+    let probe = |path: Option<DataRate>| {
+        let probed = Evidence { probed: true, ..healthy() };
+        let part = probed.path.clone().unwrap();
+        let part = PathPart { capacity: path, samples: Vec::new(), tcp: None, ..part };
+        let mut sink = end(100_000_000);
+        // 200 Mbit/s.
+        sink.data = work(30, 100_000_000, 8.0, 0.5);
+        judge(&Evidence { path: Some(part), sink: Some(sink), ..probed })
+    };
+    let first = |diagnosis: &Diagnosis| diagnosis.findings[0].cause;
+    assert_eq!(first(&probe(Some(DataRate::from_mbps(10_000)))), Limiter::TargetDisk);
+    let unknown = probe(None);
+    let named = unknown.findings.iter().any(|f| f.says.contains("would be the limit"));
+    assert!(!named, "{unknown:?}");
+}
+
+#[test]
 fn names_and_small_files() {
     is(
         &with(|e, source, _, path| {

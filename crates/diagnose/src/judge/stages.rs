@@ -173,8 +173,12 @@ pub(super) fn police(ceilings: &mut [Ceiling], path: &PathPart) {
     }
 }
 
-/// The finding for the slowest stage of a probe.
+/// The finding for the slowest stage of a probe. None without the rate of the path, which only UDP
+/// shows: it may be far below what the ends can do.
 pub(super) fn probed(ceilings: &[Ceiling]) -> Option<Finding> {
+    if !ceilings.iter().any(|ceiling| ceiling.stage == Stage::Path) {
+        return None;
+    }
     let mut sorted: Vec<&Ceiling> = ceilings.iter().collect();
     sorted.sort_by_key(|c| c.rate);
     let lowest = *sorted.first()?;
