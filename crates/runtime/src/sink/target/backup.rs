@@ -1,7 +1,7 @@
 //! `--backup`: the old version of what is replaced or deleted gets another name.
 
-use packtrain_disk::Kept;
-use packtrain_object::RelPath;
+use packtrain_disk::{Kept, Kind};
+use packtrain_object::{RelPath, directories_above};
 use packtrain_transfer::message::Backup;
 use packtrain_transfer::{Failure, FailureKind};
 
@@ -20,11 +20,34 @@ impl Target {
         let Some(backup) = self.keeps_old() else { return Ok(Kept::Nothing) };
         let shown = || show(place.as_bytes());
         let to = self.backup_place(backup, place)?;
-        self.root.keep_as(place, &to).map_err(|error| {
+        let mut kept = self.root.keep_as(place, &to);
+        if kept.is_err() && self.remove_other_kind(backup, &to) {
+            kept = self.root.keep_as(place, &to);
+        }
+        kept.map_err(|error| {
             let trouble = self.root.trouble(&error);
             let text = format!("{}: cannot keep the old version: {}", shown(), trouble.sentence());
             Failure::new(kind_of(trouble), text)
         })
+    }
+
+    /// Removes an earlier backup that is in the way of one at `to`, because the name was a directory
+    /// then and is a file now, or the reverse. As with rsync, only in a directory for backups. False
+    /// if nothing was removed.
+    fn remove_other_kind(&self, backup: &Backup, to: &RelPath) -> bool {
+        let Some(dir) = &backup.dir else { return false };
+        let top = self.prefix.as_bytes().len() + dir.len() + 1;
+        let kind = |path: &RelPath| self.root.stat(path).ok().flatten().map(|stat| stat.kind);
+        // The highest first: what is below it cannot be looked at.
+        let mut above: Vec<&[u8]> = directories_above(to.as_bytes()).collect();
+        above.sort_unstable_by_key(|dir| dir.len());
+        for dir in above.into_iter().filter(|dir| dir.len() > top) {
+            let Ok(place) = RelPath::new(dir.to_vec()) else { return false };
+            if kind(&place).is_some_and(|kind| kind != Kind::Directory) {
+                return self.root.remove(&place).is_ok();
+            }
+        }
+        kind(to) == Some(Kind::Directory) && self.root.remove_tree(to).is_ok()
     }
 
     fn backup_place(&self, backup: &Backup, place: &RelPath) -> Result<RelPath, Failure> {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use packtrain_transfer::message::Message;
+use packtrain_disk::Kept;
+use packtrain_transfer::message::{Backup, ExtraOptions, Message};
 use rustix::io::Errno;
 
 use super::*;
@@ -61,4 +62,49 @@ fn closed_files_are_free_for_another_transfer() {
     one.close_all();
     other.file(EntryId(0), &entry).expect("it is free again");
     assert!(one.dirty.lock().many, "what was written is still to be synced");
+}
+
+#[test]
+fn an_earlier_backup_of_another_kind_gives_way_only_in_a_directory_for_backups() {
+    for prefix in ["", "p"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().join(prefix);
+        let target = |backup: Backup| {
+            let options = Options {
+                extra: Box::new(ExtraOptions { backup: Some(backup), ..ExtraOptions::default() }),
+                ..Options::default()
+            };
+            let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+            let prefix = match prefix {
+                "" => RelPath::root(),
+                prefix => RelPath::new(prefix.into()).expect("a path"),
+            };
+            Target::new((root, b"d".to_vec()), prefix, None, "0".to_owned(), options, false)
+        };
+        let write = |name: &str, text: &str| {
+            let path = base.join(name);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let read = |name: &str| std::fs::read_to_string(base.join(name)).ok();
+        let inside = Backup { suffix: Vec::new(), dir: Some(b"BK".to_vec()) };
+        // x was a file and is a directory; z the reverse.
+        write("BK/x", "file");
+        write("BK/z/y", "old");
+        write("x/y", "new");
+        write("z", "file");
+        let target_inside = target(inside);
+        for name in ["x/y", "z"] {
+            let place = target_inside.below(name.as_bytes()).expect("a path");
+            assert_eq!(target_inside.back_up(&place), Ok(Kept::Linked), "{prefix} {name}");
+        }
+        assert_eq!(read("BK/x/y").as_deref(), Some("new"));
+        assert_eq!(read("BK/z").as_deref(), Some("file"));
+        // Beside it, a directory of that name is no backup.
+        write("z~/mine", "mine");
+        let beside = target(Backup { suffix: b"~".to_vec(), dir: None });
+        let place = beside.below(b"z").expect("a path");
+        assert!(beside.back_up(&place).is_err());
+        assert_eq!(read("z~/mine").as_deref(), Some("mine"));
+    }
 }
