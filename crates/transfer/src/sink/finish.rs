@@ -282,8 +282,12 @@ impl Sink {
 
     pub(super) fn take_last_message(&mut self, message: Message) -> Result<(), Failure> {
         match message {
-            Message::Bye | Message::Cancel(_) | Message::Refused(_) => {
-                self.end_durable();
+            Message::Bye => {
+                self.end_durable(None);
+                Ok(())
+            }
+            Message::Cancel(failure) | Message::Refused(failure) => {
+                self.end_durable(Some(failure.bounded()));
                 Ok(())
             }
             Message::Removed { failures, .. } if failures.len() > MAX_FAILED => {
@@ -319,7 +323,7 @@ impl Sink {
     pub(super) fn end(&mut self, failure: Failure, notify: bool) {
         match self.phase {
             // All data is durable; only `Bye` is missing.
-            Phase::AwaitBye => self.end_durable(),
+            Phase::AwaitBye => self.end_durable(Some(failure)),
             Phase::Over | Phase::Ending { .. } => {}
             Phase::Running | Phase::Deleting | Phase::Naming { .. } | Phase::Closing { .. } => {
                 self.planner.clear();
@@ -328,14 +332,18 @@ impl Sink {
         }
     }
 
-    /// Ends the transfer when all is durable. It fails only if the source was to remove files and has
-    /// not said which: without an error, the caller would rely on their removal.
-    fn end_durable(&mut self) {
+    /// Ends the transfer when all is durable; `early` is why no `Bye` came. It fails only if the source
+    /// was to remove files and has not said which: without an error, the caller would rely on their
+    /// removal.
+    fn end_durable(&mut self, early: Option<Failure>) {
         self.phase = Phase::Over;
         let is_unknown = self.options.removes_source() && !self.told_removed;
         let text = "everything is copied, but the source ended before it said which files it \
                     removed; the same command moves those that are left";
-        self.finished(is_unknown.then(|| Failure::new(FailureKind::Fatal, text)));
+        // The user who stops it sees that, and the status of his signal.
+        let stopped = early.filter(|failure| failure.kind == FailureKind::Cancelled);
+        let unknown = || stopped.unwrap_or_else(|| Failure::new(FailureKind::Fatal, text));
+        self.finished(is_unknown.then(unknown));
     }
 
     fn finished(&mut self, failure: Option<Failure>) {

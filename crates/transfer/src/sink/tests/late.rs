@@ -345,3 +345,26 @@ fn the_temporaries_of_files_that_the_source_no_longer_has_are_removed_at_a_good_
     assert_eq!(abandoned(&both, false), [] as [Vec<u8>; 0], "a later run may resume them");
     assert_eq!(abandoned(&[], true), [] as [Vec<u8>; 0]);
 }
+
+#[test]
+fn a_stop_before_the_source_says_what_it_removed_is_a_stop_and_no_failure_of_the_source() {
+    let ended = |early: Option<FailureKind>| {
+        let extra = Box::new(ExtraOptions { remove_source_files: true, ..Default::default() });
+        let options = Options { extra, ..Options::default() };
+        let mut sink = Sink::new(options, anything(), &[], [1; 16], now()).unwrap();
+        sink.on_message(now(), manifest_end(0)).unwrap();
+        answer_syncs(&mut sink);
+        match early {
+            Some(kind) => sink.cancel(now(), Failure::new(kind, "early")),
+            None => sink.on_message(now(), Message::Bye).unwrap(),
+        }
+        let output = actions(&mut sink);
+        let Some(SinkAction::Finished(outcome)) = output.last() else {
+            panic!("not over: {output:?}")
+        };
+        outcome.failure.as_ref().map(|failure| failure.kind)
+    };
+    assert_eq!(ended(Some(FailureKind::Cancelled)), Some(FailureKind::Cancelled));
+    assert_eq!(ended(Some(FailureKind::Temporary)), Some(FailureKind::Fatal));
+    assert_eq!(ended(None), Some(FailureKind::Fatal));
+}
