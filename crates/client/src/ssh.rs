@@ -84,19 +84,16 @@ impl Write for Stdin {
     }
 }
 
-fn explain(
-    settings: &SshSettings,
-    target: &Target,
-    status: ExitStatus,
-    foreign: &Foreign,
-) -> Failure {
+/// Why the other end did not start. `needs_sh`: the login shell had to find `sh`, and nothing shows that
+/// it did.
+fn explain(target: &Target, status: ExitStatus, foreign: &Foreign, needs_sh: bool) -> Failure {
     let printed = foreign.told();
     match (status.code(), status.signal()) {
         (Some(255), _) => Failure::new(
             FailureKind::Temporary,
             format!("ssh could not reach {target}; its own message is above"),
         ),
-        (Some(127), _) if settings.bootstrap => Failure::new(
+        (Some(127), _) if needs_sh => Failure::new(
             FailureKind::Fatal,
             format!(
                 "the login shell of {target} finds no `sh`: does one of its startup files set \

@@ -213,6 +213,19 @@ impl Root {
         Ok(())
     }
 
+    /// Removes the temporary of `target` that an earlier run left, if there is one. Unlike other calls
+    /// it makes no directory that is planned.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn remove_left_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
+        let _gate = self.fresh.gate.read();
+        self.with_place_ungated(target.as_bytes(), |place| {
+            let temp = name(place.name, tag, self.name_max);
+            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(root::absent_is_fine)
+        })
+    }
+
     /// Removes the temporaries of this run that no later run can resume: all except those opened
     /// with `keep_existing`. Call it after all writes have ended.
     pub fn remove_unfinished_temps(&self, tag: &str) {

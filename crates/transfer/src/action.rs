@@ -108,8 +108,8 @@ pub enum SinkAction {
     /// it.
     Discard(EntryId, Entry),
     /// Remove the temporaries of these paths, if there are any: an earlier run began these files, and
-    /// this run, which is complete, did not need them. Comes before `Delete`, which then finds their
-    /// directories empty.
+    /// this run, of which only metadata and syncs are left, did not need them. The journal is removed
+    /// later.
     Abandon(Vec<RelPath>),
     /// Remove everything at the target that is not in this list; answer with `on_deleted`.
     Delete(DeletePlan),

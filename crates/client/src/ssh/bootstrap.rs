@@ -143,12 +143,12 @@ pub(crate) fn start(
     match said {
         Ok(Some(Said::Marker)) => Ok(Started { running, input, output, removed_at_end: false }),
         Ok(Some(Said::Ready(ready))) if settings.bootstrap => {
-            Install { settings, target, service, reporter, running, input, output }.run(&ready)
+            Install { target, service, reporter, running, input, output }.run(&ready)
         }
         _ => {
             // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
-            Err(explain(settings, target, running.wait()?, &foreign))
+            Err(explain(target, running.wait()?, &foreign, settings.bootstrap))
         }
     }
 }
@@ -200,7 +200,6 @@ fn while_told<T>(target: &Target, reporter: &dyn Reporter, wait: impl FnOnce() -
 
 /// The installation over a connection whose other end is ready.
 struct Install<'a> {
-    settings: &'a SshSettings,
     target: &'a Target,
     service: Service,
     reporter: &'a dyn Reporter,
@@ -285,7 +284,7 @@ impl Install<'_> {
     }
 
     fn failure(self, said: io::Result<Option<Said>>, program: &Program) -> Failure {
-        let Self { settings, target, running, input, output, .. } = self;
+        let Self { target, running, input, output, .. } = self;
         drop((input, output));
         let ended = running.wait();
         match (said, ended) {
@@ -293,7 +292,7 @@ impl Install<'_> {
             (Ok(Some(Said::Failed(why))), Ok(_)) => {
                 refused(target, &why, ByteCount(program.bytes.len() as u64))
             }
-            (_, Ok(status)) => explain(settings, target, status, &Foreign::default()),
+            (_, Ok(status)) => explain(target, status, &Foreign::default(), false),
         }
     }
 }

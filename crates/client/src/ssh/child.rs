@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The user's settings of a host may be for a terminal, and for forwardings that only one connection can
-/// have. Later than his own options on the command line, which count first.
+/// have. As with scp, neither is possible, also not by options of the user's command.
 const NOT_INTERACTIVE: [&str; 2] = ["-T", "-oClearAllForwardings=yes"];
 
 /// The destination of ssh: `host` or `user@host`, checked.

@@ -73,8 +73,8 @@ impl Messages {
         if text.trim().is_empty() {
             // OpenSSH says why it did not connect, and nothing of a shell that a signal ended.
             let text = format!(
-                "ssh to {target} ended without a word: a signal ended the login shell there, or the \
-                 connection"
+                "ssh to {target} ended without a word: a signal ended the login shell there, or ssh is \
+                 told to be quiet"
             );
             return Some(Failure::new(FailureKind::Temporary, text));
         }

@@ -34,7 +34,7 @@ pub(super) fn delete(target: &Target, plan: &DeletePlan) -> Gone {
         Err(_) if is_dry && target.is_missing() => return Vec::new(),
         Err(failure) => return vec![(Vec::new(), Err(failure))],
     };
-    remover.removed = target.room().removed;
+    (remover.removed, remover.at_end) = (target.room().removed, true);
     let scope = Scope::new(target.options());
     // If the manifest contains the root, the whole destination belongs to the source. Otherwise
     // only directories with the name of a source do.
@@ -185,6 +185,8 @@ struct Remover<'a> {
     dir: RemovalDir<'a>,
     dry_run: bool,
     limit: Option<u64>,
+    /// All files of this run have their names.
+    at_end: bool,
     gone: Gone,
     removed: u64,
     /// Number of names that the limit kept, and the first of them.
@@ -206,7 +208,8 @@ impl<'a> Remover<'a> {
         let place = target.below(b"")?;
         let dir = target.root.removal_dir(&place).map_err(|e| refused(target, &place, &e))?;
         let (gone, first_over) = (Vec::new(), None);
-        Ok(Self { target, filters, dir, dry_run, limit, gone, removed: 0, over: 0, first_over })
+        let (removed, over, at_end) = (0, 0, false);
+        Ok(Self { target, filters, dir, dry_run, limit, at_end, gone, removed, over, first_over })
     }
 
     fn remove_all(&mut self, dir: &[u8], items: Vec<DirItem>) {
@@ -291,22 +294,15 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Whether an earlier run of this transfer left this temporary, or this directory that it filled
-    /// under a hidden name. All files of this run have their names by now.
+    /// Whether an earlier run of this transfer left this temporary. A hidden directory may be this
+    /// run's, also at the end.
     fn is_temporary(&self, item: &DirItem) -> bool {
-        matches!(item.kind, Kind::File | Kind::Directory) && self.target.is_temporary(&item.name)
+        self.at_end && item.kind == Kind::File && self.target.is_temporary(&item.name)
     }
 
     /// Removes such a temporary, which counts as no name of the target; false if it stays.
     fn clear(&mut self, path: &[u8], kind: Kind) -> bool {
-        let mut remove = || match kind {
-            Kind::Directory => self
-                .target
-                .below(path)
-                .is_ok_and(|place| self.target.root.remove_tree(&place).is_ok()),
-            _ => self.dir.remove(path, kind).is_ok(),
-        };
-        self.dry_run || remove()
+        self.dry_run || self.dir.remove(path, kind).is_ok()
     }
 
     fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {

@@ -72,6 +72,8 @@ pub(crate) struct Target {
     unlisted: AtomicU64,
     /// Entries whose mode or time could not be set.
     unsettled: AtomicU64,
+    /// The source has names in the directory for backups.
+    fills_backups: AtomicBool,
 }
 
 /// Data that the next sync must cover.
@@ -122,6 +124,7 @@ impl Target {
             unattributed: AtomicU64::new(0),
             unlisted: AtomicU64::new(0),
             unsettled: AtomicU64::new(0),
+            fills_backups: AtomicBool::new(false),
         }
     }
 
@@ -165,6 +168,7 @@ impl Target {
             let text = format!("{path}: has the name of a temporary file of packtrain");
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
+        self.note_backup_name(entry.path.as_bytes());
         self.below(entry.path.as_bytes())
     }
 

@@ -161,10 +161,6 @@ impl Sink {
     fn begin_end(&mut self) {
         // What differs is a failure of `verify`, which also lists what the source does not have.
         let clean = self.tally.failures.count() == 0 || self.options.verify;
-        let begun = self.journal.unfinished();
-        if clean && !begun.is_empty() {
-            self.out.push_back(SinkAction::Abandon(begun));
-        }
         if !self.options.delete || !clean {
             self.close();
             return;
@@ -220,12 +216,17 @@ impl Sink {
     }
 
     fn close_named(&mut self) {
+        let clean = self.tally.failures.count() == 0;
+        let begun = self.journal.unfinished();
+        if clean && !begun.is_empty() {
+            // Before the metadata, because the removal changes the time of their directories.
+            self.out.push_back(SinkAction::Abandon(begun));
+        }
         // Before the sync, because its answer must cover the metadata too.
         self.directories.settle_all(&mut self.out);
         // All files are durable under their final names, so a crash no longer needs the journal.
         // Removing it and the lock changes the mtime of their directory, so the destination's
         // metadata follows.
-        let clean = self.tally.failures.count() == 0;
         if self.journal.is_enabled() && (clean || !self.journal.has_files()) {
             self.out.push_back(SinkAction::RemoveJournal);
         }

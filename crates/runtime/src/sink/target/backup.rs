@@ -1,6 +1,9 @@
 //! `--backup`: the old version of what is replaced or deleted gets another name.
 
-use packtrain_disk::{Kept, Kind};
+use std::io;
+use std::sync::atomic::Ordering;
+
+use packtrain_disk::{Kept, Kind, Trouble};
 use packtrain_object::{RelPath, directories_above};
 use packtrain_transfer::message::Backup;
 use packtrain_transfer::{Failure, FailureKind};
@@ -21,7 +24,10 @@ impl Target {
         let shown = || show(place.as_bytes());
         let to = self.backup_place(backup, place)?;
         let mut kept = self.root.keep_as(place, &to);
-        if kept.is_err() && self.remove_other_kind(backup, &to) {
+        let in_the_way = |error: &io::Error| {
+            matches!(self.root.trouble(error), Trouble::IsDirectory | Trouble::NotDirectory)
+        };
+        if kept.as_ref().is_err_and(in_the_way) && self.remove_other_kind(backup, &to) {
             kept = self.root.keep_as(place, &to);
         }
         kept.map_err(|error| {
@@ -32,10 +38,14 @@ impl Target {
     }
 
     /// Removes an earlier backup that is in the way of one at `to`, because the name was a directory
-    /// then and is a file now, or the reverse. As with rsync, only in a directory for backups. False
-    /// if nothing was removed.
+    /// then and is a file now, or the reverse. As with rsync, only in a directory for backups. Not
+    /// if the source has names there too, or if a suffix makes names of this run alike. False if
+    /// nothing was removed.
     fn remove_other_kind(&self, backup: &Backup, to: &RelPath) -> bool {
         let Some(dir) = &backup.dir else { return false };
+        if !backup.suffix.is_empty() || self.fills_backups.load(Ordering::Relaxed) {
+            return false;
+        }
         let top = self.prefix.as_bytes().len() + dir.len() + 1;
         let kind = |path: &RelPath| self.root.stat(path).ok().flatten().map(|stat| stat.kind);
         // The highest first: what is below it cannot be looked at.
@@ -43,11 +53,22 @@ impl Target {
         above.sort_unstable_by_key(|dir| dir.len());
         for dir in above.into_iter().filter(|dir| dir.len() > top) {
             let Ok(place) = RelPath::new(dir.to_vec()) else { return false };
-            if kind(&place).is_some_and(|kind| kind != Kind::Directory) {
-                return self.root.remove(&place).is_ok();
+            match kind(&place) {
+                Some(Kind::Directory) => {}
+                Some(Kind::File) => return self.root.remove(&place).is_ok(),
+                _ => return false,
             }
         }
         kind(to) == Some(Kind::Directory) && self.root.remove_tree(to).is_ok()
+    }
+
+    /// Notes whether the source has a name in the directory for backups.
+    pub(super) fn note_backup_name(&self, path: &[u8]) {
+        let dir = self.keeps_old().and_then(|backup| backup.dir.as_deref());
+        let below = dir.and_then(|dir| path.strip_prefix(dir));
+        if below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
+            self.fills_backups.store(true, Ordering::Relaxed);
+        }
     }
 
     fn backup_place(&self, backup: &Backup, place: &RelPath) -> Result<RelPath, Failure> {

@@ -38,9 +38,10 @@ impl Target {
     /// Removes the temporaries of these paths, which an earlier run of this transfer left.
     pub(crate) fn abandon(&self, paths: &[RelPath]) {
         for path in paths {
+            let renamed = self.rename.clone();
             // What cannot be removed is told as a leftover.
-            if let Ok(place) = self.below(path.as_bytes()) {
-                let _ = self.root.remove_temp(&place, &self.tag);
+            if let Ok(place) = renamed.map_or_else(|| self.below(path.as_bytes()), Ok) {
+                let _ = self.root.remove_left_temp(&place, &self.tag);
             }
         }
     }

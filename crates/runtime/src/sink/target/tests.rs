@@ -100,6 +100,15 @@ fn an_earlier_backup_of_another_kind_gives_way_only_in_a_directory_for_backups()
         }
         assert_eq!(read("BK/x/y").as_deref(), Some("new"));
         assert_eq!(read("BK/z").as_deref(), Some("file"));
+        // A source that has such names itself may have just written them.
+        write("BK/w/y", "copied");
+        write("w", "file");
+        let filled = target(Backup { suffix: Vec::new(), dir: Some(b"BK".to_vec()) });
+        filled
+            .place(&Entry { path: RelPath::new(b"BK/w".to_vec()).expect("a path"), ..entry() })
+            .expect("a place");
+        assert!(filled.back_up(&filled.below(b"w").expect("a path")).is_err());
+        assert_eq!(read("BK/w/y").as_deref(), Some("copied"));
         // Beside it, a directory of that name is no backup.
         write("z~/mine", "mine");
         let beside = target(Backup { suffix: b"~".to_vec(), dir: None });
