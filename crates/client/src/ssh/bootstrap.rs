@@ -239,7 +239,7 @@ impl Install<'_> {
             said => return Err(self.failure(said, &program)),
         }
         let what = match ready.unusable {
-            true => format!("sent packtrain to {target}"),
+            true => format!("this packtrain is not yet at {target}: sent it"),
             false => format!("packtrain is not installed at {target}: sent it"),
         };
         let text = if stays {
