@@ -475,7 +475,9 @@ mod tests {
         assert_eq!(rate.update(at(10), 125_000), DataRate::from_bps(1_000_000));
         assert_eq!(rate.remaining(at(10), left), None, "one moment is no rate");
         assert_eq!(rate.update(at(11), 250_000), DataRate::from_bps(1_000_000));
-        assert_eq!(rate.remaining(at(11), left), Some(Duration::from_secs(8)));
+        assert_eq!(rate.remaining(at(11), left), None, "one second is little");
+        assert_eq!(rate.update(at(13), 500_000), DataRate::from_bps(1_000_000));
+        assert_eq!(rate.remaining(at(13), left), Some(Duration::from_secs(8)));
     }
 
     #[test]
