@@ -19,9 +19,9 @@ use packtrain_transfer::{Failure, FailureKind};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
+use bootstrap::Service;
 #[cfg(feature = "fuzzing")]
 pub(crate) use bootstrap::described_system;
-use bootstrap::{Foreign, Service};
 use child::{Running, Target};
 use packtrain_runtime::control::{Control, ControlSender, over_streams};
 use packtrain_service::executor::spawn;
@@ -84,10 +84,9 @@ impl Write for Stdin {
     }
 }
 
-/// Why the other end did not start. `needs_sh`: the login shell had to find `sh`, and nothing shows that
-/// it did.
-fn explain(target: &Target, status: ExitStatus, foreign: &Foreign, needs_sh: bool) -> Failure {
-    let printed = foreign.told();
+/// Why the other end did not start. `printed` is appended; `needs_sh`: the login shell had to find `sh`,
+/// and nothing shows that it did.
+fn explain(target: &Target, status: ExitStatus, printed: &str, needs_sh: bool) -> Failure {
     match (status.code(), status.signal()) {
         (Some(255), _) => Failure::new(
             FailureKind::Temporary,

@@ -55,6 +55,7 @@ pub struct Root {
     pub(super) not_attributed: AtomicU64,
     /// How many times access control lists could not be set.
     pub(super) not_listed: AtomicU64,
+    /// How many times modification times could not be set.
     pub(super) not_timed: AtomicU64,
     /// Whether links are followed, in the last component too.
     follow: Follow,

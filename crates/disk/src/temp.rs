@@ -206,9 +206,7 @@ impl Root {
     /// # Errors
     /// I/O errors.
     pub fn remove_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
-        self.with_temp(target, tag, |place, temp| {
-            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(root::absent_is_fine)
-        })?;
+        self.with_temp(target, tag, unlink)?;
         self.made.forget(target);
         Ok(())
     }
@@ -221,8 +219,7 @@ impl Root {
     pub fn remove_left_temp(&self, target: &RelPath, tag: &str) -> io::Result<()> {
         let _gate = self.fresh.gate.read();
         self.with_place_ungated(target.as_bytes(), |place| {
-            let temp = name(place.name, tag, self.name_max);
-            rustix::fs::unlinkat(&place.dir, temp, AtFlags::empty()).or_else(root::absent_is_fine)
+            unlink(place, &name(place.name, tag, self.name_max))
         })
     }
 
@@ -349,4 +346,9 @@ fn mode_of_target(place: &Place<'_>) -> u32 {
         Ok(stat) if Stat::from(&stat).kind == Kind::File => Stat::from(&stat).mode & 0o777,
         _ => 0o666 & !meta::umask(),
     }
+}
+
+/// Removes a name; a missing one is not an error.
+fn unlink(place: &Place<'_>, name: &[u8]) -> Result<(), Errno> {
+    rustix::fs::unlinkat(&place.dir, name, AtFlags::empty()).or_else(root::absent_is_fine)
 }

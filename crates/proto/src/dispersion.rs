@@ -109,7 +109,9 @@ impl Run {
             (None, _) => ((0, 0), (packets, span)),
             (Some(from), Some(to)) => (from, to),
             // A report that went out within a cluster cuts it in two.
-            (Some(_), None) if longest_gap(stamps) <= span / EVEN_GAPS => ((0, 0), (packets, span)),
+            (Some(_), None) if longest_gap(0, stamps) <= span / EVEN_GAPS => {
+                ((0, 0), (packets, span))
+            }
             (Some(_), None) => return bound(packets, span),
         };
         let (packets_within, within) = (to.0 - from.0, to.1 - from.1);
@@ -134,13 +136,14 @@ fn bound(packets: u64, span: u64) -> Spread {
 /// Whether one gap makes so much of the span that a delay caused it, and not the link: where a path
 /// delays packets at random and keeps their order, the first of a run wait for the slowest.
 fn is_held_up(stamps: &[Stamp], from: Stamp, to: Stamp) -> bool {
-    let within = stamps.iter().filter(|stamp| stamp.0 > from.0 && stamp.0 <= to.0);
-    let within: Vec<Stamp> = within.map(|stamp| (stamp.0 - from.0, stamp.1 - from.1)).collect();
-    longest_gap(&within) > MAX_GAP.as_nanos().max((to.1 - from.1) / HELD_UP)
+    let stamps_to = |packets| stamps.partition_point(|stamp| stamp.0 <= packets);
+    let gap = longest_gap(from.1, &stamps[stamps_to(from.0)..stamps_to(to.0)]);
+    gap > MAX_GAP.as_nanos().max((to.1 - from.1) / HELD_UP)
 }
 
-fn longest_gap(stamps: &[Stamp]) -> u64 {
-    let starts = std::iter::once(0).chain(stamps.iter().map(|(_, at)| *at));
+/// The longest gap between timestamps that follow one at `start`.
+fn longest_gap(start: u64, stamps: &[Stamp]) -> u64 {
+    let starts = std::iter::once(start).chain(stamps.iter().map(|(_, at)| *at));
     starts.zip(stamps).map(|(before, (_, at))| at.saturating_sub(before)).max().unwrap_or(0)
 }
 

@@ -148,14 +148,14 @@ pub(crate) fn start(
         _ => {
             // The pipes are closed, so that a writing remote end is not blocked.
             drop((input, output));
-            Err(explain(target, running.wait()?, &foreign, settings.bootstrap))
+            Err(explain(target, running.wait()?, &foreign.told(), settings.bootstrap))
         }
     }
 }
 
 /// Lines that something else than packtrain printed.
 #[derive(Default)]
-pub(super) struct Foreign(String);
+struct Foreign(String);
 
 impl Foreign {
     fn find(&mut self, output: &mut ChildStdout) -> io::Result<Option<Said>> {
@@ -171,7 +171,7 @@ impl Foreign {
     }
 
     /// As a part of a message; empty if there are none.
-    pub(super) fn told(&self) -> String {
+    fn told(&self) -> String {
         let text: String = self.0.chars().take(MAX_REASON).collect();
         if text.is_empty() { text } else { format!("; it printed: {text}") }
     }
@@ -225,8 +225,8 @@ impl Install<'_> {
         let script = install(self.service);
         let begin = format!("{script}\n{} {}\n", program.digest, program.bytes.len());
         let _ = self.input.write_all(begin.as_bytes()).and_then(|()| self.input.flush());
-        let mut foreign = Foreign::default();
-        let said = while_told(target, self.reporter, || foreign.find(&mut self.output));
+        let find = || marker::find(&mut self.output, Said::parse);
+        let said = while_told(target, self.reporter, find);
         let (stays, why) = match said {
             // It is in the cache from an earlier run.
             Ok(Some(Said::Marker)) => return Ok(self.started(false)),
@@ -292,7 +292,7 @@ impl Install<'_> {
             (Ok(Some(Said::Failed(why))), Ok(_)) => {
                 refused(target, &why, ByteCount(program.bytes.len() as u64))
             }
-            (_, Ok(status)) => explain(target, status, &Foreign::default(), false),
+            (_, Ok(status)) => explain(target, status, "", false),
         }
     }
 }

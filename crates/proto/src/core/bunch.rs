@@ -37,9 +37,8 @@ pub(super) fn longest(
     let capacity = capacity.unwrap_or(UNMEASURED);
     // Later marks leave out arrivals between them.
     let unthinned = report.marks.iter().take(UNTHINNED_MARKS);
-    let marks: Vec<&Mark> = before.iter().chain(unthinned).collect();
-    let pairs = marks.windows(2).filter_map(|pair| {
-        let [before, mark] = pair else { return None };
+    let marks = before.iter().chain(unthinned);
+    let pairs = marks.clone().zip(marks.skip(1)).filter_map(|(before, mark)| {
         let last = find(lanes, mark.lane, mark.pn)?;
         let (first, packets) = if before.lane == mark.lane {
             // All after the mark before arrived as one cluster, unless some were lost.

@@ -216,7 +216,7 @@ impl<'a> Remover<'a> {
         for item in items {
             let path = join(dir, &item.name);
             if self.is_temporary(&item) {
-                self.clear(&path, item.kind);
+                self.clear(&path);
                 continue;
             }
             if self.is_protected(&path, &item) {
@@ -269,7 +269,7 @@ impl<'a> Remover<'a> {
             };
             let path = join(&level.path, &item.name);
             if self.is_temporary(&item) {
-                level.kept |= !self.clear(&path, item.kind);
+                level.kept |= !self.clear(&path);
             } else if self.is_protected(&path, &item) {
                 level.kept = true;
             } else if item.kind == Kind::Directory {
@@ -301,8 +301,8 @@ impl<'a> Remover<'a> {
     }
 
     /// Removes such a temporary, which counts as no name of the target; false if it stays.
-    fn clear(&mut self, path: &[u8], kind: Kind) -> bool {
-        self.dry_run || self.dir.remove(path, kind).is_ok()
+    fn clear(&mut self, path: &[u8]) -> bool {
+        self.dry_run || self.dir.remove(path, Kind::File).is_ok()
     }
 
     fn is_protected(&self, path: &[u8], item: &DirItem) -> bool {

@@ -168,7 +168,6 @@ impl Target {
             let text = format!("{path}: has the name of a temporary file of packtrain");
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
-        self.note_backup_name(entry.path.as_bytes());
         self.below(entry.path.as_bytes())
     }
 
@@ -215,6 +214,7 @@ impl Target {
     pub(crate) fn examine(&self, entry: &Entry) -> TargetState {
         let nothing = TargetState { target: None, temporary: None };
         let Ok(place) = self.place(entry) else { return nothing };
+        self.note_backup_name(entry.path.as_bytes());
         let is_dir = entry.kind == EntryKind::Directory;
         if self.is_fresh(&place) {
             self.note_fresh(is_dir, place);

@@ -197,7 +197,6 @@ impl Sink {
             let state = states.get(at as usize).unwrap_or(&nothing);
             self.take_state(EntryId(first.0 + at), state);
         }
-        self.answer_if_kept_up();
     }
 
     fn take_state(&mut self, id: EntryId, state: &TargetState) {

@@ -48,10 +48,8 @@ impl Target {
         }
         let top = self.prefix.as_bytes().len() + dir.len() + 1;
         let kind = |path: &RelPath| self.root.stat(path).ok().flatten().map(|stat| stat.kind);
-        // The highest first: what is below it cannot be looked at.
-        let mut above: Vec<&[u8]> = directories_above(to.as_bytes()).collect();
-        above.sort_unstable_by_key(|dir| dir.len());
-        for dir in above.into_iter().filter(|dir| dir.len() > top) {
+        // From the top: what is below another kind cannot be looked at.
+        for dir in directories_above(to.as_bytes()).filter(|dir| dir.len() > top) {
             let Ok(place) = RelPath::new(dir.to_vec()) else { return false };
             match kind(&place) {
                 Some(Kind::Directory) => {}

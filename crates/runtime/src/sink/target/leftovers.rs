@@ -38,9 +38,12 @@ impl Target {
     /// Removes the temporaries of these paths, which an earlier run of this transfer left.
     pub(crate) fn abandon(&self, paths: &[RelPath]) {
         for path in paths {
-            let renamed = self.rename.clone();
+            let place = match &self.rename {
+                Some(name) => Ok(name.clone()),
+                None => self.below(path.as_bytes()),
+            };
             // What cannot be removed is told as a leftover.
-            if let Ok(place) = renamed.map_or_else(|| self.below(path.as_bytes()), Ok) {
+            if let Ok(place) = place {
                 let _ = self.root.remove_left_temp(&place, &self.tag);
             }
         }

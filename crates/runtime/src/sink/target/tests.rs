@@ -104,9 +104,8 @@ fn an_earlier_backup_of_another_kind_gives_way_only_in_a_directory_for_backups()
         write("BK/w/y", "copied");
         write("w", "file");
         let filled = target(Backup { suffix: Vec::new(), dir: Some(b"BK".to_vec()) });
-        filled
-            .place(&Entry { path: RelPath::new(b"BK/w".to_vec()).expect("a path"), ..entry() })
-            .expect("a place");
+        let path = RelPath::new(b"BK/w".to_vec()).expect("a path");
+        filled.examine(&Entry { path, ..entry() });
         assert!(filled.back_up(&filled.below(b"w").expect("a path")).is_err());
         assert_eq!(read("BK/w/y").as_deref(), Some("copied"));
         // Beside it, a directory of that name is no backup.
