@@ -32,6 +32,7 @@ mod qlog;
 mod sabul;
 mod sealing;
 mod seam;
+mod secrets;
 mod stats;
 #[cfg(test)]
 mod test_network;

@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 
-use packtrain_units::{Duration, Rng, Time};
+use packtrain_units::{Duration, Time};
 
 use crate::config::limits::CANDIDATES;
+use crate::secrets::Secrets;
 
 /// Gap between the first probes; it doubles after each probe up to `MAX_PROBE_GAP`.
 const FIRST_PROBE_GAP: Duration = Duration::from_millis(20);
@@ -33,25 +34,24 @@ pub(crate) struct Path {
     challenge: Option<Challenge>,
 }
 
-/// Pings that left together, each to one address and with a token of its own: a pong shows that the
-/// peer is at the address that this ping went to (RFC 9000 section 8.2.3), wherever it comes from.
+/// Pings that left together. A pong shows that the peer is at the address that this ping went to (RFC
+/// 9000 section 8.2.3), wherever it comes from. So no address may learn the token of another one.
 #[derive(Clone, Debug)]
 struct Probe {
-    /// Token of the ping to the first address; the others follow. Those after the last also go to
-    /// the last.
-    token: u64,
-    /// Number of tokens.
-    pings: u64,
     at: Time,
-    targets: Vec<SocketAddr>,
+    /// Each address, and the token of the ping to it.
+    targets: Vec<(SocketAddr, u64)>,
+    /// Number of further pings to the last address, with the tokens that follow.
+    extra: u64,
 }
 
 impl Probe {
     /// The address that the ping with this token went to.
     fn target(&self, token: u64) -> Option<SocketAddr> {
-        let index = token.wrapping_sub(self.token);
-        let last = self.targets.len().checked_sub(1)?;
-        (index < self.pings).then(|| self.targets[last.min(index as usize)])
+        let (last, others) = self.targets.split_last()?;
+        let is_last = token.wrapping_sub(last.1) <= self.extra;
+        let other = || others.iter().find(|(_, sent)| *sent == token);
+        Some(if is_last { last.0 } else { other()?.0 })
     }
 }
 
@@ -119,7 +119,7 @@ impl Path {
         now: Time,
         from: SocketAddr,
         newest: bool,
-        rng: &mut Rng,
+        secrets: &mut Secrets,
     ) -> bool {
         if self.known && !self.validated && self.candidates.contains(&from) {
             (self.remote, self.validated) = (Some(from), true);
@@ -133,7 +133,7 @@ impl Path {
             }
             Some(remote) if self.validated && newest && remote != from => {
                 if self.challenge.is_none_or(|c| c.to != from) {
-                    let token = rng.next_u64();
+                    let token = secrets.token();
                     self.challenge = Some(Challenge { to: from, token, tries: 0, next_at: now });
                 }
             }
@@ -171,28 +171,28 @@ impl Path {
 
     /// The first token of the pings that this one left with.
     pub(crate) fn first_token(&self, token: u64) -> Option<u64> {
-        self.find(token).map(|(probe, _)| probe.token)
+        self.find(token).and_then(|(probe, _)| Some(probe.targets.first()?.1))
     }
 
     /// Pings leave now for these addresses, `extra` further ones for the last of them. Returns the
-    /// token of the first; the others follow.
+    /// token for each address; the further ones follow the last token.
     pub(crate) fn on_pings(
         &mut self,
         now: Time,
-        targets: Vec<SocketAddr>,
+        targets: &[SocketAddr],
         extra: u64,
-        rng: &mut Rng,
-    ) -> u64 {
-        let token = rng.next_u64();
-        let pings = targets.len() as u64 + extra;
-        let probe = Probe { token, pings, at: now, targets };
+        secrets: &mut Secrets,
+    ) -> Vec<u64> {
+        let tokens = secrets.tokens(targets.len());
+        let targets = targets.iter().copied().zip(tokens.iter().copied()).collect();
+        let probe = Probe { at: now, targets, extra };
         if self.probes.len() < PROBES {
             self.probes.push(probe);
         } else {
             self.probes[self.sent % PROBES] = probe;
         }
         self.sent += 1;
-        token
+        tokens
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
@@ -219,15 +219,15 @@ impl Path {
     }
 
     /// The pings due now: destinations and tokens.
-    pub(crate) fn poll(&mut self, now: Time, rng: &mut Rng) -> Vec<(SocketAddr, u64)> {
+    pub(crate) fn poll(&mut self, now: Time, secrets: &mut Secrets) -> Vec<(SocketAddr, u64)> {
         let mut pings = Vec::new();
         if !self.validated && now >= self.next_at {
             let gap = (FIRST_PROBE_GAP * (1 << self.tries.min(5))).min(MAX_PROBE_GAP);
             let targets = self.targets();
             if !targets.is_empty() {
-                let token = self.on_pings(now, targets.clone(), 0, rng);
+                let tokens = self.on_pings(now, &targets, 0, secrets);
                 self.tries += 1;
-                pings.extend((0..).zip(targets).map(|(i, to)| (to, token.wrapping_add(i))));
+                pings.extend(targets.into_iter().zip(tokens));
             }
             self.next_at = now + gap;
         }
@@ -255,11 +255,11 @@ mod tests {
 
     #[test]
     fn the_first_candidate_to_answer_wins() {
-        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
+        let (mut secrets, now) = (Secrets::new(1), Time::from_nanos(1));
         let mut path = Path::new(vec![addr(1), addr(2)], false, now);
-        let pings = path.poll(now, &mut rng);
+        let pings = path.poll(now, &mut secrets);
         assert_eq!(pings.len(), 2);
-        path.on_packet(now, addr(1), true, &mut rng);
+        path.on_packet(now, addr(1), true, &mut secrets);
         assert_eq!(path.remote(), None, "heard is not validated");
         let later = now + Duration::from_millis(5);
         assert_eq!(path.on_pong(later, pings[1].1.wrapping_add(1)), Answer::Unknown);
@@ -270,32 +270,53 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_at_one_address_cannot_answer_for_another() {
+        let (mut secrets, now) = (Secrets::new(1), Time::from_nanos(1));
+        let mut path = Path::new(vec![addr(1)], false, now);
+        // A packet with another address as its forged source.
+        path.on_packet(now, addr(2), true, &mut secrets);
+        for extra in [0, 63] {
+            let targets = [addr(2), addr(1)];
+            let tokens = path.on_pings(now, &targets, extra, &mut secrets);
+            for k in 1..=1_000 {
+                for guess in [tokens[1].wrapping_sub(k), tokens[1].wrapping_add(extra + k)] {
+                    assert_eq!(path.on_pong(now, guess), Answer::Unknown, "{k} from its own");
+                }
+            }
+        }
+        assert_eq!(path.remote(), None);
+        let pings = path.poll(now, &mut secrets);
+        let own = pings.iter().find(|(to, _)| *to == addr(1)).expect("a ping to each").1;
+        assert_eq!(path.on_pong(now, own), Answer::Validated(Duration::ZERO, addr(1)));
+    }
+
+    #[test]
     fn a_packet_opens_a_lane_only_where_the_peer_is_known_to_be() {
-        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
-        let opens = |known, from, rng: &mut Rng| {
+        let (mut secrets, now) = (Secrets::new(1), Time::from_nanos(1));
+        let opens = |known, from, secrets: &mut Secrets| {
             let mut path = Path::new(vec![addr(1), addr(2)], known, now);
-            (path.on_packet(now, addr(from), true, rng), path.remote())
+            (path.on_packet(now, addr(from), true, secrets), path.remote())
         };
-        assert_eq!(opens(true, 2, &mut rng), (true, Some(addr(2))));
-        assert_eq!(opens(true, 3, &mut rng), (false, None));
-        assert_eq!(opens(false, 2, &mut rng), (false, None));
+        assert_eq!(opens(true, 2, &mut secrets), (true, Some(addr(2))));
+        assert_eq!(opens(true, 3, &mut secrets), (false, None));
+        assert_eq!(opens(false, 2, &mut secrets), (false, None));
         // An address that was learned later has proved nothing, and neither have the others then.
         let mut path = Path::new(vec![addr(1)], true, now);
         path.add(addr(3));
-        assert!(!path.on_packet(now, addr(3), true, &mut rng));
-        assert!(!path.on_packet(now, addr(1), true, &mut rng));
+        assert!(!path.on_packet(now, addr(3), true, &mut secrets));
+        assert!(!path.on_packet(now, addr(1), true, &mut secrets));
     }
 
     #[test]
     fn a_new_address_is_challenged_before_the_move() {
-        let (mut rng, now) = (Rng::new(1), Time::from_nanos(1));
+        let (mut secrets, now) = (Secrets::new(1), Time::from_nanos(1));
         let mut path = Path::new(vec![addr(1)], false, now);
-        let token = path.poll(now, &mut rng)[0].1;
+        let token = path.poll(now, &mut secrets)[0].1;
         path.on_pong(now, token);
-        path.on_packet(now, addr(9), false, &mut rng);
+        path.on_packet(now, addr(9), false, &mut secrets);
         assert_eq!(path.poll_timeout(), None, "an old packet proves nothing");
-        path.on_packet(now, addr(9), true, &mut rng);
-        let challenge = path.poll(now, &mut rng);
+        path.on_packet(now, addr(9), true, &mut secrets);
+        let challenge = path.poll(now, &mut secrets);
         assert_eq!((challenge[0].0, path.remote()), (addr(9), Some(addr(1))));
         assert_eq!(path.on_pong(now, 12345), Answer::Unknown);
         assert_eq!(path.on_pong(now, challenge[0].1), Answer::Moved(addr(9)));

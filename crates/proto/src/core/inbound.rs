@@ -21,9 +21,6 @@ use crate::seam::{CloseReason, Event, Placed};
 use crate::stats::FlowStats;
 use crate::udt::Message;
 
-/// Maximum control packets that wait to be sent. Answers to more pings than that are dropped.
-const MAX_CONTROLS: usize = 128;
-
 impl Core {
     /// Handles a data packet of `len` bytes, which `place` writes. Returns false if it is invalid
     /// at this end.
@@ -106,7 +103,7 @@ impl Core {
     }
 
     /// Finishes a batch: `last` is the newest of its packets.
-    pub(super) fn on_batch(
+    pub(crate) fn on_batch(
         &mut self,
         now: Time,
         received_at: Time,
@@ -116,7 +113,7 @@ impl Core {
         let lane = &mut self.lanes[usize::from(last.lane)];
         let newest = last.pn + 1 == lane.window.next();
         let dropped = lane.drops.on_batch(&lane.window);
-        if lane.path.on_packet(now, last.from, newest, &mut self.rng) {
+        if lane.path.on_packet(now, last.from, newest, &mut self.secrets) {
             let guess = self.rtt.smoothed_or_guess();
             self.lane_opened(now, last.lane, last.from, guess);
         }
@@ -144,7 +141,7 @@ impl Core {
     }
 
     fn on_ping(&mut self, now: Time, envelope: &Envelope, token: u64, rtt: Duration) {
-        if self.controls.len() >= MAX_CONTROLS {
+        if !self.may_queue() {
             return;
         }
         let size = u16::try_from(envelope.size).unwrap_or(u16::MAX);

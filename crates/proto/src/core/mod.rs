@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use packtrain_cc::{CongestionController, Signals};
-use packtrain_units::{ByteCount, DataRate, Duration, Offset, Rng, Time};
+use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 use serde_json::json;
 
 use crate::codec::frame::Frame;
@@ -47,11 +47,15 @@ use crate::life::Life;
 use crate::mtu::Mtu;
 use crate::qlog::Log;
 use crate::seam::{BATCH_BYTES, CloseReason, Event};
+use crate::secrets::Secrets;
 use crate::stats::{FlowStats, Limit};
 
 /// One packet number per this many bursts is skipped, to detect a receiver that acknowledges
 /// packets that it did not get.
 const SKIP_EVERY: u64 = 128;
+/// While more control packets wait to be sent, pings are not answered, and feedback is not built: the
+/// peer decides how much there is to say.
+const MAX_CONTROLS: usize = 128;
 /// Rate for which one lane suffices. The default buffer of a socket (264 coalesced datagrams) then
 /// holds 25 ms, which covers what a thread waits for a processor. A flow without need of more keeps
 /// its packets in one order: a loss shows when the next packet of its lane arrives.
@@ -72,7 +76,7 @@ pub(crate) struct Core {
     /// one received, at the sender the last one sent.
     reported_rtt: Duration,
     rtt_reported_at: Time,
-    rng: Rng,
+    secrets: Secrets,
     pub(crate) controls: VecDeque<Control>,
     events: VecDeque<Event>,
     endpoint: Endpoint,
@@ -163,7 +167,7 @@ impl Core {
             rtt: config.known_rtt.map_or_else(Rtt::default, Rtt::guessed),
             reported_rtt: Duration::ZERO,
             rtt_reported_at: now,
-            rng: Rng::new(config.seed),
+            secrets: Secrets::new(config.seed),
             controls: VecDeque::new(),
             events: VecDeque::new(),
             endpoint,
@@ -239,6 +243,11 @@ impl Core {
         }
     }
 
+    /// Whether one more control packet may wait to be sent.
+    fn may_queue(&self) -> bool {
+        self.controls.len() < MAX_CONTROLS
+    }
+
     /// The next control packet with its number; runs the timers first.
     fn poll_control(&mut self, now: Time) -> Option<(Control, u64)> {
         self.tick(now);
@@ -289,7 +298,7 @@ impl Core {
         let mtu = self.endpoint.mtu()?.current();
         let lane = self.pick_lane()?;
         let path = &mut self.lanes[lane];
-        if self.rng.below(SKIP_EVERY) == 0 {
+        if self.secrets.below(SKIP_EVERY) == 0 {
             path.ledger.skip();
         }
         Some(Burst {

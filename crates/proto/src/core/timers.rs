@@ -12,7 +12,7 @@ use crate::config::limits::{LANES, SILENCE};
 use crate::core::endpoint::Endpoint;
 use crate::core::receiver::report_interval;
 use crate::core::sender::Sender;
-use crate::core::{Control, Core};
+use crate::core::{Control, Core, MAX_CONTROLS};
 use crate::life::Due;
 use crate::seam::{CloseReason, Event};
 use crate::stats::Limit;
@@ -41,6 +41,8 @@ impl Core {
     fn endpoint_timeout(&self) -> Option<Time> {
         match &self.endpoint {
             Endpoint::NativeSender(sender) => self.sender_timeout(sender),
+            // What is due waits for those that are to be sent.
+            Endpoint::NativeReceiver(_) | Endpoint::UnitReceiver(_) if !self.may_queue() => None,
             Endpoint::NativeReceiver(receiver) => receiver.poll_timeout(self.report_rtt()),
             Endpoint::UnitSender(sender) => {
                 let due = [sender.poll_timeout(), self.silent_at(), self.silence_ping_at()];
@@ -120,7 +122,7 @@ impl Core {
             if lane.path.poll_timeout().is_none_or(|at| now < at) {
                 continue;
             }
-            for (to, token) in lane.path.poll(now, &mut self.rng) {
+            for (to, token) in lane.path.poll(now, &mut self.secrets) {
                 let frame = Frame::Ping { token, rtt };
                 let lane = i as u8;
                 self.controls.push_back(Control { lane, to, frame, pad: None, tracked: false });
@@ -132,7 +134,7 @@ impl Core {
     /// them, their answers come first, and all data has the full size. To one address they are a
     /// train, if the owner allows it.
     fn probe_first_size(&mut self, now: Time) {
-        let Self { lanes, endpoint, controls, trains, rng, life, .. } = self;
+        let Self { lanes, endpoint, controls, trains, secrets, life, .. } = self;
         let (Some(lane), Some(mtu)) = (lanes.first_mut(), endpoint.mtu_mut()) else { return };
         if life.is_established() || !lane.path.probes_at(now) {
             return;
@@ -152,29 +154,37 @@ impl Core {
         sized.retain(|(to, _)| train.is_none_or(|(last, _)| last != *to));
         sized.extend(train);
         let further = if train.is_some() { trains.pings().saturating_sub(1) } else { 0 };
-        let to = sized.iter().map(|(to, _)| *to).collect();
-        let token = lane.path.on_pings(now, to, further, rng);
-        if let Some(largest) = largest {
-            mtu.on_first_probe(now, token, largest);
+        let to: Vec<SocketAddr> = sized.iter().map(|(to, _)| *to).collect();
+        let tokens = lane.path.on_pings(now, &to, further, secrets);
+        if let (Some(largest), Some(token)) = (largest, tokens.first()) {
+            mtu.on_first_probe(now, *token, largest);
         }
-        let last = sized.len() - 1;
-        if let Some((to, size)) = train {
-            trains.on_sent(to, token.wrapping_add(last as u64), size);
-        }
-        for i in 0..sized.len() as u64 + further {
-            let (to, size) = sized[last.min(i as usize)];
-            let frame = Frame::Ping { token: token.wrapping_add(i), rtt: Duration::ZERO };
+        let mut ping = |(to, size), token| {
+            let frame = Frame::Ping { token, rtt: Duration::ZERO };
             controls.push_back(Control { lane: 0, to, frame, pad: Some(size), tracked: false });
+        };
+        for (place, token) in sized.iter().zip(&tokens) {
+            ping(*place, *token);
+        }
+        let Some((last, token)) = train.zip(tokens.last()) else { return };
+        trains.on_sent(last.0, *token, last.1);
+        for i in 1..=further {
+            ping(last, token.wrapping_add(i));
         }
     }
 
     fn poll_receiver(&mut self, now: Time) {
+        if !self.may_queue() {
+            return;
+        }
         let pace = self.report_rtt();
         let Some(receiver) = self.endpoint.native_receiver() else { return };
         let heard = usize::from(receiver.lane());
         let Some(lane) = self.feedback_lane(heard) else { return };
         let Some(receiver) = self.endpoint.native_receiver() else { return };
-        for frame in receiver.poll(now, pace, &self.lanes, &self.stats) {
+        let frames = receiver.poll(now, pace, &self.lanes, &self.stats);
+        // No honest sender leaves so many numbers out that a report is longer.
+        for frame in frames.into_iter().take(MAX_CONTROLS) {
             self.stats.reports += 1;
             self.send_frame(lane, frame);
         }
@@ -255,7 +265,7 @@ impl Core {
         let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let before = mtu.current();
-        let token = self.rng.next_u64();
+        let token = self.secrets.token();
         let size = mtu.poll(now, token, silence_timeout);
         if mtu.current() != before {
             self.mtu_changed(now);
@@ -276,7 +286,8 @@ impl Core {
 
     pub(super) fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
-        let token = self.lanes[lane].path.on_pings(now, vec![to], 0, &mut self.rng);
+        let tokens = self.lanes[lane].path.on_pings(now, &[to], 0, &mut self.secrets);
+        let Some(&token) = tokens.first() else { return };
         let frame = Frame::Ping { token, rtt: self.rtt_for_ping() };
         self.controls.push_back(Control { lane: lane as u8, to, frame, pad: None, tracked });
     }

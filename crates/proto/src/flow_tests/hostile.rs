@@ -114,6 +114,66 @@ fn a_packet_of_pings_has_one_answer_and_few_answers_wait() {
     assert_eq!(core.controls.len(), 128);
 }
 
+/// A sender that leaves out every other number makes each report long.
+#[test]
+fn reports_on_a_sparse_window_wait_for_those_before_them() {
+    let mut pair = pair();
+    let (from, room) = (addr(1000, 0), ByteCount(1 << 20));
+    let core = &mut pair.receiver.core;
+    let envelope = |pn| Envelope { lane: 0, from, pn, size: 80 };
+    let (start, count) = (core.lanes[0].window.next() + 10, 60_000);
+    for n in 0..count {
+        core.on_control(pair.now, &envelope(start + 2 * n), vec![]);
+    }
+    let (mut now, mut told) = (pair.now, 0);
+    for i in 0..200 {
+        now = now + Duration::from_millis(1);
+        core.on_control(now, &envelope(start + 1 + 2 * i), vec![]);
+        let last = envelope(start + 2 * count + 2 * i);
+        core.on_control(now, &last, vec![]);
+        core.on_batch(now, now, &last, room);
+        core.tick(now);
+        assert!(core.controls.len() <= 256, "{} at {i}", core.controls.len());
+        told += u32::from(
+            matches!(core.controls.pop_front(), Some(c) if matches!(c.frame, Frame::Report(_))),
+        );
+    }
+    assert!(told > 190, "{told}");
+}
+
+/// An acknowledgement of UDT is answered, and many of them fit into a packet.
+#[test]
+fn answers_to_acknowledgements_wait_for_those_before_them() {
+    let mut pair =
+        Setup::new("udt:grid", DataRate::from_mbps(100), Duration::from_millis(20)).pair();
+    pair.assign(300_000);
+    assert!(pair.run(Duration::from_secs(5), Pair::idle));
+    let (from, now) = (addr(RECEIVER_PORT, 0), pair.now);
+    let core = &mut pair.sender.core;
+    let mut number = 1 << 20;
+    for pn in 7_000..7_100 {
+        let acks = (0..100).map(|_| {
+            number += 1;
+            let ack = crate::udt::Ack {
+                number,
+                next: 0,
+                light: false,
+                rtt: Duration::from_millis(20),
+                rtt_var: Duration::ZERO,
+                room: 1_000,
+                arrival: None,
+                capacity: None,
+            };
+            Frame::Ack { ack, host: crate::codec::frame::Host::default() }
+        });
+        core.on_control(now, &Envelope { lane: 0, from, pn, size: 1_400 }, acks.collect());
+        core.tick(now);
+        assert!(core.controls.len() <= 128, "{}", core.controls.len());
+        core.controls.pop_front();
+    }
+    assert_eq!(pair.closed(true), None, "all of it may be said");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -10,7 +10,7 @@ use crate::config::limits::MAX_RELIABLE_MESSAGES;
 use crate::core::endpoint::Endpoint;
 use crate::core::lane::Lane;
 use crate::core::ledger::Train;
-use crate::core::{Core, Envelope};
+use crate::core::{Core, Envelope, MAX_CONTROLS};
 use crate::fobs::Bitmap;
 use crate::sabul;
 use crate::seam::{CloseReason, Event, Placed};
@@ -265,7 +265,9 @@ impl Core {
         {
             self.send_frame(lane, Frame::BitmapRequest { rtt });
         }
-        while let Some(message) = self.endpoint.unit_sender().and_then(|s| s.poll_message(now)) {
+        while self.may_queue()
+            && let Some(message) = self.endpoint.unit_sender().and_then(|s| s.poll_message(now))
+        {
             self.send_frame(lane, Frame::Unit(message));
         }
     }
@@ -283,13 +285,17 @@ impl Core {
             self.queue_reliable(now, &word, &host);
         }
         let Some(lane) = self.feedback_lane(heard) else { return };
-        while let Some(bitmap) = self.endpoint.unit_receiver().and_then(|r| r.poll_bitmap(now)) {
+        while self.may_queue()
+            && let Some(bitmap) = self.endpoint.unit_receiver().and_then(|r| r.poll_bitmap(now))
+        {
             self.stats.reports += 1;
             let Some(receiver) = self.endpoint.unit_receiver() else { return };
             let host = receiver.host(&self.stats);
             self.send_frame(lane, Frame::Bitmap { bitmap, host });
         }
-        while let Some(message) = self.endpoint.unit_receiver().and_then(|r| r.poll_message(now)) {
+        while self.may_queue()
+            && let Some(message) = self.endpoint.unit_receiver().and_then(|r| r.poll_message(now))
+        {
             self.stats.reports += 1;
             match message {
                 Message::Ack(ack) => {
@@ -298,7 +304,9 @@ impl Core {
                     self.send_frame(lane, Frame::Ack { ack, host });
                 }
                 Message::Nak { ranges } => {
-                    for ranges in nak_pieces(&ranges) {
+                    // The rest is missing, and is told again, later.
+                    let room = MAX_CONTROLS.saturating_sub(self.controls.len()).max(1);
+                    for ranges in nak_pieces(&ranges).into_iter().take(room) {
                         self.send_frame(lane, Frame::Unit(Message::Nak { ranges }));
                     }
                 }
