@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use crossbeam_channel::{Receiver, Sender};
 use packtrain_object::{BLOCK, CHUNK, ChunkIndex, Digest, Entry, EntryId, Piece, SPACE_END};
@@ -104,6 +105,8 @@ struct Shared {
     /// The same for tasks.
     room_for_tasks: Notify,
     jobs: Sender<Job>,
+    /// Number of writer threads with a job.
+    writing: AtomicUsize,
     target: Box<dyn PieceTarget>,
     events: Box<dyn Fn(WriteEvent) + Send + Sync>,
     wakers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
@@ -130,6 +133,7 @@ impl Assembly {
             room: Condvar::new(),
             room_for_tasks: Notify::new(),
             jobs,
+            writing: AtomicUsize::new(0),
             target: Box::new(target),
             events: Box::new(events),
             wakers: Mutex::default(),

@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 use super::{Assembly, SMALL_FILE_MEMORY_BYTES, State};
 
 /// Time that data waits for room before extra memory is granted, and maximum number of consecutive
-/// waits.
+/// waits beside writers that have nothing to do.
 const PLACE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 const MAX_WAITS: u32 = 240;
 
@@ -86,7 +86,7 @@ impl Assembly {
             }
             if tokio::time::timeout(PLACE_TIMEOUT, room).await.is_ok() {
                 waited = 0;
-            } else if !self.state().wait_longer(&mut waited) {
+            } else if !self.state().wait_longer(&mut waited, self.is_writing()) {
                 return;
             }
         }
@@ -116,17 +116,18 @@ impl Assembly {
             *waited = 0;
             return true;
         }
-        state.wait_longer(waited)
+        state.wait_longer(waited, self.is_writing())
     }
 }
 
 impl State {
     /// Nothing happened during a wait for room: lends some. False if there will be none.
-    fn wait_longer(&mut self, waited: &mut u32) -> bool {
+    fn wait_longer(&mut self, waited: &mut u32, is_writing: bool) -> bool {
         // What would make room may wait behind this data.
         self.extra_small_memory =
             (self.extra_small_memory + CHUNK.get()).min(SMALL_FILE_MEMORY_BYTES);
-        *waited += 1;
+        // A disk may stand still for minutes.
+        *waited = if is_writing { 0 } else { *waited + 1 };
         // No honest peer causes this many waits: the data is dropped, and the connection is read
         // again.
         !self.closed && *waited <= MAX_WAITS
@@ -201,6 +202,19 @@ pub(crate) mod tests {
         let next = Offset(blocks * BLOCK.get());
         assert_eq!(assembly.place(next, &[1]), Placed::NoRoom);
         (assembly, gate, next)
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_is_waited_for() {
+        let (assembly, gate, _) = full();
+        assert!(assembly.is_writing(), "the gate is closed");
+        let (mut state, mut waited) = (State::default(), 0);
+        assert!((0..10 * MAX_WAITS).all(|_| state.wait_longer(&mut waited, true)));
+        assert_eq!((0..).take_while(|_| state.wait_longer(&mut waited, false)).count(), 240);
+        assert!(state.extra_small_memory <= SMALL_FILE_MEMORY_BYTES);
+        drop(gate);
+        assembly.close_and_wait();
+        assert!(!assembly.is_writing());
     }
 
     /// A runtime of one thread: a task that held it would stop all others.

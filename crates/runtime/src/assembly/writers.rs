@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::{Receiver, Sender};
 use packtrain_object::{BLOCK, ChunkIndex, Digest, Entry, EntryId, Piece, digest};
@@ -85,6 +86,7 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
             lower_priority();
             let mut scratch = Vec::new();
             for job in &queue {
+                let _writing = Writing::begin(&assembly);
                 match job {
                     Job::Write(write) => assembly.write(write, &mut scratch),
                     Job::Small(small) => assembly.write_small(small),
@@ -105,6 +107,23 @@ pub(super) fn start(assembly: &Assembly, queue: &Receiver<Job>, running: &Sender
     }
 }
 
+/// Counts a writer as busy until it is dropped.
+struct Writing<'a>(&'a AtomicUsize);
+
+impl<'a> Writing<'a> {
+    fn begin(assembly: &'a Assembly) -> Self {
+        let writing = &assembly.0.writing;
+        writing.fetch_add(1, Ordering::AcqRel);
+        Self(writing)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 pub(super) fn stop(jobs: &Sender<Job>) {
     for _ in 0..THREADS {
         let _ = jobs.send(Job::Stop);
@@ -112,6 +131,11 @@ pub(super) fn stop(jobs: &Sender<Job>) {
 }
 
 impl Assembly {
+    /// Whether a writer is at work or has work: room will come, however slow the disk is.
+    pub(super) fn is_writing(&self) -> bool {
+        !self.0.jobs.is_empty() || self.0.writing.load(Ordering::Acquire) > 0
+    }
+
     pub(super) fn event(&self, event: WriteEvent) {
         (self.0.events)(event);
     }
