@@ -28,7 +28,8 @@ use packtrain_runtime::transports::{Hints, LocalLink, Moved, SinkTransports, Sou
 use packtrain_runtime::{calling, control};
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{
-    CpRequest, Location, Outcome, Reporter, RequestError, TransportChoice, TransportShare, history,
+    CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
+    TransportShare, history,
 };
 use packtrain_stores as stores;
 use remote::RemoteEnd;
@@ -43,7 +44,26 @@ use watch::Watch;
 pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     let routes = Routes::default();
     let reporter = &Returns::new(reporter);
-    again(&request, reporter, &routes, &|| false, || once(&request, reporter, &routes))
+    let result = again(&request, reporter, &routes, &source::stdin_is_taken, || {
+        once(&request, reporter, &routes)
+    });
+    if let Some(notice) = unrepeatable(&request, &result) {
+        reporter.notice(&notice);
+    }
+    result
+}
+
+/// What to say of a copy of standard input that was not tried again.
+fn unrepeatable(request: &CpRequest, result: &Result<Outcome, RequestError>) -> Option<Notice> {
+    let kind = match result {
+        Ok(outcome) => outcome.failure.as_ref()?.kind,
+        Err(error) => error.kind,
+    };
+    let is_taken =
+        kind == FailureKind::Temporary && request.retries > 0 && source::stdin_is_taken();
+    let text =
+        "not tried again: a part of standard input was read already; run the whole pipe again";
+    is_taken.then(|| Notice::new(NoticeLevel::Warning, text))
 }
 
 fn once(
@@ -452,8 +472,8 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     // This end sends them and answers for them: it may be more than a request holds.
     let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
     let (control, mut plan, rest) = far.ready(request, &ask, &limits, route)?;
-    if let (None, Some(host)) = (plan.streams, request.dest.host()) {
-        plan.earlier = history::samples_to(&request.history, &request.remote_name(host));
+    if let Some(host) = request.dest.host() {
+        plan.earlier = history::earlier_to(&request.history, &request.remote_name(host));
     }
     let setup = SourceSetup {
         control,

@@ -37,6 +37,7 @@ use local::LocalContent;
 use packtrain_service::evidence::{self, Part, PartRole};
 use packtrain_service::{Notice, NoticeLevel, cipher};
 pub(crate) use table::Table;
+pub use table::stdin_is_taken;
 pub use walk::SourceSpec;
 pub(crate) use walk::explain;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packtrain_disk::{LeftoverName, Lock, Root};
+use packtrain_disk::{Kind, LeftoverName, Lock, Root};
 use packtrain_object::{RelPath, SourceName};
 use packtrain_os::{clock, entropy, process};
 use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
@@ -384,11 +384,17 @@ impl Spool {
         let failed = |e: io::Error| {
             RequestError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
         };
-        let path = self.dir.join("out");
-        let mut file = std::fs::File::open(&path).map_err(failed)?;
+        let name = RelPath::new(b"out".to_vec()).map_err(|e| failed(io::Error::other(e)))?;
+        let root = Root::open(&self.dir).map_err(failed)?;
+        if root.stat(&name).map_err(failed)?.is_some_and(|stat| stat.kind == Kind::Symlink) {
+            // The link of another machine leads to a file of this one here.
+            let text = "the source is a symbolic link: add -L for the file that it leads to";
+            return Err(RequestError::new(FailureKind::Usage, text));
+        }
+        let mut file = root.open_read(&name).map_err(failed)?;
         // Open, it needs no name: a reader that takes its time leaves nothing behind if this
         // process is killed.
-        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(self.dir.join("out"));
         let mut out = process::stdout().map_err(failed)?.lock();
         let begun = clock::now();
         let copied = io::copy(&mut file, &mut out).map_err(failed)?;

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 use packtrain_disk::{Kind, ReadError, Root, SmallSource, SourceFile, Trouble};
@@ -273,8 +274,22 @@ impl PieceSource for KeptPieces {
     }
 }
 
+/// Whether standard input was read.
+static STDIN_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has begun to read standard input: what was read cannot be read again.
+pub fn stdin_is_taken() -> bool {
+    STDIN_TAKEN.load(Ordering::Acquire)
+}
+
 /// Reads standard input to its end, in chunks.
 pub(super) fn read_stream(id: EntryId, start: Offset, reader: &Reader, news: &Sender<SourceEvent>) {
+    if STDIN_TAKEN.swap(true, Ordering::AcqRel) {
+        let text = "standard input was read in part before, and cannot be read again";
+        let failure = Failure::new(FailureKind::Unreadable, text);
+        let _ = news.send(SourceEvent::Read(ReadEvent::Failed(id, failure)));
+        return;
+    }
     let mut input = std::io::stdin().lock();
     let mut size = 0u64;
     loop {
