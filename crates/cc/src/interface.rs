@@ -15,6 +15,13 @@ pub trait CongestionController: Debug + Send {
         Signals::default()
     }
 
+    /// An earlier flow measured this of what may be the same path (careful resume,
+    /// draft-ietf-tsvwg-careful-resume). At most once, before data is sent. A controller that uses it
+    /// first sends as if it knew nothing: the path may have changed.
+    fn on_saved_path(&mut self, saved: SavedPath) {
+        let _ = saved;
+    }
+
     /// The path answered a probe in `rtt`, the shortest so far. Only before data is acknowledged.
     fn on_path(&mut self, rtt: Duration) {
         let _ = rtt;
@@ -114,6 +121,15 @@ pub trait CongestionController: Debug + Send {
     fn state(&self) -> String {
         String::new()
     }
+}
+
+/// What an earlier flow measured of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedPath {
+    /// The rate at which data was delivered for seconds.
+    pub rate: DataRate,
+    /// The minimum round trip.
+    pub rtt: Duration,
 }
 
 /// Packets that were sent at once.

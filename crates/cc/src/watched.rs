@@ -7,7 +7,9 @@ use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use crate::collector::Collector;
 use crate::fobs::{MAX_WINDOW_SPAN, WINDOW_PACKETS};
-use crate::interface::{CongestionController, Feedback, LossWindow, ProbeTrain, Sent, Signals};
+use crate::interface::{
+    CongestionController, Feedback, LossWindow, ProbeTrain, SavedPath, Sent, Signals,
+};
 
 /// Maximum windows that wait for classification; the oldest is dropped first.
 const MAX_WAITING_WINDOWS: usize = 4;
@@ -54,6 +56,10 @@ impl CongestionController for Watched {
 
     fn needs(&self) -> Signals {
         self.controller.needs()
+    }
+
+    fn on_saved_path(&mut self, saved: SavedPath) {
+        self.controller.on_saved_path(saved);
     }
 
     fn on_path(&mut self, rtt: Duration) {

@@ -12,7 +12,9 @@ use packtrain_units::{ByteCount, Duration, Time};
 use crate::session::Observer;
 use crate::transports::Moved;
 use packtrain_service::evidence::{Evidence, Part, PartRole};
-use packtrain_service::history::{self, Series, begin, finish_cp, finish_failed, of_evidence};
+use packtrain_service::history::{
+    self, Earlier, Series, begin, finish_cp, finish_failed, of_evidence,
+};
 use packtrain_service::{HistoryConfig, Notice, Outcome, TransportShare};
 
 /// Observes one responder for its row.
@@ -153,8 +155,8 @@ impl Observer for Called {
         self.state().row = Some(row);
     }
 
-    fn earlier(&self, to: &str) -> Vec<packtrain_plan::streams::Sample> {
-        history::samples_to(&self.keep, to)
+    fn earlier(&self, to: &str) -> Earlier {
+        history::earlier_to(&self.keep, to)
     }
 
     fn saw(&self, part: &Part) {

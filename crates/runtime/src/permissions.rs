@@ -135,7 +135,7 @@ impl SessionRequest {
             // Zero lets the source choose the number.
             streams: (self.streams > 0).then_some(self.streams),
             most_streams: ceilings.streams.unwrap_or(MAX_STREAMS).clamp(1, MAX_STREAMS),
-            earlier: Vec::new(),
+            earlier: Default::default(),
             kernel: self.more.kernel(),
             allowed: ceilings.transports,
             rate_bps: rate.map(|(rate, _)| rate),

@@ -7,6 +7,7 @@ use packtrain_units::{Duration, Time};
 
 use crate::control::ControlSender;
 use packtrain_service::evidence::Part;
+use packtrain_service::history::Earlier;
 use packtrain_service::{Notice, STOPPED, StopHandle};
 
 /// Observes one end of a transfer. The end's thread calls the methods, so they must not block for
@@ -31,9 +32,9 @@ pub trait Observer: Send + Sync {
     /// Responder: the initiator was admitted and requests this; `perf` is the number of flows of a
     /// measurement.
     fn asked(&self, _: &Open, _perf: Option<u32>, _transport: &str) {}
-    /// Samples of earlier transfers to a host: throughput by number of streams.
-    fn earlier(&self, _to: &str) -> Vec<packtrain_plan::streams::Sample> {
-        Vec::new()
+    /// What earlier transfers to a host measured.
+    fn earlier(&self, _to: &str) -> Earlier {
+        Earlier::default()
     }
     /// Evidence of this end, which is also sent to the other end.
     fn saw(&self, _: &Part) {}

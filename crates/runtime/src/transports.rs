@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::candidate_paths::CandidatePaths;
 use packtrain_hops::route::Via;
 use packtrain_service::ceilings::{HELD_SHARE, HeldBy, RECEIVE_BURST, SEND_BURST};
+use packtrain_service::history::Earlier;
 use packtrain_service::{LossCause, PortRange, StreamsReport, TransportChoice};
 
 pub use flow::causes;
@@ -64,8 +65,8 @@ pub struct TransportConfig {
     pub streams: Option<u32>,
     /// Maximum number of TCP streams.
     pub most_streams: u32,
-    /// Samples of earlier transfers over the same path, if this end sends.
-    pub earlier: Vec<packtrain_plan::streams::Sample>,
+    /// What earlier transfers over the same path measured, if this end sends.
+    pub earlier: Earlier,
     /// Settings of the kernel's TCP.
     pub kernel: TcpSettings,
     /// Yield to other traffic.
@@ -102,7 +103,7 @@ impl TransportConfig {
             cc: None,
             streams: None,
             most_streams: MAX_STREAMS,
-            earlier: Vec::new(),
+            earlier: Earlier::default(),
             kernel: TcpSettings::default(),
             background: false,
             rate_bps: None,
@@ -145,7 +146,7 @@ impl TransportConfig {
 
     /// The number of TCP streams.
     fn count(&self) -> StreamCount {
-        StreamCount::new(self.streams, self.most_streams, || self.earlier.clone())
+        StreamCount::new(self.streams, self.most_streams, || self.earlier.samples.clone())
     }
 
     fn pipe(&self) -> bool {

@@ -59,7 +59,7 @@ pub(crate) fn serve(
     let far = hints.peer.first().or(hints.named.first());
     let far = far.map(|address| address.to_canonical().to_string());
     let mut plan = ask.plan(hints, &allowed, &ask.ceilings, open.options.rate_bps);
-    if let (Role::Source, Some(far), None) = (open.role, far, plan.streams) {
+    if let (Role::Source, Some(far)) = (open.role, far) {
         plan.earlier = observer.earlier(&far);
     }
     let empty = Outcome { summary: Default::default(), failure: None, failed: Vec::new() };

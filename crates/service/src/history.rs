@@ -17,7 +17,7 @@ pub use packtrain_history::{
     Ended, HistoryError, Kind, Place, PlaceError, Point, Retention, Role, Row, Side, StreamSample,
     TransportBytes, Value, column_names, values,
 };
-use packtrain_units::Duration;
+use packtrain_units::{DataRate, Duration};
 
 use crate::HistoryConfig;
 
@@ -46,6 +46,80 @@ pub fn stream_samples(
 ) -> Vec<StreamSample> {
     keeper::stream_samples(keep, from, to, most.try_into().unwrap_or(u32::MAX))
 }
+
+/// What earlier transfers measured of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Earlier {
+    /// Throughputs of TCP by number of streams.
+    pub samples: Vec<packtrain_plan::streams::Sample>,
+    /// The path as a flow of datagrams saw it.
+    pub path: Option<EarlierPath>,
+}
+
+/// A path as a flow of datagrams saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierPath {
+    /// The rate that it delivered for a second or more.
+    pub rate: DataRate,
+    /// The minimum round trip.
+    pub rtt: Duration,
+}
+
+/// What recent transfers from this machine to `to` measured.
+pub fn earlier_to(keep: &HistoryConfig, to: &str) -> Earlier {
+    Earlier { samples: samples_to(keep, to), path: path_to(keep, to) }
+}
+
+/// The path to `to` by the newest transfers of the last day.
+fn path_to(keep: &HistoryConfig, to: &str) -> Option<EarlierPath> {
+    let wanted = Filter {
+        host: Some(to.to_owned()),
+        transport: Some("native".to_owned()),
+        since: Some(packtrain_os::clock::wall().saturating_sub(PATH_RECENT)),
+        most: Some(MAX_EARLIER_PATHS),
+        ..own()
+    };
+    let here = this_machine();
+    let rows = find(keep, &wanted).unwrap_or_default();
+    let to_there = rows
+        .iter()
+        .filter(|row| row.from_host == here && row.to_host == to && row.held_by.is_none());
+    earlier_path(to_there)
+}
+
+/// The fastest of these transfers, at the round trip that it saw.
+fn earlier_path<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<EarlierPath> {
+    let seen = rows.filter_map(|row| {
+        let rtt = row.rtt.filter(|rtt| *rtt > Duration::ZERO)?;
+        Some(EarlierPath { rate: lasting_rate(&row.series)?, rtt })
+    });
+    seen.max_by_key(|path| path.rate)
+}
+
+/// The rate that the faster quarter of the time reached or exceeded, if that is a second at least.
+fn lasting_rate(series: &[Point]) -> Option<DataRate> {
+    let mut before = Duration::ZERO;
+    let mut spans: Vec<(DataRate, Duration)> = Vec::new();
+    for point in series {
+        spans.push((point.rate, point.at.saturating_sub(before)));
+        before = point.at;
+    }
+    spans.sort_unstable_by_key(|(rate, _)| std::cmp::Reverse(*rate));
+    let wanted = (before / 4).max(LASTING);
+    let mut lasted = Duration::ZERO;
+    let reached = spans.iter().find(|(_, span)| {
+        lasted += *span;
+        lasted >= wanted
+    });
+    reached.map(|(rate, _)| *rate).filter(|rate| *rate > DataRate::ZERO)
+}
+
+/// Maximum age of a transfer that shows a path, and maximum number of them: more than a day later
+/// there may be another link or another load.
+const PATH_RECENT: Duration = Duration::from_secs(86_400);
+const MAX_EARLIER_PATHS: u32 = 8;
+/// A rate that lasted less says nothing.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// Recent samples of transfers from this machine to `to`.
 pub fn samples_to(keep: &HistoryConfig, to: &str) -> Vec<packtrain_plan::streams::Sample> {
@@ -81,3 +155,42 @@ pub fn this_machine() -> String {
 
 /// Which rows to find.
 pub type Wanted = Filter;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(rates: &[(u64, u64)]) -> Vec<Point> {
+        let mut at = Duration::ZERO;
+        let points = rates.iter().map(|(ms, mbps)| {
+            at = at + Duration::from_millis(*ms);
+            Point { at, rate: DataRate::from_mbps(*mbps) }
+        });
+        points.collect()
+    }
+
+    #[test]
+    fn a_rate_counts_if_it_lasted() {
+        let rate =
+            |rates: &[(u64, u64)]| lasting_rate(&series(rates)).map(|r| r.as_bps() / 1_000_000);
+        assert_eq!(rate(&[(500, 100), (500, 900), (500, 900), (500, 800)]), Some(900));
+        assert_eq!(rate(&[(500, 100), (250, 900), (1_000, 800), (500, 0)]), Some(800), "a burst");
+        assert_eq!(rate(&[(2_000, 900), (8_000, 100)]), Some(100), "a fifth of the time");
+        assert_eq!(rate(&[(500, 900)]), None);
+        assert_eq!(rate(&[(5_000, 0)]), None);
+        assert_eq!(rate(&[]), None);
+    }
+
+    #[test]
+    fn the_fastest_transfer_shows_the_path() {
+        let row = |mbps, ms: Option<u64>| Row {
+            series: series(&[(4_000, mbps)]),
+            rtt: ms.map(Duration::from_millis),
+            ..Row::default()
+        };
+        let rows = [row(300, Some(90)), row(700, Some(100)), row(900, None), row(800, Some(0))];
+        let (rate, rtt) = (DataRate::from_mbps(700), Duration::from_millis(100));
+        assert_eq!(earlier_path(rows.iter()), Some(EarlierPath { rate, rtt }));
+        assert_eq!(earlier_path([].iter()), None);
+    }
+}

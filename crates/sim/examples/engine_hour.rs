@@ -32,6 +32,7 @@ fn scenario(cc: &str, rate: DataRate, seconds: u64, codec: bool, loss: f64) -> S
         warnings: true,
         ecn: true,
         probe_train: None,
+        saved: None,
     };
     Scenario {
         name: "engine-hour".to_owned(),

@@ -1,5 +1,6 @@
 //! A scenario as values. `file` reads it from TOML; experiments build it.
 
+use packtrain_cc::SavedPath;
 use packtrain_link::LinkConfig;
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -227,6 +228,8 @@ pub struct EngineSpec {
     /// The round trip of a control connection. If set, the sender validates the path with a train
     /// of pings, as in a fetch.
     pub probe_train: Option<Duration>,
+    /// What an earlier flow measured of the path, as the history of the product keeps it.
+    pub saved: Option<SavedPath>,
 }
 
 /// Many short connections.

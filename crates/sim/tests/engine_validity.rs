@@ -30,6 +30,7 @@ fn scenario(cell: &Cell) -> Scenario {
         warnings: true,
         ecn: true,
         probe_train: None,
+        saved: None,
     };
     ENGINE.scenario(cell, 1, FlowKind::Engine(engine))
 }

@@ -6,7 +6,7 @@
 
 use packtrain_units::Time;
 
-use crate::interface::{Feedback, Sent};
+use crate::interface::{Feedback, SavedPath, Sent};
 use crate::native::signals::{QUEUE_NOISE, seconds};
 
 /// Minimum and maximum packets of the first round trip, and packets of it per second of round trip:
@@ -44,6 +44,9 @@ const CAPACITY_NOISE: f64 = 1.25;
 /// Growth of the rate in one step, without and with a measured capacity.
 const BLIND_GROWTH: f64 = 3.0;
 const MAX_LEAP: f64 = 384.0;
+/// The round trips at which the path may be the one of an earlier flow, in multiples of its own
+/// (draft-ietf-tsvwg-careful-resume).
+const LIKE_SAVED: std::ops::RangeInclusive<f64> = 0.5..=10.0;
 /// The launch goes on if it ended below this share of a capacity that was measured later.
 const RESUME_BELOW: f64 = 0.4;
 /// Steps without growth and without a queue, after which an end host counts as the limit.
@@ -64,6 +67,8 @@ pub(super) struct Launch {
     leapt: bool,
     /// The capacity that pings showed before the first data.
     pinged: Option<f64>,
+    /// What an earlier flow measured, until the path shows that it is another one.
+    saved: Option<Saved>,
     /// Whether anything was lost.
     lossy: bool,
     flat: u32,
@@ -72,6 +77,16 @@ pub(super) struct Launch {
     alarms: u32,
     retreating: bool,
     step: Step,
+}
+
+/// What an earlier flow measured.
+#[derive(Debug)]
+struct Saved {
+    /// The rate in bytes per second, and the minimum round trip in seconds.
+    rate: f64,
+    rtt: f64,
+    /// Whether the launch went to a part of that rate.
+    in_force: bool,
 }
 
 /// A time at one rate.
@@ -120,6 +135,7 @@ impl Launch {
             delivered: 0.0,
             leapt: false,
             pinged: None,
+            saved: None,
             lossy: false,
             flat: 0,
             queued: 0,
@@ -166,6 +182,12 @@ impl Launch {
         if !self.leapt && self.delivered <= 0.0 && self.step.measured.is_none() {
             self.rate = first_rate(mtu, rtt);
         }
+    }
+
+    /// An earlier flow measured this.
+    pub(super) fn on_saved_path(&mut self, saved: SavedPath) {
+        let rate = saved.rate.as_bps() as f64 / 8.0;
+        self.saved = Some(Saved { rate, rtt: saved.rtt.as_secs_f64(), in_force: false });
     }
 
     /// Pings before the first data show this capacity: there is nothing to wait for.
@@ -282,9 +304,37 @@ impl Launch {
                 return Judgement::Over;
             }
             Some(capacity) if keeps_up => self.leap(capacity),
-            None if keeps_up => self.rate *= BLIND_GROWTH,
+            None if keeps_up => return self.rise(base),
             _ => {}
         }
+        Judgement::Next
+    }
+
+    /// No capacity is known. Goes to half of what an earlier flow was delivered, and from there to
+    /// most of it, or else to three times the rate.
+    fn rise(&mut self, base: f64) -> Judgement {
+        let delivered = self.delivered;
+        let lossy = self.lossy;
+        let is_like = |saved: &&mut Saved| {
+            let same = LIKE_SAVED.contains(&(base / saved.rtt)) && (saved.in_force || !lossy);
+            same && delivered < CAPACITY_NOISE * saved.rate
+        };
+        let Some(saved) = self.saved.as_mut().filter(is_like) else {
+            self.rate *= BLIND_GROWTH;
+            return Judgement::Next;
+        };
+        let most = MEASURED_SHARE * saved.rate;
+        if saved.in_force && self.rate >= most {
+            return Judgement::Over;
+        }
+        let next = if self.rate < CONFIRMING_SHARE * saved.rate { 0.5 * saved.rate } else { most };
+        if next <= self.rate {
+            // It was hardly faster than the first packets: that says nothing.
+            self.rate *= BLIND_GROWTH;
+            return Judgement::Next;
+        }
+        saved.in_force = true;
+        self.rate = next.min(self.rate * MAX_LEAP);
         Judgement::Next
     }
 
@@ -315,6 +365,7 @@ impl Launch {
     fn go_on(&mut self, judgement: Judgement) -> bool {
         if judgement == Judgement::Retreat {
             self.retreating = true;
+            self.saved = None;
             self.rate = self.delivered / 2.0;
         }
         self.step = Step::default();

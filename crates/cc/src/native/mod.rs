@@ -21,7 +21,7 @@ mod verdict;
 use packtrain_units::{ByteCount, DataRate, Duration, Rng};
 
 use crate::config::ControllerConfig;
-use crate::interface::{CongestionController, Feedback, Sent, Signal, Signals};
+use crate::interface::{CongestionController, Feedback, SavedPath, Sent, Signal, Signals};
 use crate::native::compete::{Change, Compete};
 use crate::native::cruise::Cruise;
 use crate::native::drain::Drain;
@@ -207,6 +207,12 @@ impl CongestionController for Native {
 
     fn needs(&self) -> Signals {
         Signals::of(&[Signal::Rtt, Signal::QueueingDelay, Signal::DeliveryRate, Signal::Losses])
+    }
+
+    fn on_saved_path(&mut self, saved: SavedPath) {
+        if let State::Launch(launch) = &mut self.state {
+            launch.on_saved_path(saved);
+        }
     }
 
     fn on_path(&mut self, rtt: Duration) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use packtrain_cc::ControllerConfig;
+use packtrain_cc::{ControllerConfig, SavedPath};
 use packtrain_net::flow::{self, FlowEvent, FlowHandle};
 use packtrain_net::limit::RateLimiter;
 use packtrain_net::udp::UdpSocket;
@@ -17,6 +17,7 @@ use packtrain_transfer::FailureKind;
 
 use super::TransportConfig;
 use super::offer::{FlowOffer, Offer};
+use packtrain_service::history::EarlierPath;
 use packtrain_service::{RequestError, TransportChoice, cipher};
 
 /// Sockets per flow. With default buffers eight sockets hold 3 ms at 8 Gbit/s, the time for which a
@@ -153,7 +154,10 @@ pub fn start_sender<P: Payload + Send + 'static>(
         FeedbackKind::Native if plan.background => "native:background",
         FeedbackKind::Native => "native",
     });
-    let controller = packtrain_cc::build(name, &controller).map_err(|e| e.to_string())?;
+    let mut controller = packtrain_cc::build(name, &controller).map_err(|e| e.to_string())?;
+    if let Some(EarlierPath { rate, rtt }) = plan.earlier.path {
+        controller.on_saved_path(SavedPath { rate, rtt });
+    }
     let flow = Flow::new(config, Some(controller), now).map_err(|e| e.to_string())?;
     match limiter {
         Some(limiter) => flow::spawn_limited_sender(sockets, flow, limiter, payload, events),

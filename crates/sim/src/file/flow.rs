@@ -1,5 +1,6 @@
 //! `[[flow]]`: flows between nodes.
 
+use packtrain_cc::SavedPath;
 use packtrain_link::{CrossConfig, CrossKind};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
@@ -215,7 +216,17 @@ fn engine(fields: &Fields<'_>) -> Result<EngineSpec, FileError> {
         warnings: fields.or("warnings", true, Field::bool)?,
         ecn: fields.or("ecn", true, Field::bool)?,
         probe_train: fields.map("probe_train", Field::duration)?,
+        saved: fields.map("saved", saved)?,
     })
+}
+
+/// What an earlier flow measured of the path.
+fn saved(field: &Field<'_>) -> Result<SavedPath, FileError> {
+    let table = field.table("a table such as { rate = \"900mbit\", rtt = \"100ms\" }")?;
+    let rate = table.need("rate", "\"900mbit\"")?.some_rate()?;
+    let rtt = table.need("rtt", "\"100ms\"")?.some_duration()?;
+    table.done()?;
+    Ok(SavedPath { rate, rtt })
 }
 
 fn short(fields: &Fields<'_>) -> Result<ShortSpec, FileError> {

@@ -177,6 +177,7 @@ fn any_engine() -> impl Strategy<Value = EngineSpec> {
             warnings,
             ecn: true,
             probe_train: trains.then_some(Duration::from_millis(60)),
+            saved: None,
         },
     )
 }

@@ -54,7 +54,12 @@ impl End {
         let controller = if sends {
             let config = ControllerConfig { mtu, seed: place.seed, now, ceiling, rtt: None };
             let controller = build(&spec.cc, &config);
-            Some(controller.map_err(|e| SimError::invalid(field("cc"), e.to_string()))?)
+            let mut controller =
+                controller.map_err(|e| SimError::invalid(field("cc"), e.to_string()))?;
+            if let Some(saved) = spec.saved {
+                controller.on_saved_path(saved);
+            }
+            Some(controller)
         } else {
             None
         };

@@ -1,6 +1,7 @@
 //! The launch of `native` on a path of its own.
 
-use packtrain_link::{Limit, LossConfig, QueueConfig};
+use packtrain_cc::SavedPath;
+use packtrain_link::{DelayVariation, Limit, LossConfig, QueueConfig};
 use packtrain_units::{DataRate, Duration, Time};
 
 use super::tests::{engine, flow, path, play};
@@ -71,6 +72,48 @@ fn a_fetch_reaches_the_rate_a_round_trip_earlier() {
         };
         let (alone, fetch) = (rounds(None), rounds(Some(rtt)));
         assert!(fetch <= alone - 1.0, "{mbps} Mbit/s, {ms} ms: {fetch} and {alone}");
+    }
+}
+
+/// The share of a link of `mbps`, at 100 ms and with this jitter and queue, that is delivered in the
+/// first two seconds by a flow that knows of an earlier one at `saved` Mbit/s; and the bytes dropped.
+fn share_of_two_seconds(mbps: u64, jitter: u64, saved: Option<u64>, seed: u64) -> (f64, u64) {
+    let (rate, rtt) = (DataRate::from_mbps(mbps), Duration::from_millis(100));
+    let saved = saved.map(|mbps| SavedPath { rate: DataRate::from_mbps(mbps), rtt });
+    let mut scenario = path(rate, rtt, vec![flow("a", EngineSpec { saved, ..engine("native") })]);
+    scenario.seed = seed;
+    if jitter > 0 {
+        let jitter = Duration::from_millis(jitter);
+        scenario.links[0].config.jitter = Some(DelayVariation::Uniform(jitter));
+    }
+    (scenario.warm_up, scenario.duration) = (Duration::ZERO, Duration::from_secs(2));
+    let outcome = play(&scenario);
+    let bits = outcome.flows[0].delivered.get() as f64 * 8.0;
+    (bits / 2.0 / rate.as_bps() as f64, outcome.links[0].dropped[0] * 1_500)
+}
+
+#[test]
+fn a_known_path_is_used_at_once_where_jitter_hides_its_capacity() {
+    for seed in 1..4 {
+        let share = |saved| share_of_two_seconds(1_000, 20, saved, seed);
+        let ((blind, _), (resumed, dropped)) = (share(None), share(Some(900)));
+        assert!(resumed > blind + 0.1 && resumed > 0.5, "seed {seed}: {resumed} and {blind}");
+        assert_eq!(dropped, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_path_that_has_become_slower_is_found_out() {
+    for seed in 1..4 {
+        for jitter in [0, 5] {
+            let (blind, _) = share_of_two_seconds(100, jitter, None, seed);
+            let (resumed, dropped) = share_of_two_seconds(100, jitter, Some(900), seed);
+            let what = format!("jitter {jitter}, seed {seed}: {resumed} and {blind}, {dropped}");
+            // A step at half of the saved rate lasts a quarter of a round trip until its own queue
+            // ends it.
+            let step = 450_000_000 / 8 / 10;
+            assert!(resumed > blind - 0.15 && dropped < 2 * step, "{what}");
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn engine(cc: &str) -> EngineSpec {
         warnings: true,
         ecn: true,
         probe_train: None,
+        saved: None,
     }
 }
 
