@@ -26,7 +26,7 @@ use super::attributes;
 use super::beneath;
 use super::fresh_state::{Modes, Plan, Tree};
 use super::meta::{self, Meta};
-use super::mode::change_mode_at;
+use super::mode::{change_mode_at, change_mode_of};
 use super::parents::{Parent, Place};
 use super::root::{self, Root, split};
 use super::stat::{Kind, Stat};
@@ -319,13 +319,14 @@ impl Root {
     fn publish(&self, path: &[u8], tree: &Tree, remains: &mut Vec<Vec<u8>>) -> Result<(), Errno> {
         let (parent, last) = split(path);
         let published = self.with_place_ungated(path, |place| {
-            let stat = rustix::fs::statat(&place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let stat = Stat::from(&stat);
+            // One handle for the check and the change: the name may lead elsewhere a moment later.
+            let fd = beneath::open_no_follow(place.dir.as_fd(), place.name, OFlags::PATH)?;
+            let stat = Stat::from(&rustix::fs::fstat(&fd)?);
             if stat.kind != Kind::Directory || (stat.dev, stat.ino) != tree.file {
                 return Err(Errno::NOENT);
             }
             if stat.mode != tree.mode {
-                meta::no_modes_is_fine(change_mode_at(place, tree.mode))?;
+                meta::no_modes_is_fine(change_mode_of(&fd, place, tree.mode))?;
             }
             rename_dir(&place.dir, place.name, &place.dir, last).map(|()| true).or_else(|error| {
                 // A directory that was made meanwhile. Everything else fails as `mkdir` would.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::root::{DirItem, Root, read_items, split};
-use super::stat::Kind;
+use super::stat::{Kind, Stat};
 
 /// A directory beneath a [`Root`], opened to list and remove its content. Paths are relative to it
 /// and follow no symbolic link at all, not even one that stays beneath the root.
@@ -65,13 +65,13 @@ impl Root {
     /// # Errors
     /// The first error; entries removed before it stay removed.
     pub fn remove_tree(&self, rel: &RelPath) -> io::Result<()> {
-        match self.stat(rel)? {
+        let stat = match self.stat(rel)? {
             _ if rel.is_root() => return Err(Errno::BUSY.into()),
             None => return Err(Errno::NOENT.into()),
             Some(stat) if stat.kind != Kind::Directory => return self.remove(rel),
-            Some(_) => {}
-        }
-        let mut open = self.removal_dir(rel)?;
+            Some(stat) => stat,
+        };
+        let mut open = self.removal_of(rel, &stat)?;
         // Paths are queued instead of open directories, so that depth uses no file descriptors.
         let mut waiting = vec![(Vec::new(), false)];
         while let Some((dir, is_empty)) = waiting.pop() {
@@ -106,6 +106,20 @@ impl Root {
         let on_disk = self.fresh.on_disk(rel.as_bytes());
         let path = if rel.is_root() { b"." } else { &on_disk[..] };
         let base = beneath::open(self.fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(RemovalDir { root: self, rel: rel.as_bytes().to_vec(), base, open: None })
+    }
+
+    /// Opens the directory `rel`, which has this status. Whoever may rename in its parent can put
+    /// something else in its place.
+    fn removal_of(&self, rel: &RelPath, stat: &Stat) -> io::Result<RemovalDir<'_>> {
+        let base = self.with_place(rel.as_bytes(), |place| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            beneath::open_no_follow(place.dir.as_fd(), place.name, flags)
+        })?;
+        let opened = Stat::from(&rustix::fs::fstat(&base)?);
+        if (opened.dev, opened.ino) != (stat.dev, stat.ino) {
+            return Err(Errno::NOENT.into());
+        }
         Ok(RemovalDir { root: self, rel: rel.as_bytes().to_vec(), base, open: None })
     }
 

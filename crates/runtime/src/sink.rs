@@ -460,10 +460,10 @@ impl<'a> Runner<'a> {
             SinkAction::RemoveJournal => self.journal_remove(),
             SinkAction::RemoveLock => self.finish_destination(true),
             SinkAction::Sync(token) => self.sync(SyncJob::Sync(token)),
-            SinkAction::JournalSync(token) => {
+            SinkAction::JournalSync { token, names } => {
                 let journal = self.journal.file.as_ref().and_then(|file| file.handle().ok());
                 // Queued after the renames and metadata that the sync must cover.
-                self.meta(MetaJob::Then(SyncJob::Journal(token, journal)));
+                self.meta(MetaJob::Then(SyncJob::Journal { token, journal, names }));
             }
             SinkAction::Commit(entries) => self.meta(MetaJob::Commit(entries)),
             SinkAction::Settle(entries) => self.meta(MetaJob::Settle(entries)),

@@ -103,7 +103,13 @@ pub enum SinkAction {
     Settle(Vec<(EntryId, Entry)>),
     /// Make the journal, and the renames and every `Settle` before this action, durable; answer
     /// with `on_journal_synced`. The sink sends `Finished` only after the last of these.
-    JournalSync(u64),
+    JournalSync {
+        /// For the answer.
+        token: u64,
+        /// Also the names that this run did not make: an earlier one may have been killed before it
+        /// synced them.
+        names: bool,
+    },
     /// Remove the temporary of a failed entry. The sink requests this only if no later run can use
     /// it.
     Discard(EntryId, Entry),

@@ -118,7 +118,7 @@ impl Pair {
                         self.sink.on_committed(id, Ok(()));
                     }
                 }
-                SinkAction::JournalSync(token) => self.sink.on_journal_synced(token),
+                SinkAction::JournalSync { token, .. } => self.sink.on_journal_synced(token),
                 SinkAction::Finished(_) => self.over += 1,
                 _ => {}
             }

@@ -40,7 +40,8 @@ pub(super) enum MetaJob {
 /// Sync operations.
 pub(super) enum SyncJob {
     Sync(u64),
-    Journal(u64, Option<File>),
+    /// The journal, and names: those of this run, or all.
+    Journal { token: u64, journal: Option<File>, names: bool },
     Stop,
 }
 
@@ -141,13 +142,13 @@ pub(super) fn start_sync(
         for job in &queue {
             let done = meters.sync.run(0, || match job {
                 SyncJob::Sync(token) => Some(Answer::Synced(token, sync_data(&target))),
-                SyncJob::Journal(token, file) => {
-                    let journal = file.map_or(Ok(()), |file| write::sync_data(&file));
+                SyncJob::Journal { token, journal, names } => {
+                    let journal = journal.map_or(Ok(()), |file| write::sync_data(&file));
                     let journal = journal.map_err(|e| failure(&target, "the journal", &e));
                     // Renames since the last sync must become durable too.
-                    let renamed = target.renamed.swap(false, Ordering::AcqRel)
-                        || target.options().removes_source();
-                    let names = || if renamed { sync_names(&target) } else { Ok(()) };
+                    let renamed = target.renamed.swap(false, Ordering::AcqRel);
+                    let all = names || renamed || target.options().removes_source();
+                    let names = || if all { sync_names(&target) } else { Ok(()) };
                     Some(Answer::JournalSynced(token, journal.and_then(|()| names())))
                 }
                 SyncJob::Stop => None,

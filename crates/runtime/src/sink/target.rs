@@ -357,6 +357,7 @@ impl Target {
             made => made,
         };
         made.map_err(|e| self.failure(entry, "cannot make the symbolic link", &e))?;
+        self.renamed.store(true, Ordering::Release);
         let meta = Meta { mode: None, ..self.meta(entry) };
         let _ = self.root.settle(&place, &meta);
         Ok(())

@@ -213,7 +213,7 @@ impl Sink {
             && cycle.step == (Step::Committing { left: 0 })
         {
             cycle.step = Step::JournalSyncing;
-            self.out.push_back(SinkAction::JournalSync(cycle.token));
+            self.out.push_back(SinkAction::JournalSync { token: cycle.token, names: false });
         }
     }
 

@@ -209,7 +209,7 @@ impl Sink {
         if self.journal.was_found() {
             let token = self.durability.token();
             self.phase = Phase::Naming { token };
-            self.out.push_back(SinkAction::JournalSync(token));
+            self.out.push_back(SinkAction::JournalSync { token, names: true });
             return;
         }
         self.close_named();
@@ -234,7 +234,7 @@ impl Sink {
         self.directories.settle_root(&mut self.out);
         let token = self.durability.token();
         self.phase = Phase::Closing { token };
-        self.out.push_back(SinkAction::JournalSync(token));
+        self.out.push_back(SinkAction::JournalSync { token, names: true });
     }
 
     /// If this was the sync of names, requests the last one; if it was the last one, sends

@@ -100,8 +100,9 @@ impl Journal {
         self.state.files().map(|file| file.key.path.clone()).collect()
     }
 
-    /// Starts a file. Returns its number and the chunks of an earlier run, if its `temporary` still
-    /// exists.
+    /// Starts a file. Returns its number and the durable chunks of an earlier run, if its `temporary`
+    /// still exists. Others may be right in the page cache and lost on the disk: after a failed
+    /// write-back the kernel keeps the page, takes it for clean, and tells the error once.
     pub(super) fn begin_file(
         &mut self,
         key: &FileKey,
@@ -115,7 +116,7 @@ impl Journal {
         if let (Some(id), Some(len)) = (known, temporary) {
             let mut chunks =
                 self.state.file(id).map(|file| file.chunks.clone()).unwrap_or_default();
-            chunks.retain(|&index, _| chunk_end(index, key.size) <= len);
+            chunks.retain(|&index, chunk| chunk.durable && chunk_end(index, key.size) <= len);
             // From here on the caller owns the chunks: keep only the fact that the file is
             // journalled.
             self.state.apply(&Record::Forget { file: id });

@@ -94,7 +94,7 @@ impl Sink {
             ResumedFile { chunks: chunks.keys().copied().collect(), ..ResumedFile::default() };
         let mut trusted = Vec::new();
         for (index, chunk) in chunks {
-            if self.options.resume == Resume::Trust && chunk.durable {
+            if self.options.resume == Resume::Trust {
                 trusted.push(index);
             } else {
                 file.unread.insert(index, chunk.digest);

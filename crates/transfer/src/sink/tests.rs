@@ -122,7 +122,7 @@ fn a_name_comes_only_after_a_sync_and_progress_only_after_the_journals() {
     let [SinkAction::Commit(ref batch), ..] = actions(&mut sink)[..] else { panic!("no commit") };
     assert_eq!(batch[0].0, EntryId(0));
     sink.on_committed(EntryId(0), Ok(()));
-    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    let [SinkAction::JournalSync { token, .. }] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
     let output = actions(&mut sink);
     let progress = SinkAction::Send(Message::Progress(crate::message::Progress {
@@ -238,7 +238,7 @@ fn a_stream_is_open_until_it_ends() {
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
     sink.on_message(now(), manifest_end(0)).unwrap();
-    let [.., SinkAction::RemoveLock, SinkAction::JournalSync(token)] = actions(&mut sink)[..]
+    let [.., SinkAction::RemoveLock, SinkAction::JournalSync { token, .. }] = actions(&mut sink)[..]
     else {
         panic!("no sync")
     };
@@ -266,7 +266,7 @@ fn at_the_end() -> Sink {
 
 fn last_sync(sink: &mut Sink) {
     for action in actions(sink) {
-        if let SinkAction::JournalSync(token) = action {
+        if let SinkAction::JournalSync { token, .. } = action {
             sink.on_journal_synced(token);
         }
     }
@@ -391,7 +391,7 @@ proptest! {
                             sink.on_committed(id, Ok(()));
                         }
                     }
-                    SinkAction::JournalSync(token) => sink.on_journal_synced(token),
+                    SinkAction::JournalSync { token, .. } => sink.on_journal_synced(token),
                     _ => {}
                 }
             }

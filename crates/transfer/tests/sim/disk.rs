@@ -58,6 +58,8 @@ pub struct Disk {
     /// Snapshots that become stable when their sync is answered.
     syncing: BTreeMap<u64, BTreeMap<Vec<u8>, Temporary>>,
     naming: BTreeMap<u64, (BTreeMap<Vec<u8>, Place>, usize)>,
+    /// Whether this run made a name since the last sync of names.
+    pub made: bool,
 }
 
 impl Disk {
@@ -137,6 +139,7 @@ impl Disk {
             assert!(matches!(&place.target, Some(Node::Symlink(made)) if made == target));
             return;
         }
+        self.made = true;
         let size = entry.size().expect("only files and links are committed");
         self.last_inode += 1;
         let inode = self.last_inode;
@@ -191,8 +194,12 @@ impl Disk {
         }
     }
 
-    pub fn begin_journal_sync(&mut self, token: u64) {
-        self.naming.insert(token, (self.places.clone(), self.journal.len()));
+    /// Like the product's: names are synced if this run made any since the last time, or if all are
+    /// asked for.
+    pub fn begin_journal_sync(&mut self, token: u64, names: bool) {
+        let made = std::mem::take(&mut self.made);
+        let places = if names || made { self.places.clone() } else { BTreeMap::new() };
+        self.naming.insert(token, (places, self.journal.len()));
     }
 
     pub fn journal_synced(&mut self, token: u64) {

@@ -129,6 +129,7 @@ impl<'a> Run<'a> {
         disk: &'a mut Disk,
     ) -> Self {
         let mut rng = Rng::new(seed);
+        disk.made = false;
         let now = Time::from_nanos(1 + rng.below(1 << 40));
         let pace = [3_000, 300_000][rng.below(2) as usize];
         let source = Source::new(options.clone(), now);

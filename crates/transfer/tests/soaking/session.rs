@@ -392,7 +392,7 @@ impl<'m> Session<'m> {
             SinkAction::Abandon(_) => {}
             SinkAction::RemoveJournal => self.mirror.disk.journal.clear(),
             SinkAction::Sync(token) => self.answer(Answer::Synced(token)),
-            SinkAction::JournalSync(token) => self.answer(Answer::JournalSynced(token)),
+            SinkAction::JournalSync { token, .. } => self.answer(Answer::JournalSynced(token)),
             SinkAction::Commit(batch) => {
                 for (id, entry) in batch {
                     let (n, version) = named(&entry);

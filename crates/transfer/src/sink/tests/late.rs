@@ -1,6 +1,9 @@
 //! Late events: failures and the end of the transfer during renames, and answers in another order.
 
 use super::*;
+use packtrain_object::Record;
+use packtrain_object::journal::encode;
+
 use crate::Outcome;
 use crate::limits::MAX_HELD_PATHS;
 use crate::message::ExtraOptions;
@@ -29,7 +32,7 @@ fn answer_syncs(sink: &mut Sink) -> Vec<SinkAction> {
     loop {
         let more = actions(sink);
         let sync = more.iter().find_map(|action| match action {
-            SinkAction::JournalSync(token) => Some(*token),
+            SinkAction::JournalSync { token, .. } => Some(*token),
             _ => None,
         });
         output.extend(more);
@@ -116,7 +119,7 @@ fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
     sink.on_made(EntryId(1), Ok(()));
     let [SinkAction::Sync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_synced(token);
-    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    let [SinkAction::JournalSync { token, .. }] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
     let last = actions(&mut sink);
     // The metadata of the destination is set after the journal and the lock in it are removed.
@@ -126,7 +129,7 @@ fn metadata_is_set_before_the_last_sync_and_the_end_waits_for_it() {
         SinkAction::RemoveJournal,
         SinkAction::RemoveLock,
         SinkAction::Settle(root),
-        SinkAction::JournalSync(token),
+        SinkAction::JournalSync { token, .. },
     ] = &last[..]
     else {
         panic!("not settled and then synced: {last:?}");
@@ -205,12 +208,47 @@ fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
     next.on_examined(now(), EntryId(0), vec![there]);
     next.on_message(now(), manifest_end(1)).unwrap();
     let before = actions(&mut next);
-    let Some(SinkAction::JournalSync(token)) = before.last() else { panic!("{before:?}") };
+    let Some(SinkAction::JournalSync { token, .. }) = before.last() else { panic!("{before:?}") };
     assert!(!before.contains(&SinkAction::RemoveJournal), "{before:?}");
     next.on_journal_synced(*token);
     let output = answer_syncs(&mut next);
     assert!(output.contains(&SinkAction::RemoveJournal), "{output:?}");
     assert_eq!(finished(&output).unchanged, 1);
+}
+
+/// After a write-back that failed they can be read from memory, and are lost on the disk.
+#[test]
+fn chunks_that_no_sync_covered_are_asked_for_again() {
+    let size = 2 * CHUNK.get();
+    let mut first = sink_of(&[size]);
+    let mut journal = Vec::new();
+    let mut note = |sink: &mut Sink| {
+        for action in actions(sink) {
+            match action {
+                SinkAction::RewriteJournal(bytes) => journal = bytes,
+                SinkAction::Journal(bytes) => journal.extend(bytes),
+                _ => {}
+            }
+        }
+    };
+    note(&mut first);
+    verify(&mut first, 0, 0, true);
+    note(&mut first);
+    let resumed = |journal: &[u8]| {
+        let mut next = Sink::new(Options::default(), anything(), journal, [1; 16], now()).unwrap();
+        let segment = encode_segment(EntryId(0), &entries(&[size]));
+        next.on_message(now(), Message::Manifest(segment)).unwrap();
+        next.on_message(now(), manifest_end(1)).unwrap();
+        let begun = TargetState { target: None, temporary: Some(size) };
+        next.on_examined(now(), EntryId(0), vec![begun]);
+        let actions = actions(&mut next);
+        let rehashed = actions.iter().filter(|a| matches!(a, SinkAction::Rehash(..))).count();
+        (rehashed, plans(&actions).len())
+    };
+    assert_eq!(resumed(&journal), (0, 2), "both chunks are expected");
+    encode(&Record::Durable, &mut journal);
+    let (rehashed, expected) = resumed(&journal);
+    assert_eq!((rehashed, expected < 2), (1, true), "one is read back");
 }
 
 /// A sink of an empty file that is there already. Its source removes files.
@@ -251,7 +289,7 @@ fn a_source_that_removes_files_is_waited_for() {
     sink.on_synced(token);
     let [SinkAction::Commit(..)] = actions(&mut sink)[..] else { panic!("no commit") };
     sink.on_committed(EntryId(0), Ok(()));
-    let [SinkAction::JournalSync(token)] = actions(&mut sink)[..] else { panic!("no sync") };
+    let [SinkAction::JournalSync { token, .. }] = actions(&mut sink)[..] else { panic!("no sync") };
     sink.on_journal_synced(token);
     let stored = Message::Stored { entries: vec![EntryId(0)], left: vec![] };
     let output = answer_syncs(&mut sink);

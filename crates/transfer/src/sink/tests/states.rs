@@ -49,7 +49,7 @@ fn run_until(sink: &mut Sink, stop: impl Fn(&SinkAction) -> bool) {
         }
         match action {
             SinkAction::Sync(token) => sink.on_synced(token),
-            SinkAction::JournalSync(token) => sink.on_journal_synced(token),
+            SinkAction::JournalSync { token, .. } => sink.on_journal_synced(token),
             SinkAction::Delete(_) => sink.on_deleted(Vec::new()),
             SinkAction::Commit(batch) => {
                 batch.into_iter().for_each(|(id, _)| sink.on_committed(id, Ok(())));
@@ -302,7 +302,7 @@ fn a_source_of_empty_files_waits_for_a_disk_that_is_behind() {
     let output = actions(&mut sink);
     assert_eq!(answers(&output), 0, "its names are not durable yet");
     let names = output.iter().find_map(|a| match a {
-        SinkAction::JournalSync(token) => Some(*token),
+        SinkAction::JournalSync { token, .. } => Some(*token),
         _ => None,
     });
     sink.on_journal_synced(names.expect("a sync of names was requested"));

@@ -59,11 +59,13 @@ impl Run<'_> {
                 self.sink.on_examined(self.now, first, states);
             }
             SinkAction::MakeDirectory(id, entry) => {
+                self.disk.made = true;
                 self.disk.place(&entry).target = Some(Node::Directory { entry: None });
                 self.answers.push(Answer::Made(id));
             }
             SinkAction::MakeSymlink(id, entry) => {
                 let EntryKind::Symlink { target } = &entry.kind else { panic!("not a link") };
+                self.disk.made = true;
                 self.disk.place(&entry).target = Some(Node::Symlink(target.clone()));
                 self.answers.push(Answer::Made(id));
             }
@@ -104,8 +106,8 @@ impl Run<'_> {
                 }
             }
             SinkAction::Settle(batch) => self.settle(batch),
-            SinkAction::JournalSync(token) => {
-                self.disk.begin_journal_sync(token);
+            SinkAction::JournalSync { token, names } => {
+                self.disk.begin_journal_sync(token, names);
                 self.answers.push(Answer::JournalSynced(token));
             }
             SinkAction::Discard(_, entry) => self.disk.place(&entry).temporary = None,
@@ -140,6 +142,7 @@ impl Run<'_> {
             return faults[self.rng.below(3) as usize];
         }
         place.target = Some(Node::File { contents, size, entry, inode });
+        self.disk.made = true;
         self.links += 1;
         self.check_committed(&plan.entry);
         Linked::Made
@@ -179,6 +182,7 @@ impl Run<'_> {
     }
 
     pub(super) fn settle(&mut self, batch: Vec<(EntryId, Entry)>) {
+        self.disk.made |= !batch.is_empty();
         for (_, entry) in batch {
             match &mut self.disk.place(&entry).target {
                 Some(Node::Directory { entry: meta }) => *meta = Some(entry),
