@@ -185,5 +185,5 @@ fn report_listing(
         entries.push(entry);
     }
     reports.entries(entries);
-    reports.listed(found.failed, Vec::new());
+    reports.listed(found.failed, found.empty);
 }

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use super::answer::Trouble;
 use super::http::Client;
 use super::remote::{Place, Remote, probe};
-use super::s3::Bucket;
+use super::s3::{Bucket, Listed};
 use packtrain_service::weburl::WebUrl;
 
 /// The file name for an address without one.
@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub(super) entries: Vec<(Entry, Option<Remote>)>,
     /// Objects that cannot be fetched.
     pub(super) failed: Vec<(Vec<u8>, Failure)>,
+    /// The target paths of the sources without a file.
+    pub(super) empty: Vec<Vec<u8>>,
     /// Notices for the user.
     pub(super) say: Vec<String>,
     /// The number of the entry with each path.
@@ -63,7 +65,9 @@ pub(super) async fn find(
             // Excluded sources are skipped, as in any other transfer.
             for url in urls.iter().filter(|url| !filters.excludes(&web_name(url), false)) {
                 match probe(client, url).await {
-                    Ok(object) => found.add_file(web_name(url), object),
+                    Ok(object) => {
+                        found.add_file(web_name(url), object);
+                    }
                     Err(Trouble::Never(f)) if urls.len() > 1 && one_only(&f) => {
                         found.failed.push((url.to_string().into_bytes(), f));
                     }
@@ -110,21 +114,24 @@ pub(super) fn web_name(url: &WebUrl) -> Vec<u8> {
 }
 
 impl Found {
-    fn add_file(&mut self, name: Vec<u8>, object: Remote) {
+    /// Adds a file. Returns whether it is in the transfer, from this source or an earlier one.
+    fn add_file(&mut self, name: Vec<u8>, object: Remote) -> bool {
         let path = match RelPath::new(name.clone()) {
             Ok(path) => path,
             Err(e) => {
                 let failure = Failure::new(FailureKind::Unreadable, format!("no file's name: {e}"));
-                return self.failed.push((name, failure));
+                self.failed.push((name, failure));
+                return false;
             }
         };
         if let Some(earlier) = self.taken.get(path.as_bytes()) {
             let same = self.entries[*earlier].1.as_ref();
-            if !same.is_some_and(|earlier| earlier.place.is_same(&object.place)) {
+            let is_same = same.is_some_and(|earlier| earlier.place.is_same(&object.place));
+            if !is_same {
                 let failure = Failure::new(FailureKind::Unreadable, PATH_TAKEN);
                 self.failed.push((object.name.into_bytes(), failure));
             }
-            return;
+            return is_same;
         }
         if object.size.is_none() {
             let name = &object.name;
@@ -146,6 +153,7 @@ impl Found {
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
         self.push(path, kind, mtime, Some(object));
+        true
     }
 
     fn push(&mut self, path: RelPath, kind: EntryKind, mtime: Mtime, object: Option<Remote>) {
@@ -208,13 +216,28 @@ impl Found {
                 }
             };
         }
-        if let (true, Some(first)) = (inside, all.first()) {
+        self.add_listed(bucket, &prefix, top, all, filters);
+        Ok(())
+    }
+
+    /// Adds the objects of a list of all keys with a prefix, below the directory `top` (empty for
+    /// the destination itself).
+    fn add_listed(
+        &mut self,
+        bucket: &Arc<Bucket>,
+        prefix: &str,
+        top: &str,
+        all: Vec<Listed>,
+        filters: &Filters,
+    ) {
+        if let ("", Some(first)) = (top, all.first()) {
             // The root entry makes the target a directory instead of the new name of a file.
             let mtime = Mtime { secs: first.version.mtime().secs, nanos: 0 };
             self.directory(RelPath::root(), mtime);
         }
+        let mut any = false;
         for one in all {
-            let below = one.key.strip_prefix(&prefix).unwrap_or(&one.key);
+            let below = one.key.strip_prefix(prefix).unwrap_or(&one.key);
             let whole = match top {
                 "" => below.to_owned(),
                 top if below.is_empty() => format!("{top}/"),
@@ -252,9 +275,11 @@ impl Found {
             // A list does not tell how the tags were made, so they cannot serve as checksums.
             let (version, sum) = (one.version, None);
             let object = Remote { name, size, version, ranges: true, place, sum };
-            self.add_file(path, object);
+            any |= self.add_file(path, object);
         }
-        Ok(())
+        if !any {
+            self.empty.push(top.as_bytes().to_vec());
+        }
     }
 
     /// Adds the parent directories of a path, outermost first.
@@ -320,5 +345,33 @@ mod tests {
         assert!(!found.has_file(b"d"));
         add(&mut found, "d", "http://h/d");
         assert_eq!(found.failed.len(), 2);
+    }
+    fn bucket() -> Arc<Bucket> {
+        let url = "http://h:9".parse().unwrap();
+        let style = rusty_s3::UrlStyle::Path;
+        let place = rusty_s3::Bucket::new(url, style, "b", "us-east-1").unwrap();
+        Arc::new(Bucket { place, credentials: None })
+    }
+
+    fn listed(all: &[(&str, u64)]) -> Vec<Listed> {
+        let one = |&(key, size): &(&str, u64)| Listed {
+            key: key.to_owned(),
+            size,
+            version: super::super::answer::Version::default(),
+        };
+        all.iter().map(one).collect()
+    }
+
+    #[test]
+    fn sources_without_a_file_are_told() {
+        let (bucket, all) = (bucket(), Filters::default());
+        let mut found = Found::default();
+        found.add_listed(&bucket, "a/", "a", listed(&[("a/f", 1)]), &all);
+        assert!(found.empty.is_empty());
+        // Markers of directories, and a file whose path is taken.
+        found.add_listed(&bucket, "p/c/", "c", listed(&[("p/c/", 0), ("p/c/x/", 0)]), &all);
+        found.add_listed(&bucket, "q/", "", listed(&[("q/a/f", 1)]), &all);
+        assert_eq!(found.empty, [b"c".to_vec(), Vec::new()]);
+        assert_eq!(found.failed.len(), 1);
     }
 }

@@ -14,4 +14,5 @@ mod refusals;
 mod route;
 mod settings;
 mod sim;
+mod stores;
 mod web;

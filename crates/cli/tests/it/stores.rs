@@ -1,0 +1,88 @@
+//! Copies from and to S3 stores whose answers a test chooses.
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use crate::common::{Home, code, done, exists, stderr};
+use crate::web::server::{Request, Response, Server};
+use crate::web::{command, noise};
+
+/// `cp` with a store at this address.
+fn cp(home: &Home, server: &Server) -> Command {
+    let mut command = command(home);
+    command.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
+    command.env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE");
+    command.env("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY");
+    command.args(["cp", "--json", "--retries", "0"]);
+    command
+}
+
+fn run(home: &Home, server: &Server, words: &[&str]) -> Output {
+    cp(home, server).args(words).output().expect("the command starts")
+}
+
+/// A page of a list: keys and sizes, and the token of the next page.
+fn page(objects: &[(&str, usize)], next: Option<&str>) -> Response {
+    let mut text = format!(
+        "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>bucket</Name>\
+         <Prefix></Prefix><KeyCount>{}</KeyCount><MaxKeys>1000</MaxKeys>\
+         <IsTruncated>{}</IsTruncated>",
+        objects.len(),
+        next.is_some()
+    );
+    if let Some(next) = next {
+        text.push_str(&format!("<NextContinuationToken>{next}</NextContinuationToken>"));
+    }
+    for (key, size) in objects {
+        text.push_str(&format!(
+            "<Contents><Key>{key}</Key><LastModified>2024-02-29T23:59:59.000Z</LastModified>\
+             <ETag>\"x\"</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        ));
+    }
+    text.push_str("</ListBucketResult>");
+    let mut response = Response::new(200);
+    response.body = text.into_bytes();
+    response
+}
+
+/// A store with these objects in `bucket`.
+fn store(objects: &'static [(&str, &[u8])]) -> Server {
+    Server::new(move |request, _| {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        if query.contains("list-type=2") {
+            let prefix = query.split('&').find_map(|part| part.strip_prefix("prefix="));
+            let prefix = prefix.unwrap_or_default().replace("%2F", "/");
+            let below = objects.iter().filter(|(key, _)| key.starts_with(&prefix));
+            let below: Vec<_> = below.map(|(key, body)| (*key, body.len())).collect();
+            return page(&below, None);
+        }
+        let key = path.strip_prefix("/bucket/").unwrap_or_default();
+        match objects.iter().find(|(own, _)| *own == key) {
+            Some((_, body)) => Response::file(request, body, "\"x\""),
+            None => Response::new(404),
+        }
+    })
+}
+
+#[test]
+fn delete_spares_the_targets_of_sources_without_a_file() {
+    let server = store(&[("a/f", b"new"), ("c/", b""), ("c/x/", b"")]);
+    let (a, c) = ("s3://bucket/a", "s3://bucket/c");
+    let home = Home::new();
+    home.file("dst/a/old", b"stray");
+    home.file("dst/c/old", b"the files of yesterday");
+    let output = run(&home, &server, &["-r", "--delete", a, c, "dst"]);
+    assert_eq!(code(&output), 23, "{}", stderr(&output));
+    assert!(stderr(&output).contains("c: the source brought no file"), "{}", stderr(&output));
+    assert!(exists(&home.path("dst/a/f")) && !exists(&home.path("dst/a/old")));
+    assert!(exists(&home.path("dst/c/old")), "{}", stderr(&output));
+    let output = run(&home, &server, &["-r", "--delete", "--force-delete", a, c, "dst"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!exists(&home.path("dst/c/old")), "{}", stderr(&output));
+    // The contents of both go into one directory, of which the second tells nothing.
+    home.file("all/old", b"the files of yesterday");
+    let words = ["-r", "--delete", "s3://bucket/a/", "s3://bucket/c/", "all"];
+    let output = run(&home, &server, &words);
+    assert_eq!(code(&output), 23, "{}", stderr(&output));
+    assert!(exists(&home.path("all/f")) && exists(&home.path("all/old")), "{}", stderr(&output));
+}
