@@ -13,7 +13,8 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    pub(crate) fn add(&mut self, path: Vec<u8>) {
+    /// Counts the one at `path`.
+    pub fn add(&mut self, path: Vec<u8>) {
         if self.count == 0 {
             self.first = path;
         }

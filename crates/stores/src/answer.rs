@@ -119,7 +119,7 @@ pub(super) fn content_range(headers: &HeaderMap) -> Option<(u64, u64, Option<u64
         "*" => None,
         number => Some(number.parse::<u64>().ok()?),
     };
-    let fits = first <= last && total.is_none_or(|total| last < total);
+    let fits = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
     fits.then_some((first, last, total))
 }
 
@@ -199,6 +199,7 @@ mod tests {
         for bad in ["bytes 9-5/20", "bytes 0-20/20", "items 0-1/2", "bytes */7", "bytes -1-2/3"] {
             assert_eq!(read(bad), None, "{bad}");
         }
+        assert_eq!(read("bytes 0-18446744073709551615/*"), None, "it has no end");
         assert_eq!(unsatisfied_size(&headers(&[("content-range", "bytes */0")])), Some(0));
     }
 

@@ -32,6 +32,7 @@ pub fn http_answer(data: &[u8]) {
     }
     if let Some((first, last, total)) = answer::content_range(&headers) {
         assert!(first <= last && total.is_none_or(|total| last < total));
+        assert!(last.checked_add(1).is_some());
         assert_eq!(answer::unsatisfied_size(&headers), None);
     }
     let _ = (answer::length(&headers), answer::check_encoding(&headers, "x").is_ok());
@@ -56,6 +57,7 @@ pub fn http_answer_seeds() -> Vec<Vec<u8>> {
     [
         "\x00content-range: bytes 5-9/20\ncontent-length: 5\netag: \"a\"".to_owned(),
         "\x74content-range: bytes */7\nretry-after: 7".to_owned(),
+        format!("\x00content-range: bytes 0-{}/*", u64::MAX),
         format!("\x7fretry-after: {date}\nlast-modified: {date}\netag: W/\"b\""),
         format!("\x7flast-modified: W/ {date}"),
         "\x01repr-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:, md5=:AAAA:"

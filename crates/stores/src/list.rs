@@ -245,7 +245,9 @@ impl Found {
             };
             let is_dir = whole.ends_with('/') || whole.is_empty();
             let path = whole.trim_end_matches('/').as_bytes().to_vec();
-            if path.is_empty() || filters.excludes_within(&path, is_dir) {
+            // The marker of the source's own directory. With content it fails below.
+            let own = path.is_empty() && one.size == 0;
+            if own || !path.is_empty() && filters.excludes_within(&path, is_dir) {
                 continue;
             }
             let checked = match RelPath::new(path.clone()) {
@@ -373,5 +375,16 @@ mod tests {
         found.add_listed(&bucket, "q/", "", listed(&[("q/a/f", 1)]), &all);
         assert_eq!(found.empty, [b"c".to_vec(), Vec::new()]);
         assert_eq!(found.failed.len(), 1);
+    }
+
+    #[test]
+    fn a_marker_with_content_is_reported() {
+        for (prefix, top) in [("p/", ""), ("p/", "p")] {
+            let mut found = Found::default();
+            let all = listed(&[("p/", 0), ("p/", 5), ("p/f", 1), ("p/d/", 7)]);
+            found.add_listed(&bucket(), prefix, top, all, &Filters::default());
+            let failed: Vec<_> = found.failed.iter().map(|(path, _)| path.as_slice()).collect();
+            assert_eq!(failed, [&b"p/"[..], b"p/d/"], "{top}");
+        }
     }
 }

@@ -125,15 +125,19 @@ pub(super) async fn probe(client: &Client, asked: &WebUrl) -> Result<Remote, Tro
 
 async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> {
     let mut url = asked.clone();
-    for _ in 0..=MAX_REDIRECTS {
+    let mut first = Some("bytes=0-0");
+    let mut redirects = 0;
+    while redirects <= MAX_REDIRECTS {
         let mut connection = client.connect(&url).await?;
-        let headers: Headers = value(header::RANGE, "bytes=0-0").into_iter().collect();
+        let headers: Headers =
+            first.and_then(|range| value(header::RANGE, range)).into_iter().collect();
         let answer = connection.ask(Method::GET, &url, &headers, Outgoing::none()).await?;
         let (status, headers) = (answer.status(), answer.headers());
         if status.is_redirection()
             && let Some(to) = answer::text(headers, header::LOCATION)
         {
             url = follow(&url, &to)?;
+            redirects += 1;
             continue;
         }
         let name = asked.to_string();
@@ -149,10 +153,13 @@ async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> 
                 }
             },
             StatusCode::OK => (answer::length(headers), false),
-            StatusCode::RANGE_NOT_SATISFIABLE
-                if answer::unsatisfied_size(headers).is_none_or(|size| size == 0) =>
-            {
+            StatusCode::RANGE_NOT_SATISFIABLE if answer::unsatisfied_size(headers) == Some(0) => {
                 (Some(0), true)
+            }
+            // The file may be empty, or the server may refuse ranges in this way.
+            StatusCode::RANGE_NOT_SATISFIABLE if first.is_some() => {
+                first = None;
+                continue;
             }
             _ => return Err(answer::refusal(&name, status, headers, clock::wall())),
         };

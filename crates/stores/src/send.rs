@@ -29,6 +29,7 @@ use super::connection_pool::{ConnectionPool, Sockets};
 use super::http::Client;
 use super::s3::{Bucket, RETRY};
 use packtrain_runtime::session::{Observer, Stop};
+use packtrain_runtime::skipped::Skipped;
 use packtrain_runtime::transports::{Moved, StreamId};
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel, executor};
@@ -112,7 +113,10 @@ pub(super) struct Setup<'a> {
 pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
     let Setup { client, bucket, key, paths, options, observer, connection_pool, pace, stop } =
         setup;
-    let (items, failed) = walk(&bucket, &key, &paths, &options)?;
+    let Walked { items, failed, special } = walk(&bucket, &key, &paths, &options)?;
+    if special.count > 0 {
+        observer.notice(&special.notice());
+    }
     let (events, received) = unbounded();
     let known = items.iter().map(|item| item.size).sum();
     let work = Work {
@@ -147,8 +151,16 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
     Ok(runner.run())
 }
 
-/// The files with their keys, and the entries that cannot be sent.
-type Walked = (Vec<Item>, Vec<(Vec<u8>, Failure)>);
+/// What the walk over the sources found.
+#[derive(Default)]
+struct Walked {
+    /// The files with their keys.
+    items: Vec<Item>,
+    /// Entries that cannot be sent.
+    failed: Vec<(Vec<u8>, Failure)>,
+    /// What is never copied.
+    special: Skipped,
+}
 
 fn walk(
     bucket: &Bucket,
@@ -165,11 +177,15 @@ fn walk(
         .collect();
     let walker = Walker::new(&sources, walk_options);
     let roots = walker.roots().to_vec();
-    let (mut items, mut failed): Walked = (Vec::new(), Vec::new());
+    let Walked { mut items, mut failed, mut special } = Walked::default();
     let mut only_file = paths.len() == 1;
     for found in walker {
         let found = match found {
             Ok(found) => found,
+            Err(e) if e.is_special => {
+                special.add(e.path);
+                continue;
+            }
             Err(e) => {
                 let failure = walk_failure(&e);
                 if e.is_source && paths.len() == 1 {
@@ -214,7 +230,7 @@ fn walk(
         }
         item.name = bucket.show(&item.key);
     }
-    Ok((items, failed))
+    Ok(Walked { items, failed, special })
 }
 
 fn walk_failure(failure: &packtrain_disk::walk::WalkFailure) -> Failure {

@@ -86,3 +86,26 @@ fn delete_spares_the_targets_of_sources_without_a_file() {
     assert_eq!(code(&output), 23, "{}", stderr(&output));
     assert!(exists(&home.path("all/f")) && exists(&home.path("all/old")), "{}", stderr(&output));
 }
+
+#[test]
+fn the_marker_of_the_source_with_content_counts_as_failed() {
+    let server = store(&[("p/", b"data"), ("p/f", b"file")]);
+    let home = Home::new();
+    let output = run(&home, &server, &["-r", "s3://bucket/p/", "dst"]);
+    assert_eq!((code(&output), &done(&output)["failed"]), (23, &1.into()), "{}", stderr(&output));
+    assert!(exists(&home.path("dst/f")));
+}
+
+#[test]
+fn sockets_are_skipped_and_told() {
+    let server = Server::new(|request, _| match request.method.as_str() {
+        "PUT" => Response::new(200).with("ETag", "\"tag\""),
+        _ => Response::new(404),
+    });
+    let home = Home::new();
+    home.file("src/f", b"file");
+    let _socket = std::os::unix::net::UnixListener::bind(home.path("src/s")).expect("it is bound");
+    let output = run(&home, &server, &["-r", "src", "s3://bucket/"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("socket or device is not copied"), "{}", stderr(&output));
+}

@@ -226,6 +226,26 @@ fn coded_contents_and_refusals_have_their_codes() {
 }
 
 #[test]
+fn a_range_that_is_refused_is_no_empty_file() {
+    let body = noise(3_000_000);
+    let file = body.clone();
+    let server = Server::new(move |request, _| {
+        let mut response = Response::new(if request.range().is_some() { 416 } else { 200 });
+        if request.range().is_none() && request.path == "/x" {
+            response.body = file.clone();
+        }
+        response.with("ETag", "\"x\"")
+    });
+    let home = Home::new();
+    home.file("x", b"old");
+    for (name, wanted) in [("x", &body[..]), ("empty", b"")] {
+        let output = fetch(&home, &[&server.url(name), "."]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(std::fs::read(home.path(name)).unwrap() == wanted, "{name}");
+    }
+}
+
+#[test]
 fn redirections_are_followed_but_not_for_ever() {
     let server = Server::new(|request, _| match request.path.as_str() {
         "/start" => Response::new(302).with("Location", "/next/"),
