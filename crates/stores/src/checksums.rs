@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
 
 use aws_lc_rs::digest as lc;
 use base64::Engine as _;
@@ -130,8 +129,7 @@ impl Sum {
     }
 
     /// Whether the file has this checksum.
-    pub(super) fn matches(&self, path: &Path) -> std::io::Result<bool> {
-        let mut file = File::open(path)?;
+    pub(super) fn matches(&self, mut file: &File) -> std::io::Result<bool> {
         let mut hasher = Hasher::new(self.kind);
         let mut buffer = vec![0; STEP_BYTES];
         loop {

@@ -4,7 +4,7 @@
 mod get;
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 
 use super::answer::Trouble;
 use super::body::Pace;
+use super::comparison::Comparisons;
 use super::connection_pool::{ConnectionPool, Sockets};
 use super::http::{Client, Connection};
 use super::remote::{Objects, Remote};
@@ -57,7 +58,7 @@ pub(super) struct Parts {
     pub(super) most: u32,
     /// Where digests and failures of entries go.
     pub(super) reports: ContentReports,
-    pub(super) fetched: Arc<Mutex<HashSet<EntryId>>>,
+    pub(super) comparisons: Arc<Comparisons>,
     /// What it is called: `https`, `http` or `s3`.
     pub(super) name: &'static str,
 }
@@ -72,8 +73,7 @@ pub(super) struct Shared {
     sockets: Sockets,
     events: OnceLock<Outbox<TransportEvent>>,
     reports: ContentReports,
-    /// Entries of which something was fetched.
-    fetched: Arc<Mutex<HashSet<EntryId>>>,
+    comparisons: Arc<Comparisons>,
     /// What is about to be assigned.
     prepared: Mutex<Prepared>,
     /// The most streams the server takes.
@@ -109,7 +109,8 @@ pub(super) struct Downloader {
 
 impl Downloader {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { client, objects, payload, pace, count, most, reports, fetched, name } = parts;
+        let Parts { client, objects, payload, pace, count, most, reports, comparisons, name } =
+            parts;
         let connection_pool = ConnectionPool::new(count, most, true);
         let shared = Shared {
             client,
@@ -121,7 +122,7 @@ impl Downloader {
             sockets: connection_pool.sockets(),
             events: OnceLock::new(),
             reports,
-            fetched,
+            comparisons,
             prepared: Mutex::default(),
             cap: Mutex::new(most),
             held: AtomicU64::new(0),
@@ -333,7 +334,7 @@ impl Shared {
 
     /// A piece is complete.
     pub(super) fn fetched(&self, chunk: ChunkIndex, digest: PieceDigest) {
-        self.fetched.lock().insert(digest.entry);
+        self.comparisons.fetched(digest.entry);
         self.reports.read(chunk, vec![digest]);
     }
 

@@ -103,7 +103,7 @@ fn play(seed: u64, fail_after: Option<usize>) -> Exercise {
         count: StreamCount::Fixed(3),
         most: 3,
         reports,
-        fetched: Arc::default(),
+        comparisons: Arc::new(Comparisons::new(std::path::PathBuf::new(), false)),
         name: "http",
     });
     let (near, _far) = control::pair().unwrap();

@@ -1,19 +1,18 @@
 //! The source of a transfer that is a web server or an object store. What arrives goes into the
 //! sink's memory at once, and its digests, made of what arrived, to the sink as those of any source.
 
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind, RelPath};
+use packtrain_object::{ChunkIndex, Entry, EntryId, EntryKind};
 use packtrain_transfer::message::Options;
 use packtrain_transfer::{Outcome, Source, TransportId};
 use packtrain_units::Offset;
 
 use super::answer::Trouble;
 use super::body::Pace;
-use super::checksums::Sum;
+use super::comparison::{Comparisons, Expected};
 use super::downloader::{Downloader, Parts, Shared};
 use super::http::Client;
 use super::list::{self, Asked, Found};
@@ -41,23 +40,16 @@ pub(super) struct Setup<'a> {
     pub(super) stop: Stop,
     /// What it is called: `https`, `http` or `s3`.
     pub(super) name: &'static str,
-}
-
-/// A file that was fetched, to be compared with what its server says.
-pub(super) struct Check {
-    pub(super) path: RelPath,
-    pub(super) name: String,
-    pub(super) sum: Sum,
+    pub(super) comparisons: Arc<Comparisons>,
 }
 
 /// Runs a fetch to its end.
-pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved, Vec<Check>) {
+pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved) {
     let Setup { control, options, asked, client, observer, payload, config, .. } = setup;
     let (count, pace, stop, name) = (setup.count, setup.pace, setup.stop, setup.name);
+    let comparisons = setup.comparisons;
     let client = Arc::new(client);
     let objects = Objects::default();
-    let fetched = Arc::<Mutex<HashSet<EntryId>>>::default();
-    let paths = Arc::<Mutex<HashMap<EntryId, RelPath>>>::default();
     let (reports, inbox) = source::content_reports();
     let downloader = Downloader::new(Parts {
         client: Arc::clone(&client),
@@ -67,30 +59,22 @@ pub(super) fn run(setup: Setup<'_>) -> (Outcome, Moved, Vec<Check>) {
         count,
         most: config.most_streams,
         reports: reports.clone(),
-        fetched: Arc::clone(&fetched),
+        comparisons: Arc::clone(&comparisons),
         name,
     });
     let content = StoreContent {
         client,
         asked: Some(asked),
         options: options.clone(),
-        objects: Arc::clone(&objects),
-        paths: Arc::clone(&paths),
+        objects,
+        comparisons,
         shared: downloader.shared(),
         reports,
         listing: None,
     };
     let transports = SourceTransports::of(config, vec![Box::new(downloader)]);
     let setup = SourceSetup { control, options, observer, transports, stop };
-    let (outcome, moved) = source::run_content(setup, Box::new(content), inbox);
-    let (objects, fetched, mut paths) = (objects.lock(), fetched.lock(), paths.lock());
-    let checks = fetched.iter().filter_map(|id| {
-        let object = objects.get(id)?;
-        let (path, sum) = (paths.remove(id)?, object.sum.clone()?);
-        Some(Check { path, name: object.name.clone(), sum })
-    });
-    let checks = checks.collect();
-    (outcome, moved, checks)
+    source::run_content(setup, Box::new(content), inbox)
 }
 
 /// Objects of a server as the content of a source.
@@ -99,8 +83,7 @@ struct StoreContent {
     asked: Option<Asked>,
     options: Options,
     objects: Objects,
-    /// Where each file with a checksum is below the target.
-    paths: Arc<Mutex<HashMap<EntryId, RelPath>>>,
+    comparisons: Arc<Comparisons>,
     shared: Arc<Shared>,
     reports: ContentReports,
     listing: Option<tokio::task::AbortHandle>,
@@ -110,11 +93,11 @@ impl Content for StoreContent {
     fn start(&mut self) {
         let Some(asked) = self.asked.take() else { return };
         let (client, options) = (Arc::clone(&self.client), self.options.clone());
-        let (objects, paths) = (Arc::clone(&self.objects), Arc::clone(&self.paths));
+        let (objects, comparisons) = (Arc::clone(&self.objects), Arc::clone(&self.comparisons));
         let reports = self.reports.clone();
         let task = executor::handle().spawn(async move {
             match list::find(&client, &asked, &options).await.map_err(Trouble::failure) {
-                Ok(found) => report_listing(found, &objects, &paths, &reports),
+                Ok(found) => report_listing(found, &objects, &comparisons, &reports),
                 Err(failure) => reports.fail(failure),
             }
         });
@@ -170,20 +153,23 @@ impl Content for StoreContent {
 fn report_listing(
     found: Found,
     objects: &Objects,
-    paths: &Mutex<HashMap<EntryId, RelPath>>,
+    comparisons: &Comparisons,
     reports: &ContentReports,
 ) {
     found.say.into_iter().for_each(|text| reports.warn(text));
     let mut entries: Vec<Entry> = Vec::with_capacity(found.entries.len());
+    let mut expected = HashMap::new();
     for (id, (entry, object)) in (0..).map(EntryId).zip(found.entries) {
         if let Some(object) = object {
-            if object.sum.is_some() {
-                paths.lock().insert(id, entry.path.clone());
+            if let Some(sum) = object.sum.clone() {
+                let (path, name) = (entry.path.clone(), object.name.clone());
+                expected.insert(id, Expected { path, name, sum, mtime: entry.mtime });
             }
             objects.lock().insert(id, Arc::new(object));
         }
         entries.push(entry);
     }
+    comparisons.expect(expected, entries.len() > 1);
     reports.entries(entries);
     reports.listed(found.failed, found.empty);
 }

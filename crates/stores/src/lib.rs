@@ -10,6 +10,7 @@
 mod answer;
 mod body;
 mod checksums;
+mod comparison;
 mod connection_pool;
 mod downloader;
 mod fetch;
@@ -26,11 +27,13 @@ mod send;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use packtrain_object::SourceName;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
+use comparison::Comparisons;
 use http::Client;
 use list::Asked;
 use packtrain_runtime::control;
@@ -61,9 +64,11 @@ pub fn fetch(
     let (near, far) = control::pair().map_err(|e| {
         RequestError::new(FailureKind::Fatal, format!("no pair of sockets to be had: {e}"))
     })?;
-    let payload = std::sync::Arc::clone(&far.payload);
+    let payload = Arc::clone(&far.payload);
     let place = sink::expand_home(&destination.path);
-    let target = PathBuf::from(OsStr::from_bytes(&place));
+    // Standard output comes from a directory of this run, and a dry run changes nothing.
+    let keeps = request.dest != Location::Stdio && !request.options.dry_run;
+    let comparisons = Arc::new(Comparisons::new(PathBuf::from(OsStr::from_bytes(&place)), keeps));
     let mut options = request.options.clone();
     if !matches!(asked, Asked::Keys(..)) {
         options.recursive = false;
@@ -100,36 +105,16 @@ pub fn fetch(
             pace,
             stop: Stop::new(request.stop.clone()),
             name,
+            comparisons: Arc::clone(&comparisons),
         };
-        let (outcome, moved, checks) = fetch::run(setup);
+        let (outcome, moved) = fetch::run(setup);
         tx.close();
         let sink = sink.join().unwrap_or_else(|_| {
             sink::ended(Failure::new(FailureKind::Fatal, "the receiving end failed: a bug"))
         });
-        (check(merge_outcomes(sink, outcome), &target, &checks), moved)
+        (comparisons.check(merge_outcomes(sink, outcome)), moved)
     });
     Ok(ended)
-}
-
-/// Compares each fetched file with the checksum that its server sent.
-fn check(mut outcome: Outcome, target: &Path, checks: &[fetch::Check]) -> Outcome {
-    if outcome.failure.is_some() {
-        return outcome;
-    }
-    let dir = target.is_dir();
-    for one in checks {
-        let path = match dir {
-            true => target.join(OsStr::from_bytes(one.path.as_bytes())),
-            false => target.to_owned(),
-        };
-        // A file that cannot be read has failed already, or was removed.
-        if one.sum.matches(&path).is_ok_and(|matches| !matches) {
-            let (name, kind, path) = (&one.name, one.sum.name(), path.display());
-            let text = format!("{name}: {path} does not have the {kind} that the server says");
-            outcome.failure = Some(Failure::new(FailureKind::Integrity, text));
-        }
-    }
-    outcome
 }
 
 /// Sends the request's files to a store.

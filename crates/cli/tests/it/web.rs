@@ -4,7 +4,7 @@ pub(crate) mod server;
 
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use server::{Response, Server};
 
@@ -391,6 +391,10 @@ fn what_the_server_says_of_the_whole_is_compared() {
     let output = fetch(&home, &[&server.url("x"), "y"]);
     assert_eq!(code(&output), 13, "{}", stderr(&output));
     assert!(stderr(&output).contains("SHA-256"), "{}", stderr(&output));
+    // The same command does not take it for unchanged, whatever the options.
+    let output = fetch(&home, &["--update", &server.url("x"), "y"]);
+    assert_eq!(code(&output), 13, "{}", stderr(&output));
+    assert_eq!(done(&output)["bytes_moved"], 5_000_000, "{}", stderr(&output));
     // With the correct digest.
     let sum = "sha-256=:dLNXKfFhz2L0diIctU3c02AmXl5tXmRXWRRqAWu1oZQ=:";
     let server = Server::new(move |request, _| {
@@ -398,6 +402,50 @@ fn what_the_server_says_of_the_whole_is_compared() {
     });
     let output = fetch(&home, &[&server.url("x"), "z"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn what_was_not_compared_is_compared_by_the_next_run() {
+    let sum = "sha-256=:dLNXKfFhz2L0diIctU3c02AmXl5tXmRXWRRqAWu1oZQ=:";
+    let busy = Arc::new(AtomicBool::new(true));
+    let now = Arc::clone(&busy);
+    let server = Server::new(move |request, _| {
+        let is_probe = request.range() == Some((0, 1));
+        match request.path.as_str() {
+            "/busy" if !is_probe && now.load(Ordering::Relaxed) => Response::new(503),
+            "/gone" => Response::new(404),
+            "/right" => Response::file(request, b"packtrain", "\"x\"").with("Repr-Digest", sum),
+            "/wrong" => Response::file(request, b"pocktrain", "\"x\"").with("Repr-Digest", sum),
+            _ => Response::file(request, &noise(9_000_000), "\"x\""),
+        }
+    });
+    let (right, wrong, busy_url) = (server.url("right"), server.url("wrong"), server.url("busy"));
+    let home = Home::new();
+    std::fs::create_dir(home.path("d")).unwrap();
+    let words = ["--retries", "0", &right, &wrong, &busy_url, "d"];
+    let output = fetch(&home, &words);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert!(exists(&home.path("d/wrong")) && !exists(&home.path("d/busy")));
+    busy.store(false, Ordering::Relaxed);
+    let output = fetch(&home, &words);
+    assert_eq!(
+        (code(&output), &done(&output)["unchanged"]),
+        (13, &2.into()),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("wrong does not have the SHA-256"), "{}", stderr(&output));
+    // An object that is missing does not keep the others from being compared.
+    let output = fetch(&home, &[&right, &wrong, &server.url("gone"), "d"]);
+    assert_eq!(
+        (code(&output), &done(&output)["unchanged"]),
+        (13, &1.into()),
+        "{}",
+        stderr(&output)
+    );
+    // A file that was compared is not read again, so its old mark is gone.
+    let marks = std::fs::read_dir(home.state().join("packtrain/uncompared")).unwrap();
+    assert_eq!(marks.count(), 1);
 }
 
 #[test]
