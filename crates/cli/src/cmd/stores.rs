@@ -4,6 +4,7 @@ use packtrain_service::{CpRequest, Location};
 
 use super::extra;
 use super::request::first_given;
+use crate::args::variable;
 use crate::exit::Exit;
 
 /// Options that need a packtrain end at the other side.
@@ -74,11 +75,39 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
             "--tcp-cc is set by the sender, which is a foreign server here: leave it out",
         ));
     }
-    match first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
-        None => Ok(()),
-        Some(option) => Err(Exit::usage(format!(
+    if let Some(option) = first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
+        return Err(Exit::usage(format!(
             "{option} needs packtrain at the other end, which https:// and s3:// do not have: \
              leave it out"
-        ))),
+        )));
     }
+    match chooses_or_keeps(request) {
+        Some(option) if to => {
+            let variable = variable(option);
+            Err(Exit::usage(format!(
+                "{option} is set by config.toml or {variable}, and copies to S3 stores do not \
+                 support it: remove it, or set {variable}=false for this copy if it is a flag"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The option that decides which files are replaced, copied or removed, wherever it comes from. An
+/// upload does not know these; without them it would change what they keep. A fetch has a sink that
+/// does.
+fn chooses_or_keeps(request: &CpRequest) -> Option<&'static str> {
+    let (options, extra) = (&request.options, &request.options.extra);
+    let all = [
+        (extra.ignore_existing, "ignore-existing"),
+        (extra.existing_only, "existing"),
+        (extra.backup.is_some(), "backup"),
+        (extra.max_size.is_some(), "max-size"),
+        (extra.min_size.is_some(), "min-size"),
+        (extra.one_file_system, "one-file-system"),
+        (extra.size_only, "size-only"),
+        (extra.remove_source_files, "remove-source-files"),
+        (options.checksum, "checksum"),
+    ];
+    all.into_iter().find_map(|(set, option)| set.then_some(option))
 }

@@ -109,3 +109,37 @@ fn sockets_are_skipped_and_told() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(stderr(&output).contains("socket or device is not copied"), "{}", stderr(&output));
 }
+
+#[test]
+fn settings_that_keep_or_choose_files_are_refused_for_uploads() {
+    let server = Server::new(|request, _| match request.method.as_str() {
+        "PUT" => Response::new(200).with("ETag", "\"tag\""),
+        _ => Response::new(404),
+    });
+    let home = Home::new();
+    home.file("f", b"file");
+    let words = ["f", "s3://bucket/key"];
+    for (option, value) in [
+        ("ignore-existing", "true"),
+        ("existing", "true"),
+        ("backup", "true"),
+        ("max-size", "1M"),
+        ("min-size", "1"),
+        ("one-file-system", "true"),
+        ("checksum", "true"),
+        ("remove-source-files", "true"),
+    ] {
+        let variable = format!("PACKTRAIN_{}", option.to_uppercase().replace('-', "_"));
+        let output = cp(&home, &server).args(words).env(&variable, value).output().unwrap();
+        assert_eq!(code(&output), 2, "{option}: {}", stderr(&output));
+        assert!(stderr(&output).contains(&variable), "{}", stderr(&output));
+    }
+    home.config("[cp]\nignore-existing = true\n");
+    let output = run(&home, &server, &words);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(server.requests().is_empty(), "nothing was replaced");
+    let mut command = cp(&home, &server);
+    command.args(words).env("PACKTRAIN_IGNORE_EXISTING", "false");
+    let output = command.output().expect("the command starts");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
