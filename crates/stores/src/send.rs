@@ -500,22 +500,28 @@ impl Work {
                     let failure = Failure::new(FailureKind::Temporary, text);
                     return self.send_event(StreamEvent::Failed(failure));
                 }
-                Trouble::Never(failure) => return self.fail_job(n, failure).await,
+                Trouble::Never(failure) => return self.fail_job(job, n, failure).await,
             }
         }
     }
 
-    async fn fail_job(&self, n: usize, failure: Failure) {
+    async fn fail_job(&self, job: Job, n: usize, failure: Failure) {
         let upload = self.upload_queue().drop_file(n);
-        if let Some(upload) = upload {
-            self.give_up(n, &upload.id).await;
+        match upload {
+            Some(upload) => self.give_up(n, &upload.id).await,
+            // Another stream failed at the same file and reported it.
+            None if matches!(job, Job::Part(..)) => return,
+            None => {}
         }
         match failure.kind {
             // These failures affect all files.
-            FailureKind::NotAuthorised | FailureKind::Usage | FailureKind::Fatal => {
+            FailureKind::NotAuthorised
+            | FailureKind::Usage
+            | FailureKind::Fatal
+            | FailureKind::TargetMissing => {
                 self.send_event(StreamEvent::Failed(failure));
             }
-            // A missing object in a PUT means that the bucket is missing.
+            // An upload that is gone was begun anew, so the bucket is missing.
             FailureKind::SourceMissing => {
                 self.send_event(StreamEvent::Failed(Failure {
                     kind: FailureKind::TargetMissing,

@@ -1,7 +1,12 @@
 //! Copies from and to S3 stores whose answers a test chooses.
 
+use std::io::Write as _;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::common::{Home, code, done, exists, stderr};
 use crate::web::server::{Request, Response, Server};
@@ -142,4 +147,102 @@ fn settings_that_keep_or_choose_files_are_refused_for_uploads() {
     command.args(words).env("PACKTRAIN_IGNORE_EXISTING", "false");
     let output = command.output().expect("the command starts");
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+/// The answer of a store that knows no object and creates the upload `id`, to all but parts.
+fn without_parts(request: &Request, id: usize) -> Response {
+    let query = request.path.split_once('?').map_or("", |(_, query)| query);
+    let mut response = match request.method.as_str() {
+        "POST" if query.starts_with("uploads") => Response::new(200),
+        "POST" => Response::new(200),
+        "PUT" => return Response::new(200).with("ETag", "\"tag\""),
+        "DELETE" => return Response::new(204),
+        _ => return Response::new(404),
+    };
+    let ns = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
+    let text = match query.starts_with("uploads") {
+        true => format!(
+            "<InitiateMultipartUploadResult {ns}><Bucket>bucket</Bucket><Key>key</Key>\
+             <UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+        ),
+        false => format!(
+            "<CompleteMultipartUploadResult {ns}><Location>x</Location><Bucket>bucket</Bucket>\
+             <Key>key</Key><ETag>\"tag\"</ETag></CompleteMultipartUploadResult>"
+        ),
+    };
+    response.body = text.into_bytes();
+    response
+}
+
+/// The answer of a store without the upload.
+fn no_upload() -> Response {
+    let mut response = Response::new(404);
+    response.body = b"<Error><Code>NoSuchUpload</Code></Error>".to_vec();
+    response
+}
+
+#[test]
+fn an_upload_that_is_gone_is_begun_anew_and_other_files_are_sent() {
+    let ids = AtomicUsize::new(0);
+    let server = Server::new(move |request, _| {
+        if request.method == "PUT" && request.path.contains("uploadId=1") {
+            return no_upload();
+        }
+        let is_new = request.method == "POST" && request.path.contains("?uploads");
+        without_parts(request, ids.fetch_add(usize::from(is_new), Ordering::Relaxed) + 1)
+    });
+    let home = Home::new();
+    home.file("src/big", &noise(17_000_000));
+    home.file("src/other", b"small");
+    let output = run(&home, &server, &["-r", "src", "s3://bucket"]);
+    assert_eq!(
+        (code(&output), &done(&output)["files_moved"]),
+        (0, &2.into()),
+        "{}",
+        stderr(&output)
+    );
+    let parts = |id: &str| {
+        let all = server.requests();
+        all.iter().filter(|one| one.method == "PUT" && one.path.contains(id)).count()
+    };
+    assert!(parts("uploadId=1") >= 1 && parts("uploadId=2") == 3, "{:?}", server.requests());
+}
+
+#[test]
+fn a_file_that_changes_while_its_parts_are_sent_fails_alone() {
+    let home = Home::new();
+    let big = home.file("src/big", &noise(40_000_000));
+    home.file("src/other", b"small");
+    // Whether the file was changed, and whether its upload was aborted.
+    let state = Arc::new((Mutex::new((false, false)), Condvar::new()));
+    let server = Server::new(move |request, _| {
+        let (flags, changed) = &*state;
+        let wait = |is_over: &dyn Fn(&(bool, bool)) -> bool| {
+            let limit = Duration::from_secs(60);
+            changed.wait_while_for(&mut flags.lock(), |flags| !is_over(flags), limit);
+        };
+        if request.method == "DELETE" {
+            flags.lock().1 = true;
+            changed.notify_all();
+        }
+        if request.method == "PUT" && request.path.contains("partNumber=") {
+            if !request.path.contains("partNumber=1&") {
+                wait(&|flags| flags.0);
+            } else {
+                let file = std::fs::OpenOptions::new().append(true).open(&big);
+                file.expect("it is there").write_all(b"more").expect("writable");
+                flags.lock().0 = true;
+                changed.notify_all();
+                // This part is under way until another stream has noticed the change.
+                wait(&|flags| flags.1);
+                return no_upload();
+            }
+        }
+        without_parts(request, 1)
+    });
+    let output = run(&home, &server, &["-r", "--streams", "2", "src", "s3://bucket"]);
+    let last = done(&output);
+    assert_eq!(code(&output), 23, "{}", stderr(&output));
+    assert_eq!((&last["failed"], &last["files_moved"]), (&1.into(), &1.into()), "{last}");
+    assert!(stderr(&output).contains("changed while it was sent"), "{}", stderr(&output));
 }

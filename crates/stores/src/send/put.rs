@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 use packtrain_disk::SourceFile;
 use packtrain_object::Mtime;
 use packtrain_transfer::message::Resume;
-use packtrain_transfer::{FailureKind, FileReport};
+use packtrain_transfer::{Failure, FailureKind, FileReport};
 use packtrain_units::ByteCount;
 use packtrain_units::escape::hex;
 use rusty_s3::actions::{
@@ -58,7 +58,13 @@ impl Put<'_> {
     ) -> Result<Answer, Trouble> {
         if !self.held.as_ref().is_some_and(|held| held.is_for(&url)) {
             *self.held = None;
-            let made = self.work.client.connect(&url).await?;
+            let made = self.work.client.connect(&url).await.map_err(|trouble| match trouble {
+                // There is no such host. An object or an upload that is missing is another failure.
+                Trouble::Never(f) if f.kind == FailureKind::SourceMissing => {
+                    Trouble::never(FailureKind::TargetMissing, f.text)
+                }
+                other => other,
+            })?;
             self.work.sockets.has(self.stream, &made);
             *self.held = Some(made);
         }
@@ -230,6 +236,34 @@ impl Put<'_> {
     async fn part(&mut self, n: usize, part: usize) -> Result<(), Trouble> {
         let item = &self.work.items[n];
         let Some(upload) = self.work.upload_queue().upload(n) else { return Ok(()) };
+        let sent = self.send_part(item, &upload, part).await;
+        match sent {
+            Ok((size, tag)) => {
+                self.work.send_event(StreamEvent::Bytes(size));
+                self.work.upload_queue().sent(n, &upload.id, part, tag);
+                Ok(())
+            }
+            // Another stream gave the upload up, so that the store does not have it.
+            Err(_) if !self.work.upload_queue().has(n, &upload.id) => Ok(()),
+            Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => {
+                if !self.work.upload_queue().begin_anew(n) {
+                    let text = format!("{}; the same command begins anew", f.text);
+                    let failure = Failure::new(FailureKind::Temporary, text);
+                    self.work.send_event(StreamEvent::Failed(failure));
+                }
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Sends a part. Returns its size and tag.
+    async fn send_part(
+        &mut self,
+        item: &Item,
+        upload: &Upload,
+        part: usize,
+    ) -> Result<(ByteCount, String), Trouble> {
         let range = upload_queue::part_range(item.size, upload.part, part);
         let file = self.work.open(item)?;
         let bucket = &self.work.bucket;
@@ -241,9 +275,7 @@ impl Put<'_> {
         let body = self.body(&file, range, digest.sha256);
         let answer = self.ask(Method::PUT, plain(&action), body, &item.name).await?;
         let tag = check_tag(&answer.headers, &hex(&digest.md5), &item.name)?;
-        self.work.send_event(StreamEvent::Bytes(size));
-        self.work.upload_queue().sent(n, part, tag);
-        Ok(())
+        Ok((size, tag))
     }
 
     async fn complete(&mut self, n: usize) -> Result<(), Trouble> {

@@ -4,7 +4,7 @@
 //! take jobs from one queue. Jobs of files that were started come before those of new files, so
 //! that few uploads are open at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use packtrain_units::ByteCount;
@@ -71,6 +71,8 @@ pub(super) struct UploadQueue {
     /// Number of jobs that streams have taken.
     out: usize,
     uploads: Vec<Option<Upload>>,
+    /// The files whose upload was begun anew.
+    begun_anew: BTreeSet<usize>,
     closed: bool,
 }
 
@@ -78,7 +80,7 @@ impl UploadQueue {
     /// A queue that checks `files` files.
     pub(super) fn new(files: usize) -> Self {
         let queue = (0..files).map(Job::Check).collect();
-        Self { queue, out: 0, uploads: vec![None; files], closed: false }
+        Self { queue, uploads: vec![None; files], ..Self::default() }
     }
 
     /// The next job.
@@ -114,15 +116,33 @@ impl UploadQueue {
         self.uploads[file] = Some(upload);
     }
 
-    /// A part was sent.
-    pub(super) fn sent(&mut self, file: usize, part: usize, tag: String) {
-        let Some(upload) = self.uploads.get_mut(file).and_then(Option::as_mut) else { return };
+    /// A part was sent to the upload with this id. False if the file no longer has that upload.
+    pub(super) fn sent(&mut self, file: usize, id: &str, part: usize, tag: String) -> bool {
+        let upload = self.uploads.get_mut(file).and_then(Option::as_mut);
+        let Some(upload) = upload.filter(|upload| upload.id == id) else { return false };
         if let Some(slot) = upload.tags.get_mut(part) {
             *slot = Some(tag);
         }
         if upload.tags.iter().all(Option::is_some) {
             self.queue.push_front(Job::Complete(file));
         }
+        true
+    }
+
+    /// The store does not have the upload of a file any more: the file is checked and begun anew,
+    /// once.
+    pub(super) fn begin_anew(&mut self, file: usize) -> bool {
+        self.drop_file(file);
+        let is_first = self.begun_anew.insert(file);
+        if is_first {
+            self.queue.push_back(Job::Check(file));
+        }
+        is_first
+    }
+
+    /// Whether a file has the upload with this id.
+    pub(super) fn has(&self, file: usize, id: &str) -> bool {
+        self.uploads.get(file).and_then(Option::as_ref).is_some_and(|upload| upload.id == id)
     }
 
     /// The upload of a file, if it has one.
@@ -194,15 +214,31 @@ mod tests {
         assert_eq!(job(&mut upload_queue), Job::Check(1));
         assert_eq!(upload_queue.take(), Take::Wait);
         upload_queue.done();
-        upload_queue.sent(0, 2, "c".to_owned());
+        assert!(!upload_queue.sent(0, "earlier", 0, "x".to_owned()), "of another upload");
+        assert!(upload_queue.sent(0, "u", 2, "c".to_owned()));
         upload_queue.done();
         assert_eq!(upload_queue.take(), Take::Wait);
-        upload_queue.sent(0, 0, "a".to_owned());
+        assert!(upload_queue.sent(0, "u", 0, "a".to_owned()));
         upload_queue.done();
         assert_eq!(job(&mut upload_queue), Job::Complete(0));
         let tags: Vec<_> = upload_queue.upload(0).unwrap().tags.into_iter().flatten().collect();
         assert_eq!(tags, ["a", "b", "c"]);
         upload_queue.done();
         assert!(upload_queue.is_over() && upload_queue.take() == Take::Over);
+    }
+
+    #[test]
+    fn an_upload_that_is_gone_is_begun_anew_once() {
+        let mut upload_queue = UploadQueue::new(1);
+        assert_eq!(upload_queue.take(), Take::Job(Job::Check(0)));
+        for (id, anew) in [("1", true), ("2", false)] {
+            let part = ByteCount(8 << 20);
+            upload_queue.begun(0, Upload { id: id.to_owned(), part, tags: vec![None; 3] });
+            assert!(upload_queue.has(0, id) && !upload_queue.has(0, "0"));
+            assert_eq!(upload_queue.begin_anew(0), anew);
+            assert!(!upload_queue.has(0, id));
+            let next = upload_queue.take();
+            assert_eq!(next, if anew { Take::Job(Job::Check(0)) } else { Take::Wait });
+        }
     }
 }
