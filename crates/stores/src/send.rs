@@ -78,6 +78,8 @@ enum StreamEvent {
     Done(usize, FileReport),
     /// The whole upload failed.
     Failed(Failure),
+    /// An upload that was given up stays in the store.
+    NotAborted,
 }
 
 struct Work {
@@ -144,6 +146,7 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
         summary: Summary::default(),
         failure: None,
         failed: Vec::new(),
+        not_aborted: 0,
     };
     for (path, failure) in failed {
         runner.fail(path, failure);
@@ -260,6 +263,8 @@ struct Runner<'a> {
     summary: Summary,
     failure: Option<Failure>,
     failed: Vec<(Vec<u8>, Failure)>,
+    /// Number of uploads that were given up and stay in the store.
+    not_aborted: usize,
 }
 
 impl Runner<'_> {
@@ -288,6 +293,7 @@ impl Runner<'_> {
             task.abort();
         }
         self.finish_open_uploads();
+        self.warn_not_aborted();
         self.reported_at = Time::ZERO;
         self.report_progress(clock::now());
         let bytes = ByteCount(self.summary.bytes_moved);
@@ -335,6 +341,7 @@ impl Runner<'_> {
             StreamEvent::Bytes(bytes) => self.summary.bytes_moved += bytes.get(),
             StreamEvent::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
             StreamEvent::Failed(failure) => self.failure = Some(failure),
+            StreamEvent::NotAborted => self.not_aborted += 1,
             StreamEvent::Done(n, report) => {
                 let size = self.work.items[n].size.get();
                 match &report {
@@ -377,20 +384,33 @@ impl Runner<'_> {
             return;
         }
         if self.work.options.resume == Resume::Off {
-            let work = Arc::clone(&self.work);
             let limit = std::time::Duration::from_secs(10);
-            let abort = async move {
-                for (n, upload) in open {
-                    work.give_up(n, &upload.id).await;
+            let mut aborted = 0;
+            let abort = async {
+                for (n, upload) in &open {
+                    aborted += usize::from(self.work.give_up(*n, &upload.id).await);
                 }
             };
             let _ = executor::handle().block_on(async { tokio::time::timeout(limit, abort).await });
+            self.not_aborted += open.len() - aborted;
             return;
         }
         let text = format!(
             "{} unfinished upload(s) stay in the store, and are paid for there, until the same \
              command completes them",
             open.len()
+        );
+        self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+    }
+
+    fn warn_not_aborted(&self) {
+        if self.not_aborted == 0 {
+            return;
+        }
+        let text = format!(
+            "{} unfinished upload(s) could not be removed from the store, and are paid for there: \
+             remove them by a rule of the bucket",
+            self.not_aborted
         );
         self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
     }
@@ -508,7 +528,11 @@ impl Work {
     async fn fail_job(&self, job: Job, n: usize, failure: Failure) {
         let upload = self.upload_queue().drop_file(n);
         match upload {
-            Some(upload) => self.give_up(n, &upload.id).await,
+            Some(upload) => {
+                if !self.give_up(n, &upload.id).await {
+                    self.send_event(StreamEvent::NotAborted);
+                }
+            }
             // Another stream failed at the same file and reported it.
             None if matches!(job, Job::Part(..)) => return,
             None => {}
@@ -532,10 +556,12 @@ impl Work {
         }
     }
 
-    async fn give_up(&self, n: usize, upload: &str) {
+    async fn give_up(&self, n: usize, upload: &str) -> bool {
         let mut held = None;
         let stream = StreamId::numbered(u32::MAX);
-        Put { work: self, stream, held: &mut held }.abort(&self.items[n], upload).await;
+        let put = &mut Put { work: self, stream, held: &mut held };
+        let is_aborted = put.abort(&self.items[n], upload).await;
         self.sockets.forget(stream);
+        is_aborted
     }
 }

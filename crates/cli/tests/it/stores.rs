@@ -246,3 +246,32 @@ fn a_file_that_changes_while_its_parts_are_sent_fails_alone() {
     assert_eq!((&last["failed"], &last["files_moved"]), (&1.into(), &1.into()), "{last}");
     assert!(stderr(&output).contains("changed while it was sent"), "{}", stderr(&output));
 }
+
+#[test]
+fn an_upload_that_cannot_be_aborted_is_told_and_its_name_is_kept() {
+    let home = Home::new();
+    let big = home.file("big", &noise(17_000_000));
+    let uploads = || {
+        let dir = std::fs::read_dir(home.state().join("packtrain/uploads"));
+        dir.expect("it was made").count()
+    };
+    for (refusals, left) in [(2, 0), (usize::MAX, 1)] {
+        let refused = AtomicUsize::new(0);
+        let big = big.clone();
+        let server = Server::new(move |request, _| {
+            if request.method == "DELETE" && refused.fetch_add(1, Ordering::Relaxed) < refusals {
+                return Response::new(503);
+            }
+            if request.method == "PUT" {
+                let file = std::fs::OpenOptions::new().append(true).open(&big);
+                file.expect("it is there").write_all(b"more").expect("writable");
+            }
+            without_parts(request, 1)
+        });
+        let output = run(&home, &server, &["--streams", "1", "big", "s3://bucket/key"]);
+        assert_eq!(code(&output), 23, "{}", stderr(&output));
+        let told = stderr(&output).contains("1 unfinished upload(s) could not be removed");
+        assert_eq!((told, uploads()), (left == 1, left), "{}", stderr(&output));
+        assert!(server.requests().iter().filter(|one| one.method == "DELETE").count() > 2);
+    }
+}

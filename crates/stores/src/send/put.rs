@@ -23,12 +23,14 @@ use super::{Item, StreamEvent, Work};
 use crate::answer::{self, Trouble};
 use crate::body::{Outgoing, Part};
 use crate::http::{Connection, Headers};
-use crate::s3::{Answer, plain};
+use crate::s3::{Answer, RETRY, plain};
 use packtrain_runtime::transports::StreamId;
 use packtrain_service::weburl::WebUrl;
 
 /// The metadata header of a file's mtime, as rclone writes it: seconds since 1970.
 const MTIME: &str = "x-amz-meta-mtime";
+/// Maximum attempts to abort an upload.
+const MAX_ABORTS: u32 = 4;
 /// What is read at once for a digest.
 const STEP_BYTES: usize = 256 << 10;
 
@@ -164,9 +166,9 @@ impl Put<'_> {
                 }
                 // A list that cannot be parsed must not fail every run: aborts that upload and
                 // creates a new one.
-                Ok(None) => self.abort(item, &begun.upload).await,
+                Ok(None) => self.abort_or_count(item, &begun.upload).await,
                 Err(Trouble::Never(f)) if f.kind == FailureKind::Protocol => {
-                    self.abort(item, &begun.upload).await;
+                    self.abort_or_count(item, &begun.upload).await;
                 }
                 Err(trouble) => return Err(trouble),
             }
@@ -240,7 +242,11 @@ impl Put<'_> {
         match sent {
             Ok((size, tag)) => {
                 self.work.send_event(StreamEvent::Bytes(size));
-                self.work.upload_queue().sent(n, &upload.id, part, tag);
+                let is_current = self.work.upload_queue().sent(n, &upload.id, part, tag);
+                if !is_current {
+                    // A part that was under way during an abort can outlive it.
+                    self.abort_or_count(item, &upload.id).await;
+                }
                 Ok(())
             }
             // Another stream gave the upload up, so that the store does not have it.
@@ -332,18 +338,42 @@ impl Put<'_> {
     }
 
     fn completed(&self, item: &Item, n: usize) -> Result<(), Trouble> {
-        upload_state::remove(self.work.bucket.place.object_url(&item.key).as_str());
-        self.work.upload_queue().drop_file(n);
+        let upload = self.work.upload_queue().drop_file(n);
+        if let Some(upload) = upload {
+            upload_state::remove(self.work.bucket.place.object_url(&item.key).as_str(), &upload.id);
+        }
         self.work.send_event(StreamEvent::Done(n, FileReport::Moved));
         Ok(())
     }
 
-    /// Aborts an upload, so that the store does not bill its parts.
-    pub(super) async fn abort(&mut self, item: &Item, upload: &str) {
-        let bucket = &self.work.bucket;
-        let action = bucket.place.abort_multipart_upload(None, &item.key, upload);
-        let _ = self.ask(Method::DELETE, plain(&action), Outgoing::none(), &item.name).await;
-        upload_state::remove(bucket.place.object_url(&item.key).as_str());
+    /// Aborts an upload, or lets the user know that it stays.
+    pub(super) async fn abort_or_count(&mut self, item: &Item, upload: &str) {
+        if !self.abort(item, upload).await {
+            self.work.send_event(StreamEvent::NotAborted);
+        }
+    }
+
+    /// Aborts an upload, so that the store does not bill its parts. False if the store may still
+    /// have it; its name then stays in the state directory.
+    pub(super) async fn abort(&mut self, item: &Item, upload: &str) -> bool {
+        let place = &self.work.bucket.place;
+        let action = place.abort_multipart_upload(None, &item.key, upload);
+        let mut backoff = RETRY;
+        loop {
+            let none = Outgoing::none();
+            match self.ask(Method::DELETE, plain(&action), none, &item.name).await {
+                Ok(_) => break,
+                Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => break,
+                Err(Trouble::Later(_, pause)) if backoff.failures() + 1 < MAX_ABORTS => {
+                    *self.held = None;
+                    let wait = backoff.next_wait();
+                    tokio::time::sleep(pause.unwrap_or(wait).to_std()).await;
+                }
+                Err(_) => return false,
+            }
+        }
+        upload_state::remove(place.object_url(&item.key).as_str(), upload);
+        true
     }
 }
 

@@ -62,9 +62,10 @@ pub(super) fn save(begun: &SavedUpload) {
     }
 }
 
-/// Removes the saved upload of an object.
-pub(super) fn remove(url: &str) {
-    if let Some(place) = place(url) {
+/// Removes this upload of an object, if it is the one that is saved.
+pub(super) fn remove(url: &str, upload: &str) {
+    let is_saved = load(url).is_some_and(|saved| saved.upload == upload);
+    if let (true, Some(place)) = (is_saved, place(url)) {
         let _ = std::fs::remove_file(place);
     }
 }
