@@ -3,18 +3,22 @@
 //! Compiled only with the feature `fuzzing`. A body must accept any bytes: a panic, a hang or
 //! unbounded memory is a finding.
 
+use std::collections::HashSet;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use packtrain_object::Filters;
 use packtrain_units::Duration;
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2, ListParts};
 
 use super::answer::{self, MAX_PAUSE, Trouble, Version};
 use super::checksums::Sum;
 use super::http;
-use super::s3::{self, profile};
+use super::list::Found;
+use super::s3::{self, Bucket, Listed, MAX_NAME_BYTES, profile};
 
 /// The headers of a response, one `name: value` per line, after a byte for the status.
 pub fn http_answer(data: &[u8]) {
@@ -114,13 +118,16 @@ pub fn s3_document(data: &[u8]) {
     }
     if let Ok(page) = ListObjectsV2::parse_response(text) {
         assert!(page.contents.len() <= data.len());
+        let mut all = Vec::new();
         for one in page.contents {
             if let Some(date) = one.last_modified.as_deref().and_then(s3::http_date) {
                 assert!(answer::seconds(&date).is_some(), "{date}");
             }
             let version = Version { etag: one.etag, modified: None };
             assert!(version.mtime().nanos < 1_000_000_000);
+            all.push(Listed { key: one.key, size: one.size.unwrap_or(0), version });
         }
+        add_listed(all);
     }
     if let Ok(page) = ListParts::parse_response(text) {
         assert!(page.parts.len() <= data.len());
@@ -128,6 +135,25 @@ pub fn s3_document(data: &[u8]) {
     if let Ok(created) = CreateMultipartUpload::parse_response(text) {
         assert!(created.upload_id().len() <= data.len());
     }
+}
+
+/// Makes entries of a list. Each comes after its directory, and there are no more than limits
+/// allow.
+fn add_listed(all: Vec<Listed>) {
+    let url = "http://h".parse().expect("a URL");
+    let place = rusty_s3::Bucket::new(url, rusty_s3::UrlStyle::Path, "b", "us-east-1");
+    let bucket = Arc::new(Bucket { place: place.expect("a bucket"), credentials: None });
+    let mut found = Found::default();
+    let _ = found.add_listed(&bucket, "p/", "p", all, &Filters::default());
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for (entry, _) in &found.entries {
+        let above = entry.path.parent().filter(|dir| !dir.is_root());
+        assert!(above.is_none_or(|dir| seen.contains(&dir)), "{:?}", entry.path);
+        bytes += entry.path.as_bytes().len();
+        assert!(seen.insert(entry.path.clone()), "{:?}", entry.path);
+    }
+    assert!(bytes <= MAX_NAME_BYTES);
 }
 
 /// Seed inputs: one document of each kind.

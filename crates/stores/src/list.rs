@@ -15,13 +15,15 @@ use percent_encoding::percent_decode_str;
 use super::answer::Trouble;
 use super::http::Client;
 use super::remote::{Place, Remote, probe};
-use super::s3::{Bucket, Listed};
+use super::s3::{Bucket, Listed, MAX_NAME_BYTES};
 use packtrain_service::weburl::WebUrl;
 
 /// The file name for an address without one.
 const NAMELESS: &[u8] = b"index.html";
 /// Maximum objects in one transfer: their list is held in memory.
 const MAX_OBJECTS: usize = 1 << 20;
+/// Maximum objects and directories in one transfer.
+const MAX_ENTRIES: usize = 1 << 21;
 
 /// The requested sources.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ pub(super) enum Asked {
 }
 
 /// The objects found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Found {
     /// Entries in manifest order, and the object of each file.
     pub(super) entries: Vec<(Entry, Option<Remote>)>,
@@ -45,6 +47,21 @@ pub(super) struct Found {
     pub(super) say: Vec<String>,
     /// The number of the entry with each path.
     taken: HashMap<Vec<u8>, usize>,
+    /// The length that all paths together may still have.
+    bytes_left: usize,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            failed: Vec::new(),
+            empty: Vec::new(),
+            say: Vec::new(),
+            taken: HashMap::new(),
+            bytes_left: MAX_NAME_BYTES,
+        }
+    }
 }
 
 /// Finds the requested objects.
@@ -66,7 +83,7 @@ pub(super) async fn find(
             for url in urls.iter().filter(|url| !filters.excludes(&web_name(url), false)) {
                 match probe(client, url).await {
                     Ok(object) => {
-                        found.add_file(web_name(url), object);
+                        found.add_file(web_name(url), object)?;
                     }
                     Err(Trouble::Never(f)) if urls.len() > 1 && one_only(&f) => {
                         found.failed.push((url.to_string().into_bytes(), f));
@@ -115,13 +132,13 @@ pub(super) fn web_name(url: &WebUrl) -> Vec<u8> {
 
 impl Found {
     /// Adds a file. Returns whether it is in the transfer, from this source or an earlier one.
-    fn add_file(&mut self, name: Vec<u8>, object: Remote) -> bool {
+    fn add_file(&mut self, name: Vec<u8>, object: Remote) -> Result<bool, Trouble> {
         let path = match RelPath::new(name.clone()) {
             Ok(path) => path,
             Err(e) => {
                 let failure = Failure::new(FailureKind::Unreadable, format!("no file's name: {e}"));
                 self.failed.push((name, failure));
-                return false;
+                return Ok(false);
             }
         };
         if let Some(earlier) = self.taken.get(path.as_bytes()) {
@@ -131,7 +148,7 @@ impl Found {
                 let failure = Failure::new(FailureKind::Unreadable, PATH_TAKEN);
                 self.failed.push((object.name.into_bytes(), failure));
             }
-            return is_same;
+            return Ok(is_same);
         }
         if object.size.is_none() {
             let name = &object.name;
@@ -152,15 +169,34 @@ impl Found {
         // resumed.
         let known = object.version.is_known();
         let mtime = if known { object.version.mtime() } else { now() };
-        self.push(path, kind, mtime, Some(object));
-        true
+        self.push(path, kind, mtime, Some(object))?;
+        Ok(true)
     }
 
-    fn push(&mut self, path: RelPath, kind: EntryKind, mtime: Mtime, object: Option<Remote>) {
+    /// Adds an entry. A key can be hundreds of directories, each with its own path, so both their
+    /// number and their length are limited.
+    fn push(
+        &mut self,
+        path: RelPath,
+        kind: EntryKind,
+        mtime: Mtime,
+        object: Option<Remote>,
+    ) -> Result<(), Trouble> {
+        let bytes_left = self.bytes_left.checked_sub(path.as_bytes().len());
+        let Some(bytes_left) = bytes_left.filter(|_| self.entries.len() < MAX_ENTRIES) else {
+            let text = format!(
+                "more than {MAX_ENTRIES} objects and directories, or paths of more than {}: copy \
+                 parts of them",
+                ByteCount(MAX_NAME_BYTES as u64)
+            );
+            return Err(Trouble::never(FailureKind::Usage, text));
+        };
+        self.bytes_left = bytes_left;
         self.taken.insert(path.as_bytes().to_vec(), self.entries.len());
         let entry =
             Entry { path, kind, mode: NO_MODE, mtime, uid: 0, gid: 0, extras: Default::default() };
         self.entries.push((entry, object));
+        Ok(())
     }
 
     fn has_file(&self, path: &[u8]) -> bool {
@@ -188,7 +224,7 @@ impl Found {
         let (size, version) = (Some(ByteCount(head.size)), head.version);
         let (name, sum) = (bucket.show(key), head.sum);
         let object = Remote { name, size, version, ranges: true, place, sum };
-        self.add_file(own, object);
+        self.add_file(own, object)?;
         Ok(())
     }
 
@@ -216,24 +252,23 @@ impl Found {
                 }
             };
         }
-        self.add_listed(bucket, &prefix, top, all, filters);
-        Ok(())
+        self.add_listed(bucket, &prefix, top, all, filters)
     }
 
     /// Adds the objects of a list of all keys with a prefix, below the directory `top` (empty for
     /// the destination itself).
-    fn add_listed(
+    pub(super) fn add_listed(
         &mut self,
         bucket: &Arc<Bucket>,
         prefix: &str,
         top: &str,
         all: Vec<Listed>,
         filters: &Filters,
-    ) {
+    ) -> Result<(), Trouble> {
         if let ("", Some(first)) = (top, all.first()) {
             // The root entry makes the target a directory instead of the new name of a file.
             let mtime = Mtime { secs: first.version.mtime().secs, nanos: 0 };
-            self.directory(RelPath::root(), mtime);
+            self.directory(RelPath::root(), mtime)?;
         }
         let mut any = false;
         for one in all {
@@ -259,17 +294,20 @@ impl Found {
                     continue;
                 }
             };
-            // A store may have `a` as well as `a/b`.
-            let is_below_file = directories_above(&path).any(|dir| self.has_file(dir));
+            // A store may have `a` as well as `a/b`. All above a directory are directories.
+            let is_below_file = directories_above(&path)
+                .rev()
+                .find(|dir| self.taken.contains_key(*dir))
+                .is_some_and(|dir| self.has_file(dir));
             if is_below_file || is_dir && self.has_file(&path) {
                 let failure = Failure::new(FailureKind::Unreadable, PATH_TAKEN);
                 self.failed.push((bucket.show(&one.key).into_bytes(), failure));
                 continue;
             }
             let mtime = Mtime { secs: one.version.mtime().secs, nanos: 0 };
-            self.directories(&checked, mtime);
+            self.directories(&checked, mtime)?;
             if is_dir {
-                self.directory(checked, mtime);
+                self.directory(checked, mtime)?;
                 continue;
             }
             let place = Place::Bucket(Arc::clone(bucket), one.key.clone());
@@ -277,29 +315,31 @@ impl Found {
             // A list does not tell how the tags were made, so they cannot serve as checksums.
             let (version, sum) = (one.version, None);
             let object = Remote { name, size, version, ranges: true, place, sum };
-            any |= self.add_file(path, object);
+            any |= self.add_file(path, object)?;
         }
         if !any {
             self.empty.push(top.as_bytes().to_vec());
         }
+        Ok(())
     }
 
-    /// Adds the parent directories of a path, outermost first.
-    fn directories(&mut self, path: &RelPath, mtime: Mtime) {
-        let mut above = Vec::new();
-        let mut at = path.parent();
-        while let Some(dir) = at.filter(|dir| !dir.is_root()) {
-            at = dir.parent();
-            above.push(dir);
+    /// Adds the parent directories of a path, outermost first. All above one that is there are
+    /// there.
+    fn directories(&mut self, path: &RelPath, mtime: Mtime) -> Result<(), Trouble> {
+        let above: Vec<&[u8]> = directories_above(path.as_bytes()).collect();
+        let there = above.iter().rposition(|dir| self.taken.contains_key(*dir));
+        for dir in &above[there.map_or(0, |at| at + 1)..] {
+            if let Ok(dir) = RelPath::new(dir.to_vec()) {
+                self.directory(dir, mtime)?;
+            }
         }
-        for dir in above.into_iter().rev() {
-            self.directory(dir, mtime);
-        }
+        Ok(())
     }
 
-    fn directory(&mut self, path: RelPath, mtime: Mtime) {
-        if !self.taken.contains_key(path.as_bytes()) {
-            self.push(path, EntryKind::Directory, mtime, None);
+    fn directory(&mut self, path: RelPath, mtime: Mtime) -> Result<(), Trouble> {
+        match self.taken.contains_key(path.as_bytes()) {
+            true => Ok(()),
+            false => self.push(path, EntryKind::Directory, mtime, None),
         }
     }
 }
@@ -325,7 +365,7 @@ mod tests {
         let place = Place::Web { at: url.clone().into(), asked: url.clone() };
         let object =
             Remote { name: url.to_string(), size, version, ranges: true, place, sum: None };
-        found.add_file(name, object);
+        found.add_file(name, object).unwrap();
     }
 
     #[test]
@@ -341,8 +381,8 @@ mod tests {
         let failed: Vec<_> = found.failed.iter().map(|(path, _)| path.as_slice()).collect();
         assert_eq!(failed, [b"http://h/2/x"]);
         assert!(found.has_file(b"x"));
-        found.directory(RelPath::new(b"x".to_vec()).unwrap(), now());
-        found.directory(RelPath::new(b"d".to_vec()).unwrap(), now());
+        found.directory(RelPath::new(b"x".to_vec()).unwrap(), now()).unwrap();
+        found.directory(RelPath::new(b"d".to_vec()).unwrap(), now()).unwrap();
         assert_eq!(found.entries.len(), 3);
         assert!(!found.has_file(b"d"));
         add(&mut found, "d", "http://h/d");
@@ -368,13 +408,34 @@ mod tests {
     fn sources_without_a_file_are_told() {
         let (bucket, all) = (bucket(), Filters::default());
         let mut found = Found::default();
-        found.add_listed(&bucket, "a/", "a", listed(&[("a/f", 1)]), &all);
+        found.add_listed(&bucket, "a/", "a", listed(&[("a/f", 1)]), &all).unwrap();
         assert!(found.empty.is_empty());
         // Markers of directories, and a file whose path is taken.
-        found.add_listed(&bucket, "p/c/", "c", listed(&[("p/c/", 0), ("p/c/x/", 0)]), &all);
-        found.add_listed(&bucket, "q/", "", listed(&[("q/a/f", 1)]), &all);
+        let markers = listed(&[("p/c/", 0), ("p/c/x/", 0)]);
+        found.add_listed(&bucket, "p/c/", "c", markers, &all).unwrap();
+        found.add_listed(&bucket, "q/", "", listed(&[("q/a/f", 1)]), &all).unwrap();
         assert_eq!(found.empty, [b"c".to_vec(), Vec::new()]);
         assert_eq!(found.failed.len(), 1);
+    }
+
+    #[test]
+    fn directories_of_deep_keys_are_limited() {
+        // Each key has 4 KB, and makes 2,000 directories of its own with paths of 4 MB.
+        let key = |n: usize| format!("{n:04}{}/f", "/a".repeat(2000));
+        let keys: Vec<String> = (0..10).map(key).collect();
+        let all = listed(&keys.iter().map(|key| (key.as_str(), 0)).collect::<Vec<_>>());
+        let mut found = Found { bytes_left: 10_000_000, ..Found::default() };
+        let ended = found.add_listed(&bucket(), "", "", all, &Filters::default());
+        assert_eq!(ended.unwrap_err().failure().kind, FailureKind::Usage);
+        let bytes: usize = found.entries.iter().map(|(e, _)| e.path.as_bytes().len()).sum();
+        assert!(bytes <= 10_000_000, "{bytes}");
+        // What a tree has is not.
+        let mut found = Found::default();
+        let all = listed(&[("a/b/c", 1), ("a/b/d/e", 1), ("f", 1), ("a/b/c/x", 1)]);
+        found.add_listed(&bucket(), "", "", all, &Filters::default()).unwrap();
+        let paths: Vec<_> = found.entries.iter().map(|(e, _)| e.path.as_bytes()).collect();
+        assert_eq!(paths, [&b""[..], b"a", b"a/b", b"a/b/c", b"a/b/d", b"a/b/d/e", b"f"]);
+        assert_eq!(found.failed.len(), 1, "below a file");
     }
 
     #[test]
@@ -382,7 +443,7 @@ mod tests {
         for (prefix, top) in [("p/", ""), ("p/", "p")] {
             let mut found = Found::default();
             let all = listed(&[("p/", 0), ("p/", 5), ("p/f", 1), ("p/d/", 7)]);
-            found.add_listed(&bucket(), prefix, top, all, &Filters::default());
+            found.add_listed(&bucket(), prefix, top, all, &Filters::default()).unwrap();
             let failed: Vec<_> = found.failed.iter().map(|(path, _)| path.as_slice()).collect();
             assert_eq!(failed, [&b"p/"[..], b"p/d/"], "{top}");
         }

@@ -30,6 +30,9 @@ const UNUSED: StdDuration = StdDuration::from_secs(1);
 /// The waits before a busy store is asked again.
 pub(super) const RETRY: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_millis(3200));
+/// Maximum length of all names in a list together, and of all paths that are made of them, in
+/// bytes.
+pub(super) const MAX_NAME_BYTES: usize = 512 << 20;
 /// Maximum attempts at a request for a document.
 const MAX_ATTEMPTS: u32 = 5;
 
