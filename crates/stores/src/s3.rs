@@ -33,6 +33,9 @@ pub(super) const RETRY: Backoff =
 /// Maximum length of all names in a list together, and of all paths that are made of them, in
 /// bytes.
 pub(super) const MAX_NAME_BYTES: usize = 512 << 20;
+/// Maximum pages of a list without objects in a row. Stores send some where many objects were
+/// removed.
+const MAX_EMPTY_PAGES: u32 = 1000;
 /// Maximum attempts at a request for a document.
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -63,6 +66,41 @@ pub(super) struct Listed {
     pub(super) key: String,
     pub(super) size: u64,
     pub(super) version: Version,
+}
+
+/// The pages of a list so far.
+struct Pages {
+    all: Vec<Listed>,
+    /// Maximum number of objects.
+    most: usize,
+    /// How many bytes more the names and tags of all may have.
+    bytes_left: usize,
+    /// Number of pages without objects since the last one with any.
+    empty: u32,
+}
+
+impl Pages {
+    fn new(most: usize, bytes_left: usize) -> Self {
+        Self { all: Vec::new(), most, bytes_left, empty: 0 }
+    }
+
+    /// Adds the objects of a page, or says what there is too much of.
+    fn add(&mut self, contents: impl Iterator<Item = Listed>) -> Result<(), String> {
+        let before = self.all.len();
+        for one in contents {
+            if self.all.len() >= self.most {
+                return Err(format!("more than {} objects", self.most));
+            }
+            let bytes = one.key.len() + one.version.etag.as_ref().map_or(0, String::len);
+            self.bytes_left = self
+                .bytes_left
+                .checked_sub(bytes)
+                .ok_or_else(|| "the names and tags of its objects are too long".to_owned())?;
+            self.all.push(one);
+        }
+        self.empty = if self.all.len() == before { self.empty + 1 } else { 0 };
+        Ok(())
+    }
 }
 
 impl Bucket {
@@ -179,7 +217,7 @@ impl Bucket {
         let odd = |why: String| {
             Trouble::never(FailureKind::Protocol, format!("{name}: the list of the store: {why}"))
         };
-        let mut all: Vec<Listed> = Vec::new();
+        let mut pages = Pages::new(most, MAX_NAME_BYTES);
         let mut token: Option<String> = None;
         loop {
             let mut action = self.place.list_objects_v2(None);
@@ -191,21 +229,22 @@ impl Bucket {
             let answer = self.ask(client, Method::GET, &url, &headers, &name).await?;
             let text = String::from_utf8(answer.document).map_err(|e| odd(e.to_string()))?;
             let page = ListObjectsV2::parse_response(&text).map_err(|e| odd(e.to_string()))?;
-            for one in page.contents {
+            let contents = page.contents.into_iter().map(|one| {
                 // Lists format dates differently from the headers of objects, for the same times.
                 let modified = one.last_modified.as_deref().and_then(http_date);
                 let version = Version { etag: one.etag, modified };
-                let size = one.size.unwrap_or(0);
-                all.push(Listed { key: one.key, size, version });
-            }
-            if all.len() > most {
-                let text = format!("{name}: more than {most} objects: copy parts of them");
-                return Err(Trouble::never(FailureKind::Usage, text));
-            }
+                Listed { key: one.key, size: one.size.unwrap_or(0), version }
+            });
+            pages.add(contents).map_err(|why| {
+                let text = format!("{name}: {why}: copy parts of them");
+                Trouble::never(FailureKind::Usage, text)
+            })?;
             match page.next_continuation_token {
-                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
+                Some(next) if token.as_ref() != Some(&next) && pages.empty < MAX_EMPTY_PAGES => {
+                    token = Some(next);
+                }
                 Some(_) => return Err(odd("it does not end".to_owned())),
-                None => return Ok(all),
+                None => return Ok(pages.all),
             }
         }
     }
@@ -378,6 +417,26 @@ mod tests {
             "9999-12-31T99:99:99Z",
         ] {
             assert_eq!(http_date(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_limited_in_number_and_length() {
+        let object = |key: &str, etag: &str| Listed {
+            key: key.to_owned(),
+            size: 0,
+            version: Version { etag: Some(etag.to_owned()), modified: None },
+        };
+        let mut pages = Pages::new(3, 100);
+        assert!(pages.add([object("a", "t"), object("b", "t")].into_iter()).is_ok());
+        assert!(pages.add(std::iter::empty()).is_ok() && pages.empty == 1);
+        // An endless page is read no further than the limit.
+        assert!(pages.add(std::iter::repeat_with(|| object("c", "t"))).is_err());
+        assert_eq!(pages.all.len(), 3);
+        for (key, etag) in [("long".repeat(30), "t".to_owned()), ("k".to_owned(), "t".repeat(99))] {
+            let mut pages = Pages::new(usize::MAX, 100);
+            assert!(pages.add(std::iter::repeat_with(|| object(&key, &etag))).is_err());
+            assert!(pages.all.len() < 2);
         }
     }
 

@@ -275,3 +275,12 @@ fn an_upload_that_cannot_be_aborted_is_told_and_its_name_is_kept() {
         assert!(server.requests().iter().filter(|one| one.method == "DELETE").count() > 2);
     }
 }
+
+#[test]
+fn a_list_without_objects_does_not_go_on_for_ever() {
+    let server = Server::new(|_, before| page(&[], Some(["one", "two"][before % 2])));
+    let home = Home::new();
+    let output = run(&home, &server, &["-r", "s3://bucket/p", "dst"]);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    assert!(stderr(&output).contains("it does not end"), "{}", stderr(&output));
+}

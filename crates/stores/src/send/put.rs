@@ -31,6 +31,8 @@ use packtrain_service::weburl::WebUrl;
 const MTIME: &str = "x-amz-meta-mtime";
 /// Maximum attempts to abort an upload.
 const MAX_ABORTS: u32 = 4;
+/// Maximum length of the tag of a part, which is kept until all are sent.
+const MAX_TAG_BYTES: usize = 1024;
 /// What is read at once for a digest.
 const STEP_BYTES: usize = 256 << 10;
 
@@ -219,6 +221,7 @@ impl Put<'_> {
                 let range = upload_queue::part_range(item.size, part, n);
                 let trusted = self.work.options.resume == Resume::Trust;
                 let right = one.size == range.end - range.start
+                    && one.etag.len() <= MAX_TAG_BYTES
                     && (trusted
                         || unquoted(&one.etag) == hex(&digest(&file, item, range, false)?.md5));
                 if right {
