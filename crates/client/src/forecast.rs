@@ -75,7 +75,7 @@ pub fn from_history(
         row.from_host == asked.from
             && row.to_host == asked.to
             && row.bytes_moved >= asked.least
-            && row.held_by.is_none()
+            && row.measures_path()
             && row.throughput > DataRate::ZERO
     });
     Ok(counts
@@ -138,7 +138,7 @@ fn route_to(depot: &Place) -> Result<Arc<Route>, RequestError> {
 pub fn known_paths(keep: &HistoryConfig) -> Result<Vec<(String, String, usize)>, HistoryError> {
     let mut known: Vec<(String, String, usize)> = Vec::new();
     for row in find(keep, &Wanted::default())? {
-        if row.throughput == DataRate::ZERO || row.held_by.is_some() {
+        if row.throughput == DataRate::ZERO || !row.measures_path() {
             continue;
         }
         match known.iter_mut().find(|(from, to, _)| *from == row.from_host && *to == row.to_host) {

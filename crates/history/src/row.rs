@@ -224,6 +224,14 @@ word_enum! {
     }
 }
 
+impl Row {
+    /// Whether its throughput measures the path: no limit held it, and the transfer came to its
+    /// end. The time of one that failed includes the silence before that was noticed.
+    pub fn measures_path(&self) -> bool {
+        self.held_by.is_none() && matches!(self.ended, Ended::Done | Ended::Partial)
+    }
+}
+
 like! {
     Kind as String: |k| k.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();
     Side as String: |s| s.word().to_owned(), |w| Self::from_word(&w).unwrap_or_default();

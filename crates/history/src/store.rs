@@ -234,7 +234,8 @@ impl Store {
         let sql = "SELECT stream_samples, streams, throughput_bps, began_us FROM transfers \
                    WHERE from_host = $1 AND to_host = $2 AND held_by IS NULL \
                    AND (stream_samples <> '' \
-                   OR (streams IS NOT NULL AND transport = 'tcp' AND elapsed_us >= $3)) \
+                   OR (streams IS NOT NULL AND transport = 'tcp' AND elapsed_us >= $3 \
+                   AND ended IN ('done', 'partial'))) \
                    AND throughput_bps > 0 ORDER BY began_us DESC LIMIT $4";
         let values = [
             Value::Text(from.to_owned()),

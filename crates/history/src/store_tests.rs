@@ -122,7 +122,7 @@ fn an_older_schema_becomes_todays() {
              version, from_host, to_host, source, target, peer, transport, transports, controller, \
              bytes, bytes_moved, files, failed_files, elapsed_us, throughput_bps, series, \
              retransmitted_bytes, streams) VALUES ('k', '0000abcd', 7, 'perf', 'called', 'sink', \
-             'killed', 'h', 'u', 3, '0', 'a', 'b', 's', 't', 'p', 'tcp', '', '', 1, 2, 3, 4, \
+             'partial', 'h', 'u', 3, '0', 'a', 'b', 's', 't', 'p', 'tcp', '', '', 1, 2, 3, 4, \
              5000000, 6000, '', 8, 4)",
         )
         .expect("written");
@@ -131,7 +131,7 @@ fn an_older_schema_becomes_todays() {
     let mut new = Store::open_read(&place).expect("brought up");
     assert_eq!(schema::version(&mut new.db).expect("told"), schema::NEWEST);
     let rows = all(&mut new);
-    assert_eq!((rows.len(), rows[0].ended, rows[0].streams), (1, Ended::Killed, Some(4)));
+    assert_eq!((rows.len(), rows[0].ended, rows[0].streams), (1, Ended::Partial, Some(4)));
     let samples = new.stream_samples("a", "b", 10).expect("found");
     assert_eq!((samples.len(), samples[0].throughput), (1, DataRate::from_bps(6_000)));
     // A schema of a newer version is not changed.
@@ -234,14 +234,20 @@ fn samples_of_streams_come_newest_first() {
     short.elapsed = Duration::from_millis(100);
     let mut away = row(9);
     away.to_host = "elsewhere".into();
-    for row in [row(3), auto, short, away] {
+    // The time of a failure includes the silence before it, but not that of its samples.
+    let mut failed = row(10);
+    failed.ended = Ended::Failed;
+    let mut partial = row(2);
+    partial.ended = Ended::Partial;
+    auto.ended = Ended::Failed;
+    for row in [partial, row(3), auto, short, away, failed] {
         store.keep(&row).expect("kept");
     }
     let streams = |most| -> Vec<u32> {
         let found = store_samples(&place(&dir), most);
         found.iter().map(|sample| sample.streams).collect()
     };
-    assert_eq!(streams(10), [2, 1, 3]);
+    assert_eq!(streams(10), [2, 1, 3, 2]);
     assert_eq!(streams(2), [2, 1]);
 }
 

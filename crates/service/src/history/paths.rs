@@ -59,8 +59,7 @@ fn forecasts<'a>(
     for row in rows {
         let streams = filter.streams.is_none_or(|n| row.streams == Some(n));
         let congestion = filter.congestion.is_none() || row.tcp_cc == filter.congestion;
-        // A limited rate is not that of the path.
-        if row.held_by.is_some() {
+        if !row.measures_path() {
             continue;
         }
         if row.from_host != from || row.transport != "tcp" || !streams || !congestion {
@@ -118,6 +117,8 @@ pub(super) fn of_ways(row: &mut Row, report: &StreamsReport) {
 
 #[cfg(test)]
 mod tests {
+    use packtrain_history::Ended;
+
     use super::*;
 
     fn row(to: &str, mbps: u64) -> Row {
@@ -158,6 +159,9 @@ mod tests {
             row("b via e:1", 5),
             Row { streams: Some(9), ..row("b", 999) },
             Row { held_by: Some("rate".to_owned()), ..row("b", 1) },
+            Row { ended: Ended::Failed, ..row("b", 1) },
+            Row { ended: Ended::Cancelled, ..row("b via g:1", 1) },
+            Row { ended: Ended::Running, ..row("b via h:1", 1) },
             Row { held_by: Some("policy".to_owned()), ..row("b via f:1", 1) },
             Row { tcp_cc: Some("cubic".to_owned()), ..row("b", 999) },
             chosen,
