@@ -4,6 +4,7 @@ pub mod perfsonar;
 
 use std::sync::Arc;
 
+use packtrain_os::clock;
 use packtrain_plan::forecast::{Battery, Forecast};
 use packtrain_units::{ByteCount, DataRate, Duration};
 
@@ -70,7 +71,7 @@ pub fn from_history(
         since: asked.since,
         ..Wanted::default()
     };
-    let rows = find(keep, &wanted)?;
+    let rows = find(keep, &wanted.begun_by(clock::wall()))?;
     let counts = rows.iter().rev().filter(|row| {
         row.from_host == asked.from
             && row.to_host == asked.to
@@ -137,7 +138,7 @@ fn route_to(depot: &Place) -> Result<Arc<Route>, RequestError> {
 /// The history cannot be read.
 pub fn known_paths(keep: &HistoryConfig) -> Result<Vec<(String, String, usize)>, HistoryError> {
     let mut known: Vec<(String, String, usize)> = Vec::new();
-    for row in find(keep, &Wanted::default())? {
+    for row in find(keep, &Wanted::default().begun_by(clock::wall()))? {
         if row.throughput == DataRate::ZERO || !row.measures_path() {
             continue;
         }

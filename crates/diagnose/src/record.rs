@@ -1,6 +1,7 @@
 //! Records of transfers: how they are found in the history.
 
 use packtrain_history::{Filter, Kind, Row};
+use packtrain_os::clock;
 use packtrain_transfer::FailureKind;
 
 use packtrain_service::evidence::Record;
@@ -23,7 +24,7 @@ pub enum Which {
 /// There is none, or the history cannot be read.
 pub fn find(which: &Which, keep: &HistoryConfig) -> Result<Record, RequestError> {
     let wanted = match which {
-        Which::Last => Filter::default(),
+        Which::Last => Filter::default().begun_by(clock::wall()),
         Which::Id(id) => Filter { id: Some(id.clone()), ..Filter::default() },
         Which::Pid(pid) => Filter { pid: Some(*pid), ..Filter::default() },
     };

@@ -45,6 +45,8 @@ pub struct Filter {
     pub transport: Option<String>,
     /// Start of the transfer, at or after this time, since 1970.
     pub since: Option<Duration>,
+    /// Start of the transfer, at or before this time, since 1970.
+    pub until: Option<Duration>,
     /// Only rows of transfers that did not succeed.
     pub failed: bool,
     /// Only rows that still have all evidence.
@@ -55,7 +57,16 @@ pub struct Filter {
     pub most: Option<u32>,
 }
 
+/// How far ahead of this machine's clock a row may have begun, by another clock or an earlier time
+/// of this one. A row that is further ahead would be the newest one until that time has come.
+const MAX_AHEAD: Duration = Duration::from_secs(86_400);
+
 impl Filter {
+    /// Leaves out rows that began long after `now`, for queries of the newest rows.
+    pub fn begun_by(self, now: Duration) -> Self {
+        Self { until: Some(now + MAX_AHEAD), ..self }
+    }
+
     /// Whether the filter matches a row, apart from `most`.
     pub fn fits(&self, row: &Row) -> bool {
         let is = |wanted: &Option<String>, one: &str| wanted.as_ref().is_none_or(|w| w == one);
@@ -67,6 +78,7 @@ impl Filter {
             && self.id.as_ref().is_none_or(|id| row.id.starts_with(id.as_str()))
             && self.pid.is_none_or(|pid| row.pid == pid)
             && self.since.is_none_or(|since| row.began >= since)
+            && self.until.is_none_or(|until| row.began <= until)
             && (!self.failed || row.ended != Ended::Done)
             && (!self.evidence || row.evidence.as_ref().is_some_and(|text| !text.is_empty()))
             && writer.is_none_or(|(host, login)| *host == row.host && *login == row.login)
@@ -205,6 +217,9 @@ impl Store {
         if let Some(since) = filter.since {
             and("began_us >= ?", Value::Int(since.as_micros() as i64));
         }
+        if let Some(until) = filter.until {
+            and("began_us <= ?", Value::Int(until.as_micros() as i64));
+        }
         if filter.failed {
             and("ended <> ?", Value::Text("done".to_owned()));
         }
@@ -226,21 +241,29 @@ impl Store {
         Ok(rows.iter().map(|cells| row(cells)).collect())
     }
 
-    /// The measured throughputs between two machines by number of streams, the newest first.
+    /// The measured throughputs between two machines by number of streams, the newest first, of
+    /// transfers that did not begin long after `now`.
     ///
     /// # Errors
     /// The error of the database.
-    pub fn stream_samples(&mut self, from: &str, to: &str, most: u32) -> Result<Vec<StreamSample>> {
+    pub fn stream_samples(
+        &mut self,
+        from: &str,
+        to: &str,
+        most: u32,
+        now: Duration,
+    ) -> Result<Vec<StreamSample>> {
         let sql = "SELECT stream_samples, streams, throughput_bps, began_us FROM transfers \
                    WHERE from_host = $1 AND to_host = $2 AND held_by IS NULL \
                    AND (stream_samples <> '' \
                    OR (streams IS NOT NULL AND transport = 'tcp' AND elapsed_us >= $3 \
                    AND ended IN ('done', 'partial'))) \
-                   AND throughput_bps > 0 ORDER BY began_us DESC LIMIT $4";
+                   AND throughput_bps > 0 AND began_us <= $4 ORDER BY began_us DESC LIMIT $5";
         let values = [
             Value::Text(from.to_owned()),
             Value::Text(to.to_owned()),
             Value::Int(MIN_COMPARED_DURATION.as_micros() as i64),
+            Value::Int((now + MAX_AHEAD).as_micros() as i64),
             Value::Int(most.into()),
         ];
         let mut samples = Vec::new();

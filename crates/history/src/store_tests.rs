@@ -132,7 +132,7 @@ fn an_older_schema_becomes_todays() {
     assert_eq!(schema::version(&mut new.db).expect("told"), schema::NEWEST);
     let rows = all(&mut new);
     assert_eq!((rows.len(), rows[0].ended, rows[0].streams), (1, Ended::Partial, Some(4)));
-    let samples = new.stream_samples("a", "b", 10).expect("found");
+    let samples = new.stream_samples("a", "b", 10, Duration::ZERO).expect("found");
     assert_eq!((samples.len(), samples[0].throughput), (1, DataRate::from_bps(6_000)));
     // A schema of a newer version is not changed.
     new.db.batch("UPDATE packtrain_schema SET version = 99").expect("written");
@@ -251,8 +251,28 @@ fn samples_of_streams_come_newest_first() {
     assert_eq!(streams(2), [2, 1]);
 }
 
+#[test]
+fn rows_of_a_clock_that_was_ahead_are_not_the_newest() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut store = Store::open(&place(&dir)).expect("made");
+    let day = 86_400;
+    let ahead = [row(1), row(day), row(day + 1)];
+    for row in &ahead {
+        store.keep(row).expect("kept");
+    }
+    let filter = Filter::default().begun_by(Duration::from_secs(1_000));
+    let found = store.find(&filter).expect("found");
+    assert_eq!(found.iter().map(|row| &row.key[..]).collect::<Vec<_>>(), ["k86400", "k1"]);
+    assert_eq!(ahead.each_ref().map(|row| filter.fits(row)), [true, true, false]);
+    let samples = store_samples(&place(&dir), 10);
+    assert_eq!(samples.iter().map(|one| one.streams).collect::<Vec<_>>(), [86_400, 1]);
+    // A list of the history has all of them.
+    assert_eq!(all(&mut store).len(), 3);
+}
+
 fn store_samples(place: &Place, most: u32) -> Vec<StreamSample> {
-    Store::open_read(place).expect("there").stream_samples("here", "there", most).expect("found")
+    let mut store = Store::open_read(place).expect("there");
+    store.stream_samples("here", "there", most, Duration::from_secs(1_000)).expect("found")
 }
 
 #[test]

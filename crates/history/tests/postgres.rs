@@ -76,6 +76,7 @@ fn the_same_code_runs_on_postgresql() {
         host: Some("there".into()),
         transport: Some("tcp".into()),
         since: Some(Duration::from_secs(5)),
+        until: Some(Duration::from_secs(9_000_000)),
         failed: true,
         evidence: true,
         writer: Some(("here".into(), "me".into())),
@@ -83,7 +84,8 @@ fn the_same_code_runs_on_postgresql() {
     };
     let found = store.find(&filter).expect("found");
     assert_eq!(found.len(), 1);
-    let samples = store.stream_samples("here", "there", 3).expect("found");
+    let samples =
+        store.stream_samples("here", "there", 3, Duration::from_secs(9_000_000)).expect("found");
     assert_eq!(samples.iter().map(|s| s.streams).collect::<Vec<_>>(), [9, 220, 219]);
     let few = Retention { rows: 4, age: Duration::from_secs(1_000) };
     store.prune(&row(0), &few, Duration::from_secs(3_000)).expect("pruned");

@@ -5,6 +5,7 @@ mod figure;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use packtrain_os::clock;
 use packtrain_plan::streams::{self, Options, Sample};
 use packtrain_reproduce::plot;
 use packtrain_service::history::{self, HistoryError, Wanted};
@@ -57,7 +58,8 @@ fn from_history(args: &PredictArgs) -> Result<Vec<Sample>, Exit> {
     let (from, to) = match &args.to {
         Some(to) => (args.sender.clone().unwrap_or_else(history::this_machine), to.clone()),
         None => {
-            let rows = history::find(&keep, &Wanted::default()).map_err(unreadable)?;
+            let newest = Wanted::default().begun_by(clock::wall());
+            let rows = history::find(&keep, &newest).map_err(unreadable)?;
             let newest = rows
                 .into_iter()
                 .find(|row| !row.stream_samples.is_empty() && row.held_by.is_none());

@@ -158,7 +158,7 @@ pub(super) fn stream_samples(
 ) -> Vec<StreamSample> {
     let found = keep.place().map(|place| {
         let mut store = Store::open_read(&place)?;
-        store.stream_samples(from, to, most)
+        store.stream_samples(from, to, most, clock::wall())
     });
     // The caller works without samples too.
     found.and_then(Result::ok).unwrap_or_default()

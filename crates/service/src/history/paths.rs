@@ -44,7 +44,7 @@ pub fn path_forecasts(
         most: Some(MAX_ROWS),
         ..Filter::default()
     };
-    let rows = find(keep, &wanted).unwrap_or_default();
+    let rows = find(keep, &wanted.begun_by(clock::wall())).unwrap_or_default();
     forecasts(rows.iter().rev(), from, to, filter)
 }
 
