@@ -42,6 +42,7 @@ use watch::Watch;
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
 pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
+    request.options.check_combination().map_err(usage)?;
     let routes = Routes::default();
     let reporter = &Returns::new(reporter);
     let result = again(&request, reporter, &routes, &source::stdin_is_taken, || {

@@ -313,36 +313,46 @@ impl Options {
     /// # Errors
     /// Why the options contradict each other.
     pub fn check_combination(&self) -> Result<(), &'static str> {
-        // Two files of the source may be names of one file at the target.
         if self.extra.hard_links && self.inplace {
-            return Err("hard links are not kept by a copy that writes into the target itself");
+            return Err(
+                "--hard-links and --inplace exclude each other: two files of the source may be names \
+                 of one file at the target",
+            );
         }
         // What an interruption leaves has the size of the file, and a new time.
         let by_looks = self.update || self.extra.ignore_existing || self.extra.size_only;
         if self.inplace && by_looks {
             return Err(
-                "a file that a copy into the target itself left unfinished would be taken for a \
-                 finished one",
+                "--inplace excludes --update, --ignore-existing and --size-only: they would take a \
+                 file that --inplace left unfinished for a finished one",
+            );
+        }
+        if self.inplace && self.extra.backup.is_some() {
+            return Err(
+                "--backup and --inplace exclude each other: the old version would be overwritten",
             );
         }
         match self.extra.remove_source_files {
             false => Ok(()),
-            // The source may be the target by another path, whose file stays the same one.
-            true if self.inplace => {
-                Err("files are not removed after a copy that writes into the target itself")
-            }
-            // The next try does not find the removed files at the source.
-            true if self.delete => {
-                Err("files that are removed at the source would be deleted at the target next time")
-            }
+            // Its file would stay the same one.
+            true if self.inplace => Err(
+                "--remove-source-files and --inplace exclude each other: the source may be the \
+                 target by another path",
+            ),
+            true if self.delete => Err(
+                "--remove-source-files and --delete exclude each other: the next run would delete \
+                 at the target what this one removes at the source",
+            ),
             // The next try would take the copy of this one for the old version.
-            true if self.extra.backup.is_some() => {
-                Err("old versions are not kept by a copy that removes its source")
-            }
+            true if self.extra.backup.is_some() => Err(
+                "--remove-source-files and --backup exclude each other: after an interruption the \
+                 copy would be taken for the old version",
+            ),
             // The names would be removed one by one, and an interruption would separate them.
-            true if self.extra.hard_links => {
-                Err("files are not removed by a copy that keeps hard links")
-            }
+            true if self.extra.hard_links => Err(
+                "--remove-source-files and --hard-links exclude each other: an interruption would \
+                 separate the names of a file",
+            ),
             true => Ok(()),
         }
     }

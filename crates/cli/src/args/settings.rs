@@ -5,10 +5,10 @@
 //! option, that value becomes its default. clap then applies the precedence.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -80,15 +80,19 @@ impl Settings {
         if self.ignored || NEVER.contains(&long.as_str()) {
             return arg;
         }
+        // An empty variable counts as not set.
+        let name = variable(&long);
+        let value = std::env::var_os(&name).filter(|value| !value.is_empty());
         let arg = if matches!(arg.get_action(), ArgAction::SetTrue) {
+            // clap lets a flag that a variable sets to false exclude others.
+            if value.as_deref().is_some_and(is_false) {
+                return arg;
+            }
             arg.value_parser(BoolishValueParser::new())
         } else {
             arg
         };
-        // An empty variable counts as not set.
-        let name = variable(&long);
-        let set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
-        let arg = if set { arg.env(name).hide_env(true) } else { arg };
+        let arg = if value.is_some() { arg.env(name).hide_env(true) } else { arg };
         match self.setting(command, &long) {
             Some((setting, _)) if matches!(arg.get_action(), ArgAction::Append) => {
                 arg.default_values(setting.values.clone())
@@ -183,6 +187,12 @@ pub(crate) fn precedence(matches: &ArgMatches, id: &str) -> u8 {
         Some(_) => 1,
         None => 0,
     }
+}
+
+/// Whether a flag's variable has one of clap's words for false.
+fn is_false(value: &OsStr) -> bool {
+    let parsed = BoolishValueParser::new().parse_ref(&Command::new(""), None, value);
+    parsed.is_ok_and(|is_set| !is_set)
 }
 
 /// `PACKTRAIN_LONG_OPTION` for `long-option`.

@@ -20,6 +20,9 @@ use crate::args::{
 use crate::exit::Exit;
 
 const MAX_TICKET: u64 = 4096;
+/// Said of options that may not be on the command line.
+const FROM_ELSEWHERE: &str =
+    "packtrain config show lists the options that variables and configuration files set";
 
 /// The request that `cp` makes.
 pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exit> {
@@ -47,6 +50,7 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     options.extra = Box::new(extra::options(args, &options)?);
     let mut request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
     check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
+    check_combination(&request.options)?;
     check_meaning(&request, matches)?;
     extra::removal(&request)?;
     extra::patterns(&mut request)?;
@@ -64,6 +68,12 @@ pub(super) fn writing(args: &WriteArgs, options: Options) -> Result<Options, Exi
         preserve_owner: owner,
         ..options
     })
+}
+
+/// Refuses options that exclude each other. clap compares those of the command line and of
+/// variables only: a value of a configuration file is a default to it.
+pub(super) fn check_combination(options: &Options) -> Result<(), Exit> {
+    options.check_combination().map_err(|why| Exit::usage(format!("{why} ({FROM_ELSEWHERE})")))
 }
 
 /// Refuses options that a pipe does not support.

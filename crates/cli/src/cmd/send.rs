@@ -177,6 +177,7 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         update: args.update,
         ..request::writing(&args.writing, Options::default())?
     };
+    request::check_combination(&options)?;
     let buffers = args.tcp_buffer.and_then(|buffer| buffer.0);
     let copy = CpRequest {
         sources: Vec::new(),

@@ -125,3 +125,40 @@ fn a_flag_wins_over_a_variable_that_contradicts_it() {
     assert_eq!(run(("PACKTRAIN_RATE", ""), &["cp", "nothing", "b"]), 3, "empty is not set");
     assert_eq!(run(("PACKTRAIN_JSON", "maybe"), &["cp", "nothing", "b"]), 2);
 }
+
+/// A value of a file is a default to clap, which excludes none.
+#[test]
+fn options_of_a_file_exclude_others_where_both_would_lose_data() {
+    let home = Home::new();
+    home.file("src/a", b"new");
+    home.file("dst/a", b"old");
+    home.file("dst/moved", b"earlier");
+    home.file("code", packtrain_client::store_forward::ClaimCode::random().to_text().as_bytes());
+    for (option, line) in [
+        ("delete", "cp -r --remove-source-files src/ dst"),
+        ("remove-source-files", "cp -r --delete src/ dst"),
+        ("inplace", "cp -u src/a dst/a"),
+        ("inplace", "cp -b src/a dst/a"),
+        ("backup", "cp --inplace src/a dst/a"),
+        ("inplace", "cp -rH src/ dst"),
+        ("inplace", "claim --update --at 127.0.0.1:1 @code dst"),
+    ] {
+        home.config(&format!("{option} = true\n"));
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = home.run(&words);
+        let said = stderr(&output);
+        assert_eq!(code(&output), 2, "{option}, {line}: {said}");
+        assert!(said.contains(&format!("--{option}")), "{option}, {line}: {said}");
+        assert!(said.contains("packtrain config show"), "{option}, {line}: {said}");
+        assert_eq!(std::fs::read(home.path("src/a")).expect("it stays"), b"new", "{line}");
+        assert_eq!(std::fs::read(home.path("dst/a")).expect("it stays"), b"old", "{line}");
+        assert!(home.path("dst/moved").exists(), "{line}");
+    }
+    // A variable turns the option of the file off.
+    home.config("delete = true\n");
+    let mut command = home.command();
+    command.env("PACKTRAIN_DELETE", "off").args(["cp", "-r", "--remove-source-files", "src/"]);
+    let output = command.arg("dst").output().expect("the command starts");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!home.path("src/a").exists() && home.path("dst/moved").exists());
+}

@@ -48,10 +48,12 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
         let text = format!("{at} is not a depot of this ticket: {}", known.join(", "));
         return Err(RequestError::new(FailureKind::Usage, text));
     }
+    let usage = |text| RequestError::new(FailureKind::Usage, text);
     if request.release && request.copy.options.dry_run {
         let text = "a dry run copies nothing, so nothing is released: leave out one of them";
-        return Err(RequestError::new(FailureKind::Usage, text));
+        return Err(usage(text));
     }
+    request.copy.options.check_combination().map_err(usage)?;
     let mut copy = request.copy.clone();
     copy.sources = vec![Location::Local(format!("session {}", ticket.session()).into_bytes())];
     copy.via = Vec::new();

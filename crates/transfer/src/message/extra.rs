@@ -278,10 +278,14 @@ mod tests {
         ] {
             assert!(reserved.check().is_err(), "{reserved:?}");
         }
-        for (inplace, hard_links) in [(true, true), (true, false), (false, true)] {
-            let extra = ExtraOptions { hard_links, ..ExtraOptions::default() };
+        for (inplace, hard_links, keeps_old) in
+            [(true, true, false), (true, false, true), (true, false, false), (false, true, true)]
+        {
+            let backup = keeps_old.then(|| Backup { suffix: b"~".to_vec(), dir: None });
+            let extra = ExtraOptions { hard_links, backup, ..ExtraOptions::default() };
             let options = crate::Options { inplace, extra: Box::new(extra), ..Default::default() };
-            assert_eq!(options.check_combination().is_err(), inplace && hard_links);
+            let loses = inplace && (hard_links || keeps_old);
+            assert_eq!(options.check_combination().is_err(), loses, "{options:?}");
         }
         let many = ModeChange::parse_list(&["u+r"; 65].join(","), 0).expect("changes");
         assert!(ExtraOptions { mode_changes: many, ..ExtraOptions::default() }.check().is_err());
