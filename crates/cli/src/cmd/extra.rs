@@ -26,6 +26,23 @@ pub(super) const IDS: &[&str] = &[
     "acls",
 ];
 
+/// The first of the options that keep a copy from writing, replacing or leaving files. A place that
+/// does not support them refuses them from every source.
+pub(super) fn protecting(options: &Options) -> Option<&'static str> {
+    let extra = &options.extra;
+    let all = [
+        (options.dry_run, "--dry-run"),
+        (options.update, "--update"),
+        (extra.ignore_existing, "--ignore-existing"),
+        (extra.existing_only, "--existing"),
+        (extra.backup.is_some(), "--backup"),
+        (extra.min_size.is_some(), "--min-size"),
+        (extra.max_size.is_some(), "--max-size"),
+        (extra.remove_source_files, "--remove-source-files"),
+    ];
+    all.into_iter().find_map(|(is_set, option)| is_set.then_some(option))
+}
+
 /// The options of protocol version 2.
 pub(super) fn options(args: &CpArgs, plain: &Options) -> Result<ExtraOptions, Exit> {
     let (choose, keep) = (&args.choose, &args.keep_old);

@@ -262,12 +262,14 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "ticket",
         "accept_new_host",
     ];
-    match first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
+    const WHY: &str =
+        "does not apply to udt4://, whose protocol has only the size and bytes of one file: leave it out";
+    if let Some(option) = first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
+        return Err(Exit::usage(format!("{option} {WHY}")));
+    }
+    match extra::protecting(&request.options) {
         None => Ok(()),
-        Some(option) => Err(Exit::usage(format!(
-            "{option} does not apply to udt4://, whose protocol has only the size and bytes of one \
-             file: leave it out"
-        ))),
+        Some(option) => Err(Exit::usage(format!("{option} {WHY} ({FROM_ELSEWHERE})"))),
     }
 }
 
@@ -321,8 +323,8 @@ fn by_destination(asked: bool, depots: usize) -> Result<bool, Exit> {
     Ok(asked)
 }
 
-/// Refuses options on the command line that have no effect. Those that keep or choose files are
-/// refused from every source where they have none.
+/// Refuses options on the command line that have no effect. Those that keep, choose or protect files
+/// are refused from every source where they have none.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
     let given = |id: &str| precedence(matches, id) == 3;
     if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {

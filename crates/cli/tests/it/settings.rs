@@ -162,3 +162,37 @@ fn options_of_a_file_exclude_others_where_both_would_lose_data() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(!home.path("src/a").exists() && home.path("dst/moved").exists());
 }
+
+/// Nothing listens there: a copy that is not refused ends with another code.
+#[test]
+fn options_that_protect_files_are_refused_for_udt4_from_every_source() {
+    let home = Home::new();
+    for (option, value) in [
+        ("dry-run", "true"),
+        ("update", "true"),
+        ("ignore-existing", "true"),
+        ("existing", "true"),
+        ("backup", "true"),
+        ("remove-source-files", "true"),
+        ("max-size", "'1K'"),
+        ("min-size", "'1K'"),
+    ] {
+        let config = home.config(&format!("{option} = {value}\n"));
+        let words = ["cp", "--retries", "0", "udt4://127.0.0.1:9/f", "dst"];
+        let from_file = home.run(&words);
+        std::fs::remove_file(config).expect("it was written");
+        let mut command = home.command();
+        command.env(format!("PACKTRAIN_{}", option.to_uppercase().replace('-', "_")), value.trim_matches('\''));
+        let from_variable = command.args(words).output().expect("the command starts");
+        for output in [from_file, from_variable] {
+            let said = stderr(&output);
+            assert_eq!(code(&output), 2, "{option}: {said}");
+            let says = format!("--{option} does not apply to udt4://");
+            assert!(said.contains(&says), "{option}: {said}");
+        }
+    }
+    // Others are for the transfers that have them.
+    home.config("streams = '2'\ncc = 'native'\nrecursive = true\n");
+    let output = home.run(&["cp", "--retries", "0", "udt4://127.0.0.1:9/f", "dst"]);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+}
