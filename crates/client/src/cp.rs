@@ -560,7 +560,8 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     watch.limits(&from_limits, &own);
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();
-    let ended = relay::run(source, sink, watch, stop);
+    let removes = request.options.removes_source();
+    let ended = relay::run(source, sink, removes, watch, stop);
     source_rest.finish(false);
     sink_rest.finish(false);
     Ok(ended)

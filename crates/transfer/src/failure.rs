@@ -63,6 +63,16 @@ impl Failure {
     }
 }
 
+/// The failure of a copy that is complete, but whose source was to remove files and has not said
+/// which: without an error, the caller would rely on their removal. `early` is why the source ended.
+pub fn removal_unknown(early: Option<Failure>) -> Failure {
+    // The user who stops it sees that, and the status of his signal.
+    let stopped = early.filter(|failure| failure.kind == FailureKind::Cancelled);
+    let text = "everything is copied, but the source ended before it said which files it removed; \
+                the same command moves those that are left";
+    stopped.unwrap_or_else(|| Failure::new(FailureKind::Fatal, text))
+}
+
 /// The failure of a peer that violated the protocol.
 pub fn protocol(text: &str) -> Failure {
     Failure::new(FailureKind::Protocol, format!("the other end broke the protocol: {text}"))

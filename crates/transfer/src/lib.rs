@@ -30,7 +30,7 @@ pub use action::{
     ChunkPlan, DeletePlan, FileReport, Found, FoundKind, LinkPlan, Linked, Outcome, PieceHash,
     SinkAction, SourceAction, TargetState,
 };
-pub use failure::{Failure, FailureKind, protocol};
+pub use failure::{Failure, FailureKind, protocol, removal_unknown};
 pub use message::{
     Decoder, Hello, Message, MessageError, Open, Opened, Options, PieceDigest, Progress, Resume,
     Role, Summary, unexpected,

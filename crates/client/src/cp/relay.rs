@@ -7,7 +7,7 @@ use crossbeam_channel::{never, select};
 use packtrain_object::manifest::decode_segment;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Summary};
-use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals};
+use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals, removal_unknown};
 use packtrain_units::{ByteCount, Duration, Offset};
 
 use super::watch::Watch;
@@ -57,10 +57,12 @@ fn note(totals: &mut SinkTotals, message: &Message) -> bool {
 /// How long both ends may take to end in order once the user wished the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Passes everything on until both are done.
+/// Passes everything on until both are done, and the source has said what it removed if it
+/// `removes` files.
 pub(super) fn run(
     source: Control,
     sink: Control,
+    removes: bool,
     watch: &Watch<'_>,
     mut stop: Stop,
 ) -> (Outcome, Moved) {
@@ -74,8 +76,8 @@ pub(super) fn run(
     let (mut leftovers_told, mut skipped_told) = (false, false);
     let mut not_kept_told = [false; 2];
     let mut totals = SinkTotals::default();
-    // All is durable, and both ends have said goodbye.
-    let (mut finished, mut done) = (false, false);
+    // All is durable, and the source has said goodbye, and before that what it removed.
+    let (mut finished, mut done, mut removed_told) = (false, false, !removes);
     let mut wished = None;
     let tick = std::time::Duration::from_millis(200);
     loop {
@@ -155,9 +157,11 @@ pub(super) fn run(
                         | None => {}
                     },
                     Message::Finished(told) => (summary, finished) = (*told, true),
-                    Message::Removed { files, failed: kept, .. } => {
+                    Message::Removed { files, failed: kept, failures } => {
                         summary.removed = *files;
                         summary.failed = summary.failed.saturating_add(*kept);
+                        removed_told = true;
+                        target_failures.add(failures.clone());
                     }
                     Message::Cancel(why) | Message::Refused(why) => {
                         failure.get_or_insert(why.clone());
@@ -189,7 +193,9 @@ pub(super) fn run(
         failure = Some(Failure::new(FailureKind::Temporary, "an end went away"));
     }
     // The sink has counted for the last time: whatever came before is in there.
-    let failure = if done && summary != Summary::default() { None } else { failure };
+    if done && summary != Summary::default() {
+        failure = if removed_told { None } else { Some(removal_unknown(failure)) };
+    }
     moved.streams = streams;
     let mut outcome = Outcome { summary, failure, failed };
     target_failures.append_to(&mut outcome);
@@ -200,9 +206,62 @@ pub(super) fn run(
 mod tests {
     use packtrain_object::manifest::encode_segment;
     use packtrain_object::{Entry, EntryId, EntryKind, Mtime, RelPath};
+    use packtrain_hops::route::Routes;
+    use packtrain_runtime::control;
+    use packtrain_service::{Notice, ProgressSnapshot, Reporter};
+    use packtrain_transfer::FileReport;
     use packtrain_transfer::message::Progress;
 
     use super::*;
+
+    struct Silent;
+
+    impl Reporter for Silent {
+        fn progress(&self, _: &ProgressSnapshot) {}
+        fn file(&self, _: &[u8], _: &FileReport) {}
+        fn notice(&self, _: &Notice) {}
+    }
+
+    /// The outcome of a relay whose source removes files, whose sink has finished, and whose source
+    /// then says this before its connection is closed. With `wish` the user stops it meanwhile.
+    fn removal(said: &[Message], wish: bool) -> Outcome {
+        let (source, source_end) = control::pair().expect("sockets");
+        let (sink, sink_end) = control::pair().expect("sockets");
+        let request = crate::cp::tries::tests::request();
+        let watch = Watch::new(&Silent, &request, Routes::default());
+        let stop = Stop::new(request.stop.clone());
+        let summary = Summary { files_moved: 2, bytes_moved: 9, ..Summary::default() };
+        sink_end.tx.send(&Message::Finished(summary));
+        std::thread::scope(|scope| {
+            let relay = scope.spawn(|| run(source, sink, true, &watch, stop).0);
+            // The source hears it, and the relay knows it.
+            let heard = || matches!(source_end.rx.recv(), Ok(Incoming::Message(m)) if m == Message::Finished(summary));
+            while !heard() {}
+            said.iter().for_each(|message| source_end.tx.send(message));
+            if wish {
+                request.stop.request(15);
+            } else {
+                source_end.tx.close();
+            }
+            relay.join().expect("it ends")
+        })
+    }
+
+    #[test]
+    fn a_source_that_did_not_say_what_it_removed_is_a_failure() {
+        let kind = |outcome: &Outcome| outcome.failure.as_ref().map(|failure| failure.kind);
+        let lost = removal(&[], false);
+        assert_eq!(kind(&lost), Some(FailureKind::Fatal));
+        assert_eq!((lost.summary.files_moved, lost.summary.removed), (2, 0));
+        assert_eq!(kind(&removal(&[], true)), Some(FailureKind::Cancelled));
+        let why = Failure::new(FailureKind::Changed, "a: was copied, and not removed: it changed");
+        let failures = vec![(b"a".to_vec(), why)];
+        let told = Message::Removed { files: 1, failed: 1, failures: failures.clone() };
+        let outcome = removal(&[told, Message::Bye], false);
+        assert_eq!(kind(&outcome), None);
+        assert_eq!((outcome.summary.removed, outcome.summary.failed), (1, 1));
+        assert_eq!(outcome.failed, failures);
+    }
 
     #[test]
     fn totals_come_from_the_messages_that_pass() {

@@ -166,7 +166,7 @@ impl Reporter for Returns<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use packtrain_service::Location;
 
     use super::*;
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(*said.0.lock(), ["host: 1 B of 2 B"]);
     }
 
-    fn request() -> CpRequest {
+    pub(in crate::cp) fn request() -> CpRequest {
         CpRequest {
             sources: vec![Location::Local(b"a".to_vec())],
             dest: Location::Local(b"b".to_vec()),

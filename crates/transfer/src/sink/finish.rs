@@ -7,7 +7,7 @@ use packtrain_object::{Entry, EntryId, EntryKind};
 
 use super::Sink;
 use crate::action::{DeletePlan, FileReport, Outcome, SinkAction};
-use crate::failure::{Failure, FailureKind, protocol};
+use crate::failure::{Failure, FailureKind, protocol, removal_unknown};
 use crate::limits::{MAX_FAILED, MAX_KEPT, SETTLE_BATCH};
 use crate::message::{Message, Options, unexpected};
 use crate::path_digests::KeptPaths;
@@ -334,17 +334,11 @@ impl Sink {
     }
 
     /// Ends the transfer when all is durable; `early` is why no `Bye` came. It fails only if the source
-    /// was to remove files and has not said which: without an error, the caller would rely on their
-    /// removal.
+    /// was to remove files and has not said which.
     fn end_durable(&mut self, early: Option<Failure>) {
         self.phase = Phase::Over;
         let is_unknown = self.options.removes_source() && !self.told_removed;
-        let text = "everything is copied, but the source ended before it said which files it \
-                    removed; the same command moves those that are left";
-        // The user who stops it sees that, and the status of his signal.
-        let stopped = early.filter(|failure| failure.kind == FailureKind::Cancelled);
-        let unknown = || stopped.unwrap_or_else(|| Failure::new(FailureKind::Fatal, text));
-        self.finished(is_unknown.then(unknown));
+        self.finished(is_unknown.then(|| removal_unknown(early)));
     }
 
     fn finished(&mut self, failure: Option<Failure>) {
