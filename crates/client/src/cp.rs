@@ -28,8 +28,7 @@ use packtrain_runtime::transports::{Hints, LocalLink, Moved, SinkTransports, Sou
 use packtrain_runtime::{calling, control};
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::{
-    CpRequest, Location, Notice, NoticeLevel, Outcome, Reporter, RequestError, TransportChoice,
-    TransportShare, history,
+    CpRequest, Location, Outcome, Reporter, RequestError, TransportChoice, TransportShare, history,
 };
 use packtrain_stores as stores;
 use remote::RemoteEnd;
@@ -45,26 +44,34 @@ pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, Reque
     request.options.check_combination().map_err(usage)?;
     let routes = Routes::default();
     let reporter = &Returns::new(reporter);
-    let result = again(&request, reporter, &routes, &source::stdin_is_taken, || {
-        once(&request, reporter, &routes)
-    });
-    if let Some(notice) = unrepeatable(&request, &result) {
-        reporter.notice(&notice);
+    let is_over = || pipe_in_use().is_some();
+    let mut result =
+        again(&request, reporter, &routes, &is_over, || once(&request, reporter, &routes));
+    if let Some(why) = pipe_in_use() {
+        tell_pipe(&mut result, why);
     }
     result
 }
 
-/// What to say of a copy of standard input that was not tried again.
-fn unrepeatable(request: &CpRequest, result: &Result<Outcome, RequestError>) -> Option<Notice> {
-    let kind = match result {
-        Ok(outcome) => outcome.failure.as_ref()?.kind,
-        Err(error) => error.kind,
+/// Why another try would not repeat the whole copy, if a pipe has begun.
+fn pipe_in_use() -> Option<&'static str> {
+    if source::stdin_is_taken() {
+        return Some("a part of standard input was read already");
+    }
+    let text = "standard output has the beginning already";
+    packtrain_udt4_service::stdout_is_begun().then_some(text)
+}
+
+/// Adds to a temporary failure why it was not tried again.
+fn tell_pipe(result: &mut Result<Outcome, RequestError>, why: &str) {
+    let (kind, text) = match result {
+        Ok(Outcome { failure: Some(failure), .. }) => (failure.kind, &mut failure.text),
+        Ok(_) => return,
+        Err(error) => (error.kind, &mut error.text),
     };
-    let is_taken =
-        kind == FailureKind::Temporary && request.retries > 0 && source::stdin_is_taken();
-    let text =
-        "not tried again: a part of standard input was read already; run the whole pipe again";
-    is_taken.then(|| Notice::new(NoticeLevel::Warning, text))
+    if kind == FailureKind::Temporary {
+        text.push_str(&format!("; not tried again: {why}; run the whole pipe again"));
+    }
 }
 
 fn once(
@@ -200,11 +207,13 @@ fn finish(
         .map(|(name, bytes)| TransportShare { name: name.clone(), bytes: *bytes })
         .collect();
     let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
-    // What never began, or will fail the same way again, is not to be resumed.
+    // What never began, will fail the same way again, or went through a pipe is not to be resumed.
+    let is_piped =
+        request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
     let resumable = outcome.failure.as_ref().is_some_and(|failure| tries::may_pass(failure.kind))
         && !dry
         && request.options.resume != packtrain_transfer::Resume::Off
-        && !matches!(request.dest, Location::Stdio);
+        && !is_piped;
     let moved_bytes = packtrain_units::ByteCount(outcome.summary.bytes_moved);
     // What moved nothing was not limited.
     let nothing = outcome.summary.bytes_moved == 0 && outcome.summary.files_moved == 0;

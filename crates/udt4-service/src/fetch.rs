@@ -7,10 +7,11 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use packtrain_disk::{Meta, Root, write};
 use packtrain_object::RelPath;
-use packtrain_os::clock;
+use packtrain_os::{clock, process};
 use packtrain_socket::{Error, Options, Socket};
 use packtrain_transfer::message::Summary;
 use packtrain_transfer::{Failure, FailureKind};
@@ -39,6 +40,14 @@ const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes between two starts of write-back, so that the sync at the end is short.
 const WRITE_BACK_BYTES: u64 = 64 << 20;
+
+/// Whether standard output was written to.
+static STDOUT_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard output has the first bytes of a file: another try would write them again.
+pub fn stdout_is_begun() -> bool {
+    STDOUT_BEGUN.load(Ordering::Acquire)
+}
 
 /// Fetches one file.
 pub fn fetch(request: &CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
@@ -257,7 +266,10 @@ impl Target {
                 let own = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
                 To::File { place: single_file(path, own)?, file: None }
             }
-            Location::Stdio => To::Stdout,
+            Location::Stdio => {
+                process::stdout().map_err(|e| stdout(&e))?;
+                To::Stdout
+            }
             _ => {
                 let text = "what a udt4:// server has is copied to this machine: name a path or -";
                 return Err(Failure::new(FailureKind::Usage, text));
@@ -291,7 +303,11 @@ impl Target {
                     .map_err(|e| disk_failure(root, name, &e))?;
             }
             To::File { file: None, .. } => {}
-            To::Stdout => io::stdout().lock().write_all(bytes).map_err(|e| stdout(&e))?,
+            To::Stdout => {
+                let mut out = process::stdout().map_err(|e| stdout(&e))?.lock();
+                STDOUT_BEGUN.store(true, Ordering::Release);
+                out.write_all(bytes).map_err(|e| stdout(&e))?;
+            }
         }
         self.at += bytes.len() as u64;
         if let To::File { file: Some(file), .. } = &self.to
@@ -314,7 +330,10 @@ impl Target {
                 *file = Some(open);
                 done.map_err(|e| disk_failure(root, name, &e))
             }
-            To::Stdout => io::stdout().lock().flush().map_err(|e| stdout(&e)),
+            To::Stdout => {
+                let mut out = process::stdout().map_err(|e| stdout(&e))?.lock();
+                out.flush().map_err(|e| stdout(&e))
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use packtrain_units::{DataRate, Duration};
 
 use packtrain_service::{Notice, NoticeLevel, RequestError, host};
 
-pub use fetch::fetch;
+pub use fetch::{fetch, stdout_is_begun};
 pub use perf::{client as perf_client, server as perf_server};
 pub use serve::{Udt4ServeRequest, serve};
 

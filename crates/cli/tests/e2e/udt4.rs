@@ -191,6 +191,41 @@ fn a_server_that_misbehaves_leaves_nothing_behind() {
     }
 }
 
+/// The first connection ends after half of the file, and the second would send all of it.
+#[test]
+fn standard_output_gets_no_byte_twice() {
+    let rig = Rig::local();
+    let local = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = Listener::bind(local, &Options::default()).expect("a port");
+    let place = format!("udt4://127.0.0.1:{}/x", listener.local_addr().port());
+    let file: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let serve = |upto: usize| {
+        let (socket, _) = listener.accept().expect("a caller");
+        // The length of the name, and the name.
+        std::io::Read::read_exact(&mut &socket, &mut [0; 5]).expect("a name");
+        socket.send_all(&(file.len() as i64).to_ne_bytes()).expect("room");
+        socket.send_all(&file[..upto]).expect("room");
+        let _ = socket.close();
+    };
+    let mut running = rig.start(rig.packtrain().args(["cp", &place, "-"]));
+    serve(500_000);
+    wait_until("the command ended or called again", || {
+        running.ended() || running.stderr().contains("trying again")
+    });
+    let ended = running.wait();
+    assert_eq!(ended.code, 5, "{}", ended.stderr);
+    assert!(ended.stderr.contains("run the whole pipe again"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("after 500000 of 1000000 bytes"), "{}", ended.stderr);
+    assert!(ended.stdout == file[..500_000], "{} bytes", ended.stdout.len());
+    // Without a standard output the data goes nowhere.
+    let mut closed = Command::new("sh");
+    closed.args(["-c", "exec \"$0\" cp \"$1\" - >&-", env!("CARGO_BIN_EXE_packtrain"), &place]);
+    closed.env("XDG_STATE_HOME", rig.path("state")).env("XDG_CONFIG_HOME", rig.path("config"));
+    let ended = rig.run(&mut closed);
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+    assert!(ended.stderr.contains("standard output"), "{}", ended.stderr);
+}
+
 #[test]
 fn an_interrupted_fetch_ends_with_the_signal() {
     let rig = Rig::local();
