@@ -138,10 +138,8 @@ pub(crate) fn claimed(
         for share in &mut moved.shares {
             "depots".clone_into(&mut share.0);
         }
-        if let Some(spool) = spool
-            && outcome.failure.is_none()
-        {
-            spool.emit(&watch)?;
+        if let Some(spool) = spool {
+            spool.emit(&outcome, &watch)?;
         }
         Ok((outcome, moved))
     };
@@ -427,10 +425,8 @@ fn store_copy(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestEr
         None => destination(request)?,
     };
     let ended = stores::fetch(request, destination, watch, plan)?;
-    if let Some(spool) = spool
-        && ended.0.failure.is_none()
-    {
-        spool.emit(watch)?;
+    if let Some(spool) = spool {
+        spool.emit(&ended.0, watch)?;
     }
     Ok(ended)
 }
@@ -536,10 +532,8 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     let ended = calling::run_sink(setup, open, Box::new(agree));
     rest.finish(is_done(&ended));
     let (outcome, moved) = ended?;
-    if let Some(spool) = spool
-        && outcome.failure.is_none()
-    {
-        spool.emit(watch)?;
+    if let Some(spool) = spool {
+        spool.emit(&outcome, watch)?;
     }
     Ok((outcome, moved))
 }

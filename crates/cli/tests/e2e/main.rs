@@ -31,6 +31,7 @@ mod hostile;
 mod kill;
 mod local;
 mod mirror;
+mod pipes;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
 mod removal;

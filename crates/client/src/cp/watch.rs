@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_disk::{Kind, LeftoverName, Lock, Root};
 use packtrain_object::{RelPath, SourceName};
 use packtrain_os::{clock, entropy, process};
-use packtrain_transfer::{FailureKind, FileReport, SinkTotals, SourceTotals};
+use packtrain_transfer::{FailureKind, FileReport, Outcome, SinkTotals, SourceTotals};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use packtrain_diagnose::recorder::Recorder;
@@ -378,18 +378,33 @@ impl Spool {
         Destination { path, confined: None, sources: 1, names, owners: false }
     }
 
-    /// Writes what was received to standard output. If that takes long, the user is told, because
-    /// everything else that is reported is about the transfer.
-    pub(super) fn emit(&self, watch: &Watch<'_>) -> Result<(), RequestError> {
+    /// Writes what was received to standard output, if nothing failed. If that takes long, the user
+    /// is told, because everything else that is reported is about the transfer.
+    pub(super) fn emit(&self, outcome: &Outcome, watch: &Watch<'_>) -> Result<(), RequestError> {
+        if outcome.failure.is_some() || outcome.summary.failed > 0 || !outcome.failed.is_empty() {
+            return Ok(());
+        }
         let failed = |e: io::Error| {
             RequestError::new(FailureKind::TargetRefused, format!("standard output: {e}"))
         };
         let name = RelPath::new(b"out".to_vec()).map_err(|e| failed(io::Error::other(e)))?;
         let root = Root::open(&self.dir).map_err(failed)?;
-        if root.stat(&name).map_err(failed)?.is_some_and(|stat| stat.kind == Kind::Symlink) {
+        let refused = |kind, text: &str| Err(RequestError::new(kind, text));
+        match root.stat(&name).map_err(failed)?.map(|stat| stat.kind) {
+            Some(Kind::File) => {}
             // The link of another machine leads to a file of this one here.
-            let text = "the source is a symbolic link: add -L for the file that it leads to";
-            return Err(RequestError::new(FailureKind::Usage, text));
+            Some(Kind::Symlink) => {
+                let text = "the source is a symbolic link: add -L for the file that it leads to";
+                return refused(FailureKind::Usage, text);
+            }
+            Some(Kind::Directory | Kind::Special) => {
+                return refused(FailureKind::Usage, "the source is not a file: name one file");
+            }
+            None => {
+                let text = "nothing was chosen for standard output: the options leave the source \
+                            out, or it is not a file";
+                return refused(FailureKind::SourceMissing, text);
+            }
         }
         let mut file = root.open_read(&name).map_err(failed)?;
         // Open, it needs no name: a reader that takes its time leaves nothing behind if this

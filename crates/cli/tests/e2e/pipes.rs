@@ -1,0 +1,43 @@
+//! Standard output as the target and standard input as the source of copies with a server.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::rig::Rig;
+use crate::server::{serve, ticket};
+use crate::tree;
+
+#[test]
+fn standard_output_gets_one_whole_file_or_nothing() {
+    let rig = Rig::local();
+    let (_server, port) = serve(&rig, &[]);
+    tree::file(&rig.path("root/f"), 5000, 1);
+    fs::create_dir(rig.path("root/dir")).expect("a folder");
+    // The server's machine is this one: a link that is followed here leads to a file.
+    fs::write(rig.path("secret"), "of this machine").expect("a file");
+    symlink(rig.path("secret"), rig.path("root/away")).expect("a link");
+    symlink("f", rig.path("root/current")).expect("a link");
+    symlink("none", rig.path("root/dangling")).expect("a link");
+    let get = |words: &[&str], name: &str| {
+        let mut get = rig.packtrain();
+        get.args(["cp", "--ticket", &ticket(&rig)]).args(words);
+        rig.run(get.arg(format!("pt://127.0.0.1:{port}/{name}")).arg("-"))
+    };
+    for (words, name, code, says) in [
+        (&[][..], "away", 2, "add -L"),
+        (&[], "current", 2, "add -L"),
+        (&["--max-size", "1K"], "f", 3, "nothing was chosen"),
+        (&["-L"], "dangling", 3, "dangling: "),
+        (&[], "dir", 23, "dir: "),
+    ] {
+        let ended = get(words, name);
+        assert_eq!(ended.code, code, "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{name}: {}", ended.stderr);
+        assert_eq!(ended.stdout, b"", "{name}");
+    }
+    for (words, name) in [(&[][..], "f"), (&["-L"], "current")] {
+        let ended = get(words, name);
+        assert_eq!(ended.code, 0, "{name}: {}", ended.stderr);
+        assert!(Some(ended.stdout) == fs::read(rig.path("root/f")).ok(), "{name}");
+    }
+}
