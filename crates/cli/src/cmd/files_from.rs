@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
 
@@ -45,10 +46,21 @@ pub(crate) fn old_style(sign: &str, pattern: &str) -> String {
     if is_rule { pattern.to_owned() } else { format!("{sign} {pattern}") }
 }
 
-/// All of a file that has at most `most` bytes; `-` is standard input.
+/// Whether the value of an option was read from standard input.
+static STDIN_IS_READ: AtomicBool = AtomicBool::new(false);
+
+/// Whether an option has read standard input to its end: it has nothing for another reader.
+pub(crate) fn stdin_is_read() -> bool {
+    STDIN_IS_READ.load(Ordering::Relaxed)
+}
+
+/// All of a file that has at most `most` bytes; `-` is standard input, which is read only once.
 pub(crate) fn read_some(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
+        if STDIN_IS_READ.swap(true, Ordering::Relaxed) {
+            return Err(io::Error::other("another option has read standard input"));
+        }
         io::stdin().lock().take(most + 1).read_to_end(&mut bytes)?;
     } else {
         File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;

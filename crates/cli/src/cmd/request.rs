@@ -20,6 +20,8 @@ use crate::args::{
 use crate::exit::Exit;
 
 const MAX_TICKET: u64 = 4096;
+const LIST_AND_PIPE: &str =
+    "--files-from chooses below a directory, and a pipe carries one file: leave it out";
 /// Said of options that may not be on the command line.
 const FROM_ELSEWHERE: &str =
     "packtrain config show lists the options that variables and configuration files set";
@@ -49,7 +51,7 @@ pub(crate) fn copy(args: &CpArgs, matches: &ArgMatches) -> Result<CpRequest, Exi
     extra::preserve(args, &mut options)?;
     options.extra = Box::new(extra::options(args, &options)?);
     let mut request = request(sources, dest, options, &args.transport, &args.remote, &args.output)?;
-    check_pipes(&request.sources, &request.dest, &args.output, &args.writing)?;
+    check_pipes(&request.sources, &request.dest, &args.output, &request.options)?;
     check_combination(&request.options)?;
     check_meaning(&request, matches)?;
     extra::removal(&request)?;
@@ -81,14 +83,31 @@ pub(super) fn check_pipes(
     sources: &[Location],
     dest: &Location,
     output: &OutputArgs,
-    writing: &WriteArgs,
+    options: &Options,
 ) -> Result<(), Exit> {
     if output.json && *dest == Location::Stdio {
         return Err(Exit::usage("--json and the data cannot both go to stdout: leave one out"));
     }
-    let piped = *dest == Location::Stdio || sources.contains(&Location::Stdio);
-    if writing.dry_run && piped {
+    let reads_stdin = sources.contains(&Location::Stdio);
+    if options.dry_run && (*dest == Location::Stdio || reads_stdin) {
         return Err(Exit::usage("--dry-run does not apply to a pipe: leave it out"));
+    }
+    if options.files_from.is_some() && *dest == Location::Stdio {
+        return Err(Exit::usage(LIST_AND_PIPE));
+    }
+    if reads_stdin { check_stdin(options) } else { Ok(()) }
+}
+
+/// Refuses options that do not apply to standard input as the source, and those that have read it.
+pub(super) fn check_stdin(options: &Options) -> Result<(), Exit> {
+    if options.files_from.is_some() {
+        return Err(Exit::usage(LIST_AND_PIPE));
+    }
+    if files_from::stdin_is_read() {
+        return Err(Exit::usage(
+            "standard input cannot be the source and the value of an option: name a file for the \
+             option",
+        ));
     }
     Ok(())
 }

@@ -54,6 +54,9 @@ fn sending(args: &SendArgs, matches: &ArgMatches) -> Result<SendRequest, Exit> {
     }
     let options =
         Options { recursive: args.recursive, ..request::chosen_files(&args.filter, matches)? };
+    if piped {
+        request::check_stdin(&options)?;
+    }
     let bytes = |source: &OsString| source.as_bytes().to_vec();
     Ok(SendRequest {
         sources: if piped { Vec::new() } else { args.sources.iter().map(bytes).collect() },
@@ -170,13 +173,13 @@ fn claiming(args: &ClaimArgs) -> Result<ClaimRequest, Exit> {
         let text = format!("{dest} is not on this machine: run claim where the files are to be");
         return Err(Exit::usage(text));
     }
-    request::check_pipes(&[], &dest, &args.output, &args.writing)?;
     let options = Options {
         recursive: true,
         resume: if args.no_resume { Resume::Off } else { Resume::On },
         update: args.update,
         ..request::writing(&args.writing, Options::default())?
     };
+    request::check_pipes(&[], &dest, &args.output, &options)?;
     request::check_combination(&options)?;
     let buffers = args.tcp_buffer.and_then(|buffer| buffer.0);
     let copy = CpRequest {

@@ -1,5 +1,8 @@
 //! Errors, and features of later versions, end with exit code 2 and an error message.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use crate::common::{Home, code, done, exists, stderr, stdout};
 
 #[test]
@@ -178,4 +181,38 @@ fn a_full_disk_behind_stdout_is_a_failure() {
         assert_eq!(code(&output), 7, "{words:?}: {said}");
         assert!(said.contains("cannot write to standard output: No space left"), "{said}");
     }
+}
+
+#[test]
+fn standard_input_has_one_reader() {
+    let home = Home::new();
+    home.file("src/a", b"a");
+    home.file("dst", b"old");
+    home.file("list", b"a\n");
+    let run = |line: &str| {
+        let mut command = home.command();
+        command.args(line.split(' ')).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it");
+        // A command that does not read it closes it.
+        let _ = child.stdin.take().expect("a pipe").write_all(b"a\n");
+        child.wait_with_output().expect("it ends")
+    };
+    for (line, says) in [
+        ("cp -r --exclude-from - --files-from - src d", "another option has read standard input"),
+        ("cp -r --exclude-from - --include-from - src d", "another option has read standard input"),
+        ("cp --exclude-from - - dst", "cannot be the source and the value"),
+        ("cp --ticket @- --exclude-from - pt://127.0.0.1:9/f d", "another option has read"),
+        ("cp --files-from list - dst", "a pipe carries one file"),
+        ("cp --files-from list pt://127.0.0.1:9/src -", "a pipe carries one file"),
+        ("send --via 127.0.0.1:9 --exclude-from - -", "cannot be the source and the value"),
+        ("send --via 127.0.0.1:9 --files-from list -", "a pipe carries one file"),
+    ] {
+        let output = run(line);
+        assert_eq!(code(&output), 2, "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
+        assert!(!home.path("d").exists(), "{line}");
+        assert_eq!(std::fs::read(home.path("dst")).expect("it stays"), b"old", "{line}");
+    }
+    assert_eq!(code(&run("cp -r --exclude-from - src d")), 0);
+    assert!(home.path("d").exists() && !home.path("d/a").exists());
 }
