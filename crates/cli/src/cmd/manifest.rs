@@ -43,18 +43,27 @@ pub(super) fn run(args: &VerifyArgs, matches: &ArgMatches) -> Result<Code, Exit>
         HashArg::Blake3 => HashKind::Blake3,
         HashArg::Sha256 => HashKind::Sha256,
     };
-    let directory = Directory { place: &place, options: &options, kind, args };
-    let outcome = match (&args.manifest_out, &args.manifest) {
-        (Some(out), _) => write(&directory, out)?,
-        (None, Some(list)) => check(&directory, list)?,
-        (None, None) => return Err(Exit::usage("name a manifest")),
+    let console = ConsoleReporter::new(&args.output, Work::Verify)?;
+    let directory = Directory { place: &place, options: &options, kind, args, console: &console };
+    let ended = match (&args.manifest_out, &args.manifest) {
+        (Some(out), _) => write(&directory, out),
+        (None, Some(list)) => check(&directory, list),
+        (None, None) => Err(Exit::usage("name a manifest")),
     };
+    let outcome = ended.map_err(|exit| {
+        let error = exit.into_error();
+        let code = Code::of(&error);
+        console.record(&done::cp(&Outcome::from(error.clone()), code, None));
+        Exit::Failed(error)
+    })?;
     let code = Code(outcome.exit_code());
+    let last = done::cp(&outcome, code, None);
+    console.record(&last);
     for (path, failure) in &outcome.failed {
         print_message(&named(path, &failure.text));
     }
     if args.output.json {
-        json_line(&done::cp(&outcome, code, None));
+        json_line(&last);
     }
     Ok(code)
 }
@@ -73,6 +82,7 @@ struct Directory<'a> {
     options: &'a Options,
     kind: HashKind,
     args: &'a VerifyArgs,
+    console: &'a ConsoleReporter,
 }
 
 impl Directory<'_> {
@@ -80,7 +90,6 @@ impl Directory<'_> {
     /// the other end.
     fn with_digests<T>(
         &self,
-        console: &ConsoleReporter,
         out: Option<&Path>,
         work: impl FnOnce(Box<Digests<'_>>) -> Result<T, Failure>,
     ) -> Result<T, Exit> {
@@ -93,13 +102,13 @@ impl Directory<'_> {
             return work(Box::new(digests)).map_err(failed);
         }
         let stop = StopHandle::new();
-        signals::watch(&stop, false);
+        signals::watch(&stop, self.args.output.quiet);
         let remote = &self.args.remote;
         let reach = Reach {
             ssh: remote.ssh.settings(),
             ticket: remote.ticket.as_ref().map(request::ticket).transpose()?,
             accept_new_host: remote.accept_new_host,
-            reporter: console,
+            reporter: self.console,
             stop,
         };
         let digests = move |on_digest: &mut OnDigest<'_>| {
@@ -135,9 +144,8 @@ fn write(directory: &Directory<'_>, out: &Path) -> Result<Outcome, Exit> {
         return Err(Exit::usage("--json and the manifest cannot both go to stdout: leave one out"));
     }
     let own = (!to_stdout).then_some(out);
-    let console = ConsoleReporter::new(&args.output, Work::Verify)?;
-    let (list, unread) = directory.with_digests(&console, own, checksum_list::write)?;
-    console.finish();
+    let (list, unread) = directory.with_digests(own, checksum_list::write)?;
+    directory.console.finish();
     let written = match to_stdout {
         true => process::stdout().and_then(|stdout| {
             let mut stdout = stdout.lock();
@@ -159,9 +167,9 @@ fn check(directory: &Directory<'_>, list: &Path) -> Result<Outcome, Exit> {
     let bytes = files_from::read_some(list, MAX_MANIFEST).map_err(|error| {
         Exit::usage(format!("--manifest {}: {error}: check the name", list.display()))
     })?;
-    let console = ConsoleReporter::new(&args.output, Work::Verify)?;
+    let console = directory.console;
     let report = |path: &[u8], report: &FileReport| console.file(path, report);
-    let checked = directory.with_digests(&console, None, |digests| {
+    let checked = directory.with_digests(None, |digests| {
         checksum_list::check(digests, directory.options, &bytes, report)
     })?;
     console.finish();

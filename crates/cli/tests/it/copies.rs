@@ -44,6 +44,25 @@ fn a_log_has_every_event_whatever_the_screen_shows() {
 }
 
 #[test]
+fn the_log_of_a_manifest_has_its_end() {
+    let home = Home::new();
+    home.file("dir/a", b"some bytes");
+    for (words, status, ok) in [
+        (["verify", "--log-file", "log", "--manifest-out", "list", "dir"], 0, true),
+        (["verify", "--log-file", "log", "--manifest", "list", "dir"], 0, true),
+        (["verify", "--log-file", "log", "--manifest", "list", "none"], 3, false),
+    ] {
+        let output = home.run(&words);
+        assert_eq!(code(&output), status, "{words:?}: {}", stderr(&output));
+        let log = std::fs::read_to_string(home.path("log")).expect("it was made");
+        let last = log.lines().last().expect("there are events");
+        let event: serde_json::Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!((&event["event"], &event["ok"]), (&"done".into(), &ok.into()), "{last}");
+        std::fs::remove_file(home.path("log")).expect("it was made");
+    }
+}
+
+#[test]
 fn only_exact_names_of_temporaries_are_left_out_and_a_named_one_is_told() {
     let home = Home::new();
     std::fs::create_dir(home.path("src")).expect("empty");
