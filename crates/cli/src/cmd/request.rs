@@ -380,6 +380,12 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if given("background") && matches!(transport, Udt | Fobs | Sabul) {
         return Err(Exit::usage("--background needs the controller of native: leave one out"));
     }
+    if given("data_addr") && request.dest.is_remote() && request.sources.iter().any(Location::is_remote) {
+        return Err(Exit::usage(
+            "--data-addr is an address of one other end, and both places are on other machines: \
+             leave it out, or run the command at one of them",
+        ));
+    }
     let mut places = request.sources.iter().chain([&request.dest]);
     if given("ticket") && !places.any(|place| matches!(place, Location::Server { .. })) {
         return Err(Exit::usage(

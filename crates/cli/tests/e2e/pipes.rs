@@ -81,7 +81,7 @@ fn standard_input_is_not_read_on_after_a_lost_connection() {
     assert!(ended.stderr.contains("run the whole pipe again"), "{}", ended.stderr);
     let last = ended.json_lines().pop().expect("a line");
     assert_eq!((&last["resumable"], &last["resume_command"]), (&false.into(), &Value::Null));
-    let error = last["error"]["message"].as_str().expect("a message");
+    let error = last["error"]["text"].as_str().expect("a message");
     assert!(error.contains("standard input was read already"), "{last}");
     assert_eq!(fs::read(rig.path("root/f")).expect("it stays"), b"old");
 }

@@ -23,6 +23,7 @@ fn options_that_contradict_each_other_are_refused() {
         ("cp --via d:1 a b", "both places are"),
         ("cp --via d:1 h:a g:b", "needs one of the two places"),
         ("cp --streams some a b", "1 to 64, or auto"),
+        ("cp --data-addr 10.0.0.1 h:a g:b", "both places are on other machines"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let output = home.run(&words);

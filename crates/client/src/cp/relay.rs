@@ -1,9 +1,11 @@
 //! A transfer between two other machines: this one passes their control messages on, and listens
 //! for how far they are. Data goes directly between them unless nothing but this works.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_channel::{never, select};
+use packtrain_object::EntryId;
 use packtrain_object::manifest::decode_segment;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Summary};
@@ -54,6 +56,40 @@ fn note(totals: &mut SinkTotals, message: &Message) -> bool {
     true
 }
 
+/// Maximum failures that are listed.
+const MAX_FAILED: usize = 100;
+/// Maximum bytes of segments that are kept for the names of entries that fail.
+const MAX_NAMES_BYTES: usize = 64 << 20;
+
+/// The segments of the manifest that passed, for the names of entries that fail.
+#[derive(Default)]
+struct Segments {
+    by_first: BTreeMap<EntryId, Vec<u8>>,
+    bytes: usize,
+}
+
+impl Segments {
+    fn add(&mut self, segment: &[u8]) {
+        let Ok((first, _)) = decode_segment(segment) else { return };
+        if self.bytes + segment.len() > MAX_NAMES_BYTES || self.by_first.contains_key(&first) {
+            return;
+        }
+        self.bytes += segment.len();
+        self.by_first.insert(first, segment.to_vec());
+    }
+
+    /// The path of an entry; empty if it is not known.
+    fn path(&self, id: EntryId) -> Vec<u8> {
+        let Some((_, segment)) = self.by_first.range(..=id).next_back() else { return Vec::new() };
+        let Ok((first, mut entries)) = decode_segment(segment) else { return Vec::new() };
+        let index = (id.0 - first.0) as usize;
+        if index >= entries.len() {
+            return Vec::new();
+        }
+        entries.swap_remove(index).path.into_bytes()
+    }
+}
+
 /// How long both ends may take to end in order once the user wished the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -76,6 +112,7 @@ pub(super) fn run(
     let (mut leftovers_told, mut skipped_told) = (false, false);
     let mut not_kept_told = [false; 2];
     let mut totals = SinkTotals::default();
+    let mut segments = Segments::default();
     // All is durable, and the source has said goodbye, and before that what it removed.
     let (mut finished, mut done, mut removed_told) = (false, false, !removes);
     let mut wished = None;
@@ -166,10 +203,15 @@ pub(super) fn run(
                     Message::Cancel(why) | Message::Refused(why) => {
                         failure.get_or_insert(why.clone());
                     }
-                    Message::SourceFailed { failure, .. } | Message::SinkFailed { failure, .. }
-                        if failed.len() < 100 =>
+                    Message::Manifest(segment) => segments.add(segment),
+                    Message::ManifestEnd { failures, .. } => {
+                        target_failures.add(failures.clone());
+                    }
+                    Message::SourceFailed { entry, failure }
+                    | Message::SinkFailed { entry, failure }
+                        if failed.len() < MAX_FAILED =>
                     {
-                        failed.push((Vec::new(), failure.clone()));
+                        failed.push((segments.path(*entry), failure.clone()));
                     }
                     Message::Bye => done = true,
                     _ => {}
@@ -205,7 +247,7 @@ pub(super) fn run(
 #[cfg(test)]
 mod tests {
     use packtrain_object::manifest::encode_segment;
-    use packtrain_object::{Entry, EntryId, EntryKind, Mtime, RelPath};
+    use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
     use packtrain_hops::route::Routes;
     use packtrain_runtime::control;
     use packtrain_service::{Notice, ProgressSnapshot, Reporter};
@@ -278,6 +320,9 @@ mod tests {
         let entries = [file("a", 70), entry("d", EntryKind::Directory), file("d/b", 30)];
         let segment = encode_segment(EntryId(0), &entries);
         let mut totals = SinkTotals::default();
+        let mut names = Segments::default();
+        names.add(&segment);
+        assert_eq!((names.path(EntryId(2)), names.path(EntryId(3))), (b"d/b".to_vec(), Vec::new()));
         assert!(note(&mut totals, &Message::Manifest(segment)));
         assert_eq!((totals.known, totals.files_known), (ByteCount(100), 2));
         assert!(!totals.manifest_done);
@@ -291,6 +336,7 @@ mod tests {
         assert!(totals.manifest_done);
         assert_eq!((totals.present, totals.verified), (ByteCount(60), ByteCount(7)));
         for hostile in [&b""[..], b"\xff\xff\xff\xff", &[0; 64]] {
+            names.add(hostile);
             assert!(!note(&mut totals, &Message::Manifest(hostile.to_vec())), "{hostile:?}");
         }
         let most =
