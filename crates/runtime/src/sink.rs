@@ -511,6 +511,7 @@ impl<'a> Runner<'a> {
         if complete {
             self.report_leftovers();
             self.report_not_kept();
+            self.report_changed();
         }
         // Whoever takes the lock of the destination next also takes those of the files.
         self.target.close_all();

@@ -191,6 +191,8 @@ struct Runner<'a> {
     watch: EndWatch,
     leftovers_reported: bool,
     not_kept_reported: bool,
+    /// Entries that the sink changed, as it says.
+    changed: u64,
     target_failures: TargetFailures,
     /// Bytes that were not moved because they are holes.
     holes: ByteCount,
@@ -218,6 +220,7 @@ impl<'a> Runner<'a> {
             gone: false,
             leftovers_reported: false,
             not_kept_reported: false,
+            changed: 0,
             target_failures: TargetFailures::default(),
             holes: ByteCount::ZERO,
             accounted: None,
@@ -299,6 +302,7 @@ impl<'a> Runner<'a> {
         self.report_progress();
         let none = Failure::new(FailureKind::Fatal, "no outcome");
         let mut outcome = self.outcome.unwrap_or_else(|| crate::sink::ended(none));
+        outcome.summary.changed = self.changed;
         self.target_failures.append_to(&mut outcome);
         Ok((outcome, moved))
     }
@@ -378,6 +382,7 @@ impl<'a> Runner<'a> {
                 Some(ControlMessage::TargetFailures(failures)) => {
                     self.target_failures.add(failures);
                 }
+                Some(ControlMessage::Changed(entries)) => self.changed = entries,
                 Some(message) => {
                     if let Some(failure) = self.setup.transports.on_control(&message) {
                         self.source.cancel(now, failure);

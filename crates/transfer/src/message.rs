@@ -458,6 +458,10 @@ pub struct Summary {
     /// Bytes of changed files that were taken from their old versions. Each end counts them itself.
     #[serde(skip)]
     pub bytes_same: u64,
+    /// Entries that were made, replaced or linked, and those whose mode, time or attributes differed.
+    /// The sink counts them.
+    #[serde(skip)]
+    pub changed: u64,
     /// Files and links that the source removed. The source counts them.
     #[serde(skip)]
     pub removed: u64,

@@ -198,5 +198,12 @@ fn replayable(request: &CpRequest) -> bool {
 
 fn moved_nothing(outcome: &Outcome) -> bool {
     let summary = &outcome.summary;
-    summary.bytes_moved == 0 && summary.files_moved == 0 && summary.deleted == 0
+    let counts = [
+        summary.bytes_moved,
+        summary.files_moved,
+        summary.changed,
+        summary.deleted,
+        summary.removed,
+    ];
+    counts.iter().all(|count| *count == 0)
 }

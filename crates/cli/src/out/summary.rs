@@ -46,7 +46,12 @@ pub(crate) fn sentence(outcome: &Outcome, work: Work) -> String {
             format!("{files}, {bytes} to move; nothing was changed: leave out --dry-run to do it")
         }
         Work::Copy if summary.bytes_moved == 0 && summary.files_moved == 0 => {
-            format!("nothing needed moving, in {took}")
+            match summary.changed {
+                0 => format!("nothing needed moving, in {took}"),
+                n => format!(
+                    "no data needed moving; links, directories and attributes changed: {n}, in {took}"
+                ),
+            }
         }
         Work::Copy => {
             let bytes = ByteCount(summary.bytes_moved);

@@ -79,6 +79,29 @@ fn nothing_of_ours_is_left_at_a_server_when_the_copy_has_ended() {
     }
 }
 
+#[test]
+fn a_link_that_changed_at_either_side_is_a_change() {
+    let rig = Rig::local();
+    let (_server, port) = serve(&rig, &[]);
+    fs::create_dir(rig.path("src")).expect("a folder");
+    tree::file(&rig.path("src/f"), 5000, 1);
+    let place = format!("pt://127.0.0.1:{port}/dst");
+    for to in ["v1", "v2"] {
+        let _ = fs::remove_file(rig.path("src/current"));
+        std::os::unix::fs::symlink(to, rig.path("src/current")).expect("a link");
+        for code in [0, 9] {
+            let cp = |from: &std::ffi::OsStr, to: &std::ffi::OsStr| {
+                let mut cp = rig.cp();
+                cp.args(["--error-on-no-transfer", "--ticket", &ticket(&rig)]).arg(from).arg(to);
+                let ended = rig.run(&mut cp);
+                assert_eq!(ended.code, code, "{from:?}: {}", ended.stderr);
+            };
+            cp(&contents(&rig.path("src")), place.as_ref());
+            cp(format!("{place}/").as_ref(), rig.path("back").as_os_str());
+        }
+    }
+}
+
 /// The caller receives the warnings about files that interrupted copies left at the other end.
 #[test]
 fn what_was_left_at_a_server_is_told_to_its_caller() {

@@ -134,6 +134,39 @@ fn nothing_to_do_is_0_and_9_only_if_asked() {
 }
 
 #[test]
+fn a_change_without_data_is_a_change() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let home = Home::new();
+    home.file("src/a", b"some bytes");
+    symlink("v1", home.path("src/current")).expect("a link");
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(home.path(name), PermissionsExt::from_mode(mode)).expect("it");
+    };
+    mode("src", 0o750);
+    let run = || {
+        let output = home.run(&["cp", "-r", "--error-on-no-transfer", "src/", "dst"]);
+        (code(&output), stderr(&output))
+    };
+    assert_eq!(run().0, 0);
+    assert_eq!(run().0, 9, "nothing changed");
+    let relink = || {
+        std::fs::remove_file(home.path("src/current")).expect("it is there");
+        symlink("v2", home.path("src/current")).expect("a link");
+    };
+    let mkdir = || std::fs::create_dir(home.path("src/d")).expect("a directory");
+    let chmod_file = || mode("src/a", 0o600);
+    let chmod_directory = || mode("src/d", 0o700);
+    let changes: [&dyn Fn(); 4] = [&relink, &mkdir, &chmod_file, &chmod_directory];
+    for (number, change) in changes.into_iter().enumerate() {
+        change();
+        let (status, said) = run();
+        assert_eq!(status, 0, "change {number}: {said}");
+        assert_eq!(run().0, 9, "change {number} is made");
+    }
+}
+
+#[test]
 fn what_is_missing_has_its_code() {
     let home = Home::new();
     home.file("a", b"some bytes");

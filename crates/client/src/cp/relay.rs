@@ -108,7 +108,7 @@ pub(super) fn run(
     let mut failure = None;
     let mut failed = Vec::new();
     let mut target_failures = TargetFailures::default();
-    let mut streams = None;
+    let (mut streams, mut changed) = (None, 0);
     let (mut leftovers_told, mut skipped_told) = (false, false);
     let mut not_kept_told = [false; 2];
     let mut totals = SinkTotals::default();
@@ -176,6 +176,7 @@ pub(super) fn run(
                                 left.notices().into_iter().for_each(|notice| watch.say(notice));
                             }
                         }
+                        Some(ControlMessage::Changed(entries)) => changed = entries,
                         Some(ControlMessage::Skipped(count, first)) => {
                             if !std::mem::replace(&mut skipped_told, true) {
                                 watch.say(Skipped { count, first }.notice());
@@ -238,6 +239,7 @@ pub(super) fn run(
     if done && summary != Summary::default() {
         failure = if removed_told { None } else { Some(removal_unknown(failure)) };
     }
+    summary.changed = changed;
     moved.streams = streams;
     let mut outcome = Outcome { summary, failure, failed };
     target_failures.append_to(&mut outcome);

@@ -22,6 +22,14 @@ impl Runner<'_> {
         }
     }
 
+    /// Tells the initiator how many entries were changed: the summary on the wire counts files only.
+    pub(super) fn report_changed(&self) {
+        if !self.setup.observer.keeps() {
+            let word = ControlMessage::Changed(self.sink.changed());
+            self.setup.control.tx.send(&Message::Channel(word.encode()));
+        }
+    }
+
     /// Reports what the options ask to keep and the target could not keep.
     pub(super) fn report_not_kept(&self) {
         let left = self.target.not_kept();

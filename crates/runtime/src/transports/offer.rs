@@ -52,6 +52,8 @@ pub enum ControlMessage {
     NotKept(NotKept),
     /// Sink: failures of names at the target that are no entries of the source.
     TargetFailures(Vec<(Vec<u8>, Failure)>),
+    /// Sink, before its last message: number of entries that it changed in any way.
+    Changed(u64),
 }
 
 impl ControlMessage {

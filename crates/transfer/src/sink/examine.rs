@@ -213,6 +213,11 @@ impl Sink {
             return;
         }
         let Some(item) = self.entries.get(id) else { return };
+        if matches!(decision, Decision::Keep { .. })
+            && found.is_some_and(|found| metadata_differs(&self.options, &item.entry, found))
+        {
+            self.tally.summary.changed += 1;
+        }
         match decision {
             Decision::Compare => {
                 let needs = if self.options.dry_run { metadata_differs } else { needs_settling };

@@ -353,6 +353,7 @@ impl Sink {
 
     /// Reports the result of an entry to the user, if requested.
     pub(super) fn report(&mut self, id: EntryId, report: FileReport) {
+        self.tally.summary.changed += u64::from(report == FileReport::Moved);
         let Some(item) = self.entries.get(id) else { return };
         let quiet = item.entry.kind == EntryKind::Directory && report == FileReport::Unchanged;
         if self.reports() && !quiet {

@@ -378,6 +378,11 @@ impl Sink {
         matches!(stage, Some(Stage::Complete | Stage::Committing))
     }
 
+    /// Number of entries that were changed in any way.
+    pub fn changed(&self) -> u64 {
+        self.tally.summary.changed
+    }
+
     /// The progress.
     pub fn totals(&self) -> SinkTotals {
         SinkTotals {
