@@ -1,6 +1,7 @@
 //! `cp` and `verify`: brings the two ends together and reports.
 
 mod depots;
+mod earlier;
 mod into_itself;
 mod relay;
 mod remote;
@@ -16,6 +17,7 @@ use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{ByteCount, Duration, Time};
 
 use depots::check_via;
+use earlier::EarlierTries;
 use packtrain_hops::route::Routes;
 use packtrain_runtime::handshake::{
     self, Agreed, Greeted, More, PathRequest, RunRequest, SessionRequest,
@@ -45,8 +47,15 @@ pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, Reque
     let routes = Routes::default();
     let reporter = &Returns::new(reporter);
     let is_over = || pipe_in_use().is_some();
-    let mut result =
-        again(&request, reporter, &routes, &is_over, || once(&request, reporter, &routes));
+    let mut earlier = EarlierTries::none(&request);
+    let mut result = again(&request, reporter, &routes, &is_over, || {
+        let result = once(&request, &earlier.moved(), reporter, &routes);
+        earlier.add(&result);
+        result
+    });
+    if let Ok(outcome) = &mut result {
+        earlier.complete(outcome);
+    }
     if let Some(why) = pipe_in_use() {
         tell_pipe(&mut result, why);
     }
@@ -74,8 +83,10 @@ fn tell_pipe(result: &mut Result<Outcome, RequestError>, why: &str) {
     }
 }
 
+/// One try. The sources in `moved` are at the target already.
 fn once(
     request: &CpRequest,
+    moved: &[Location],
     reporter: &dyn Reporter,
     routes: &Routes,
 ) -> Result<Outcome, RequestError> {
@@ -87,6 +98,9 @@ fn once(
     }
     if request.transport == TransportChoice::Udt4 {
         return Err(usage("udt4 is a place in cp: write udt4://host:port/name"));
+    }
+    if !moved.is_empty() && moved.len() == request.sources.len() {
+        return Ok(Outcome::default());
     }
     let begun = clock::now();
     let here = |l: &Location| matches!(l, Location::Local(_) | Location::Stdio);
@@ -107,7 +121,7 @@ fn once(
         _ if request.stop.requested().is_some() => Err(stopped::wish(request).into()),
         _ if store => store_copy(request, &watch),
         (true, true) => copy_here(request, &watch),
-        (true, false) => push(request, &watch),
+        (true, false) => push(request, moved, &watch),
         (false, true) => pull(request, &watch),
         (false, false) => third_party(request, &watch),
     };
@@ -206,8 +220,7 @@ fn finish(
         .collect();
     let transport = shares.first().map_or("none", |share| share.name.as_str()).to_owned();
     // What never began, will fail the same way again, or went through a pipe is not to be resumed.
-    let is_piped =
-        request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
+    let is_piped = request.dest == Location::Stdio || request.sources.contains(&Location::Stdio);
     let resumable = outcome.failure.as_ref().is_some_and(|failure| tries::may_pass(failure.kind))
         && !dry
         && request.options.resume != packtrain_transfer::Resume::Off
@@ -273,8 +286,8 @@ fn own_limits(request: &CpRequest) -> Result<Permissions, RequestError> {
     Ok(Permissions { ports: request.ports, ..Permissions::by_policy()? })
 }
 
-/// What this end reads.
-fn source_spec(request: &CpRequest) -> Result<SourceSpec, RequestError> {
+/// What this end reads: the sources that an earlier try has not moved.
+fn source_spec(request: &CpRequest, moved: &[Location]) -> Result<SourceSpec, RequestError> {
     if request.sources.iter().any(|s| matches!(s, Location::Stdio)) {
         if request.sources.len() > 1 {
             return Err(usage("standard input can only be the one source"));
@@ -295,12 +308,13 @@ fn source_spec(request: &CpRequest) -> Result<SourceSpec, RequestError> {
         }
         return Ok(SourceSpec::Stdin(name));
     }
-    Ok(SourceSpec::Paths(paths(&request.sources)))
+    let left = request.sources.iter().filter(|source| !moved.contains(source));
+    Ok(SourceSpec::Paths(paths(left)))
 }
 
-fn paths(locations: &[Location]) -> Vec<Vec<u8>> {
+fn paths<'a>(locations: impl IntoIterator<Item = &'a Location>) -> Vec<Vec<u8>> {
     locations
-        .iter()
+        .into_iter()
         .map(|location| match location {
             Location::Stdio => Vec::new(),
             place => place.path().to_vec(),
@@ -345,7 +359,7 @@ fn copy_here(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestErr
         return Err(usage("from here to standard output: use cat"));
     }
     into_itself::refuse(request)?;
-    local(request, watch, source_spec(request)?, destination(request)?)
+    local(request, watch, source_spec(request, &[])?, destination(request)?)
 }
 
 /// Both ends in this process.
@@ -463,9 +477,9 @@ fn is_done(ended: &Result<Ended, Failure>) -> bool {
     ended.as_ref().is_ok_and(|(outcome, _)| outcome.failure.is_none())
 }
 
-fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
+fn push(request: &CpRequest, moved: &[Location], watch: &Watch<'_>) -> Result<Ended, RequestError> {
     // It lists the files while the connection is made.
-    let prepared = source::Prepared::start(source_spec(request)?, &request.options);
+    let prepared = source::Prepared::start(source_spec(request, moved)?, &request.options);
     let route = watch.routes.over(&request.via, &request.hops, request.by_destination)?;
     let far = RemoteEnd::connect(request, &request.dest, route.as_deref(), watch)?;
     let stop = Stop::new(request.stop.clone());
@@ -476,7 +490,7 @@ fn push(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
         ..ask(request, &watch.routes)
     };
     // This end sends them and answers for them: it may be more than a request holds.
-    let open = open(request, Role::Sink, paths(std::slice::from_ref(&request.dest)), None, &ask)?;
+    let open = open(request, Role::Sink, paths([&request.dest]), None, &ask)?;
     let (control, mut plan, rest) = far.ready(request, &ask, &limits, route)?;
     if let Some(host) = request.dest.host() {
         plan.earlier = history::earlier_to(&request.history, &request.remote_name(host));
@@ -548,7 +562,7 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     let own = own_limits(request)?.ceilings;
     let ask = SessionRequest { ceilings: own.clone(), ..ask(request, &watch.routes) };
     let to_ask = SessionRequest { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
-    let place = paths(std::slice::from_ref(&request.dest));
+    let place = paths([&request.dest]);
     let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
     let to_limits = greeted.call(to.control(), sink_open, &stop)?;
     watch.limits(&to_limits, &own);

@@ -281,8 +281,7 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
         "ticket",
         "accept_new_host",
     ];
-    const WHY: &str =
-        "does not apply to udt4://, whose protocol has only the size and bytes of one file: leave it out";
+    const WHY: &str = "does not apply to udt4://, whose protocol has only the size and bytes of one file: leave it out";
     if let Some(option) = first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
         return Err(Exit::usage(format!("{option} {WHY}")));
     }
@@ -380,7 +379,10 @@ fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> 
     if given("background") && matches!(transport, Udt | Fobs | Sabul) {
         return Err(Exit::usage("--background needs the controller of native: leave one out"));
     }
-    if given("data_addr") && request.dest.is_remote() && request.sources.iter().any(Location::is_remote) {
+    if given("data_addr")
+        && request.dest.is_remote()
+        && request.sources.iter().any(Location::is_remote)
+    {
         return Err(Exit::usage(
             "--data-addr is an address of one other end, and both places are on other machines: \
              leave it out, or run the command at one of them",

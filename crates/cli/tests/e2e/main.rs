@@ -34,6 +34,7 @@ mod mirror;
 mod pipes;
 #[path = "../../../history/tests/server/mod.rs"]
 mod postgres;
+mod proxy;
 mod removal;
 mod rig;
 mod rsync_parity;

@@ -1,13 +1,11 @@
 //! Standard output as the target and standard input as the source of copies with a server.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
-use std::thread;
 
 use serde_json::Value;
 
+use crate::proxy::Proxy;
 use crate::rig::Rig;
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB};
@@ -47,32 +45,13 @@ fn standard_output_gets_one_whole_file_or_nothing() {
     }
 }
 
-/// Passes connections on to a port of this machine. The first one ends after so many bytes of the
-/// caller.
-fn proxy(to: u16, first: u64) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        for (number, near) in listener.incoming().enumerate() {
-            let near = near.expect("a caller");
-            let far = TcpStream::connect(("127.0.0.1", to)).expect("the server listens");
-            let (from, mut back) = (far.try_clone(), near.try_clone().expect("a socket"));
-            thread::spawn(move || io::copy(&mut from.expect("a socket"), &mut back));
-            let limit = if number == 0 { first } else { u64::MAX };
-            let _ = io::copy(&mut (&near).take(limit), &mut &far);
-            let _ = (near.shutdown(Shutdown::Both), far.shutdown(Shutdown::Both));
-        }
-    });
-    port
-}
-
 #[test]
 fn standard_input_is_not_read_on_after_a_lost_connection() {
     let rig = Rig::local();
     let (_server, port) = serve(&rig, &[]);
     tree::file(&rig.path("src"), 20 * MIB, 1);
     fs::write(rig.path("root/f"), "old").expect("a file");
-    let port = proxy(port, 8 * MIB);
+    let port = Proxy::start(port, 8 * MIB).port;
     let mut put = rig.packtrain();
     put.args(["cp", "--json", "--transport", "pipe", "--ticket", &ticket(&rig), "-"]);
     put.arg(format!("pt://127.0.0.1:{port}/f"));

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::rig::{Rig, contents, slash};
+use crate::proxy::Proxy;
+use crate::rig::{Rig, contents, slash, wait_until};
 use crate::server::{serve, ticket};
 use crate::tree::{self, MIB};
 
@@ -126,6 +127,34 @@ fn a_server_removes_what_was_fetched_unless_it_is_read_only() {
     put.arg(contents(&rig.path("b"))).arg(format!("pt://127.0.0.1:{port}/src"));
     assert_eq!(rig.ok(&mut put).number("removed"), 4);
     assert_eq!(files(&rig.path("b")), [""; 0]);
+}
+
+/// What an earlier try of the same command moved is no missing source of the next, and counts.
+#[test]
+fn named_files_that_were_moved_before_the_connection_was_lost_are_not_missing() {
+    let rig = Rig::local();
+    fs::create_dir(rig.path("src")).expect("a folder");
+    for (name, size) in [("a", 1000), ("b", 2000), ("c", 40 * MIB)] {
+        tree::file(&rig.path("src").join(name), size, size);
+    }
+    let (_server, port) = serve(&rig, &[]);
+    fs::create_dir(rig.path("root/dst")).expect("a folder");
+    let proxy = Proxy::start(port, u64::MAX);
+    let mut put = rig.packtrain();
+    put.args(["cp", "--json", "--remove-source-files", "--transport", "pipe", "--rate", "60mbit"]);
+    put.args(["--ticket", &ticket(&rig)])
+        .args(["a", "b", "c"].map(|name| rig.path("src").join(name)));
+    let running = rig.start(put.arg(format!("pt://127.0.0.1:{}/dst", proxy.port)));
+    wait_until("a small file is moved", || !rig.path("src/a").exists());
+    assert!(rig.path("src/c").exists(), "it takes 5 s");
+    proxy.cut();
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stderr.contains("trying again") || ended.json_lines().len() > 1);
+    assert_eq!((ended.number("removed"), ended.number("files_moved")), (3, 3), "{}", ended.stderr);
+    assert!(ended.number("bytes_moved") >= 40 * MIB + 3000);
+    assert_eq!(files(&rig.path("src")), [""; 0]);
+    assert_eq!(files(&rig.path("root/dst")), ["a", "b", "c"]);
 }
 
 #[test]

@@ -182,7 +182,10 @@ fn options_that_protect_files_are_refused_for_udt4_from_every_source() {
         let from_file = home.run(&words);
         std::fs::remove_file(config).expect("it was written");
         let mut command = home.command();
-        command.env(format!("PACKTRAIN_{}", option.to_uppercase().replace('-', "_")), value.trim_matches('\''));
+        command.env(
+            format!("PACKTRAIN_{}", option.to_uppercase().replace('-', "_")),
+            value.trim_matches('\''),
+        );
         let from_variable = command.args(words).output().expect("the command starts");
         for output in [from_file, from_variable] {
             let said = stderr(&output);

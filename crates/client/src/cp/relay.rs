@@ -248,9 +248,9 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use packtrain_hops::route::Routes;
     use packtrain_object::manifest::encode_segment;
     use packtrain_object::{Entry, EntryKind, Mtime, RelPath};
-    use packtrain_hops::route::Routes;
     use packtrain_runtime::control;
     use packtrain_service::{Notice, ProgressSnapshot, Reporter};
     use packtrain_transfer::FileReport;

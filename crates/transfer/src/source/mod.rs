@@ -387,6 +387,7 @@ impl Source {
         let mut outcome =
             Outcome { summary: Default::default(), failure, failed: self.failures.take() };
         outcome.summary.bytes_moved = self.progress.verified;
+        outcome.summary.files_moved = self.progress.files;
         outcome.summary.chunks_again = self.progress.again;
         outcome.summary.bytes_same = self.compared.same();
         outcome.summary.removed = self.removal.removed();
