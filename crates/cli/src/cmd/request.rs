@@ -341,8 +341,8 @@ fn by_destination(asked: bool, depots: usize) -> Result<bool, Exit> {
     Ok(asked)
 }
 
-/// Refuses options on the command line that have no effect. Those that keep, choose or protect files
-/// are refused from every source where they have none.
+/// Refuses options on the command line that have no effect. Those that keep or choose files are
+/// refused from every source where they have none.
 fn check_meaning(request: &CpRequest, matches: &ArgMatches) -> Result<(), Exit> {
     let given = |id: &str| precedence(matches, id) == 3;
     if request.sources.iter().any(|source| matches!(source, Location::Udt4 { .. })) {
