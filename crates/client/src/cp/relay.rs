@@ -278,9 +278,14 @@ mod tests {
         sink_end.tx.send(&Message::Finished(summary));
         std::thread::scope(|scope| {
             let relay = scope.spawn(|| run(source, sink, true, &watch, stop).0);
-            // The source hears it, and the relay knows it.
-            let heard = || matches!(source_end.rx.recv(), Ok(Incoming::Message(m)) if m == Message::Finished(summary));
-            while !heard() {}
+            // When the source hears it, the relay knows it.
+            let finished = Message::Finished(summary);
+            loop {
+                let incoming = source_end.rx.recv().expect("the relay passes it on");
+                if matches!(incoming, Incoming::Message(message) if message == finished) {
+                    break;
+                }
+            }
             said.iter().for_each(|message| source_end.tx.send(message));
             if wish {
                 request.stop.request(15);
