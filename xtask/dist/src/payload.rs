@@ -40,6 +40,7 @@ pub(crate) const DESCRIPTION: &str = "Packtrain copies files, directory trees an
 /// Run by both package managers after the installation.
 pub(crate) const AFTER_INSTALL: &str = "\
 if command -v systemd-sysusers >/dev/null 2>&1; then systemd-sysusers packtrain.conf || true; fi
+if command -v systemd-tmpfiles >/dev/null 2>&1; then systemd-tmpfiles --create packtrain.conf || true; fi
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 ";
 
@@ -92,20 +93,42 @@ pub(crate) fn items(program: &Path, documents: &[Item], root: &Path) -> Result<V
         ("lib/systemd/system/packtrain.service", "xtask/dist/units/packtrain.service"),
         ("lib/systemd/system/packtrain-depot.service", "xtask/dist/units/packtrain-depot.service"),
         ("lib/sysusers.d/packtrain.conf", "xtask/dist/units/sysusers.conf"),
-        ("share/doc/packtrain/README.md", "README.md"),
-        ("share/doc/packtrain/CHANGELOG.md", "CHANGELOG.md"),
+        ("lib/tmpfiles.d/packtrain.conf", "xtask/dist/units/tmpfiles.conf"),
         ("share/doc/packtrain/LICENSE-MIT", "LICENSE-MIT"),
         ("share/doc/packtrain/LICENSE-APACHE", "LICENSE-APACHE"),
     ] {
         let bytes = fs::read(root.join(from)).with_context(|| from.to_owned())?;
         items.push(Item { path: path.to_owned(), mode: 0o644, bytes });
     }
+    // Its links lead to pages that are not installed.
+    let changes = fs::read_to_string(root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
+    items.push(Item {
+        path: "share/doc/packtrain/CHANGELOG.md".to_owned(),
+        mode: 0o644,
+        bytes: without_relative_links(&changes).into_bytes(),
+    });
     for item in documents {
         let Item { path, mode, bytes } = item;
         items.push(Item { path: path.clone(), mode: *mode, bytes: bytes.clone() });
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(items)
+}
+
+/// Markdown with the text of each relative link instead of the link.
+fn without_relative_links(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match (out.rfind('['), part.split_once(')')) {
+            (Some(at), Some((target, rest))) if !target.contains("://") => {
+                out.remove(at);
+                out.push_str(rest);
+            }
+            _ => out.extend(["](", part]),
+        }
+    }
+    out
 }
 
 /// The directories above all items, parents first, without the prefix itself.
@@ -152,5 +175,53 @@ mod tests {
         let found = directories(&items);
         assert_eq!(&found[..4], ["bin", "lib", "lib/systemd", "lib/systemd/system"]);
         assert!(found.contains(&"share/man/man1".to_owned()));
+    }
+
+    #[test]
+    fn every_path_that_a_unit_starts_with_is_packaged_or_made() {
+        let (_, items) = samples::package();
+        let text = |path: &str| {
+            let item = items.iter().find(|item| item.path == path).expect(path);
+            String::from_utf8(item.bytes.clone()).unwrap()
+        };
+        let made = text("lib/tmpfiles.d/packtrain.conf");
+        let made: Vec<Vec<&str>> = made
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let users = text("lib/sysusers.d/packtrain.conf");
+        for line in &made {
+            assert!(line.len() == 5 && line[1].starts_with('/'), "{line:?}");
+            assert!(line[3] == "-" || users.starts_with(&format!("u {} ", line[3])), "{line:?}");
+        }
+        let mut paths = 0;
+        for unit in ["packtrain.service", "packtrain-depot.service"] {
+            let unit = text(&format!("lib/systemd/system/{unit}"));
+            let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+            let written = unit.lines().filter_map(|line| line.strip_prefix("ReadWritePaths=-"));
+            for path in start.split(' ').filter(|word| word.starts_with('/')).chain(written) {
+                let packaged = path.strip_prefix("/usr/");
+                let packaged = packaged.is_some_and(|path| items.iter().any(|i| i.path == path));
+                assert!(packaged || made.iter().any(|line| line[1] == path), "{path}: {unit}");
+                paths += 1;
+            }
+            assert!(unit.contains("\nUser=packtrain\n"));
+        }
+        assert_eq!(paths, 6, "a unit has another command line: is it understood?");
+        // The owner of what is made must exist before.
+        let order = ["systemd-sysusers packtrain.conf", "systemd-tmpfiles --create packtrain.conf"];
+        let [user, file] = order.map(|command| AFTER_INSTALL.find(command).expect(command));
+        assert!(user < file);
+    }
+
+    #[test]
+    fn pages_that_are_installed_link_to_no_file() {
+        let (_, items) = samples::package();
+        for item in items.iter().filter(|item| item.path.ends_with(".md")) {
+            assert!(!String::from_utf8_lossy(&item.bytes).contains("]("), "{}", item.path);
+        }
+        let text = "a [b c](docs/d.md), [e](https://f/) and x[1](2)";
+        assert_eq!(without_relative_links(text), "a b c, [e](https://f/) and x1");
     }
 }

@@ -30,6 +30,7 @@ const INSTALL: (&str, &str) =
     ("cargo install", "it builds the program, which this test was built with");
 const DIST: (&str, &str) =
     ("cargo xtask dist", "it builds for minutes: `cargo xtask nightly` runs it");
+const SERVICE: &str = "it changes services of the machine; a test of xtask/dist reads the units";
 const FORM: &str = "a form, not a command";
 const IPERF: &str = "it takes 30 s";
 const WEEKS: &str = "it needs transfers of some weeks";
@@ -86,6 +87,9 @@ pages! {
             ("sudo dpkg", "it changes the machine; a test of xtask/dist unpacks the deb"),
             ("sudo rpm", "the same, and a test of xtask/dist reads the rpm"),
             ("tar -xzf", "`dist` writes the file, and a test of xtask/dist reads it"),
+            ("echo 'packtrain-ed25519", SERVICE),
+            ("sudo systemctl", SERVICE),
+            ("systemctl status", SERVICE),
         ],
     };
     diagnose: Page {
