@@ -444,7 +444,7 @@ impl Inbound {
                     self.taken += bytes.len() as u64;
                 }
                 Some(message) => {
-                    if !self.wait_for_room(size) || !self.enqueue(message, size) {
+                    if !self.wait_for_room(size) || !self.enqueue(message.bounded(), size) {
                         return Err(Failure::new(FailureKind::Temporary, "nobody listens"));
                     }
                 }
@@ -456,6 +456,7 @@ impl Inbound {
         Ok(())
     }
 
+    /// Queues a message whose texts are bounded, so that no reader of the queue can forget it.
     fn enqueue(&mut self, message: Message, size: usize) -> bool {
         self.waiting.push_back(size);
         self.waiting_bytes += size;

@@ -31,6 +31,39 @@ fn a_peer_that_asks_and_never_reads_is_cut_off() {
 }
 
 #[test]
+fn texts_of_failures_are_short_before_anyone_reads_them() {
+    let (near, far) = pair().unwrap();
+    let failure = Failure::new(FailureKind::Fatal, "long ".repeat(50_000));
+    let listed = vec![(b"a".to_vec(), failure.clone())];
+    let entry = packtrain_object::EntryId(1);
+    let (files, failed, failures) = (0, 1, listed.clone());
+    let (entries, vanished, empty) = (0, 0, Vec::new());
+    for message in [
+        Message::Cancel(failure.clone()),
+        Message::Refused(failure.clone()),
+        Message::SourceFailed { entry, failure: failure.clone() },
+        Message::SinkFailed { entry, failure },
+        Message::Removed { files, failed, failures },
+        Message::ManifestEnd { entries, failed, vanished, failures: listed, empty },
+    ] {
+        far.tx.send(&message);
+        let limit = std::time::Duration::from_secs(60);
+        match near.rx.recv_timeout(limit) {
+            Ok(Incoming::Message(
+                Message::Cancel(failure)
+                | Message::Refused(failure)
+                | Message::SourceFailed { failure, .. }
+                | Message::SinkFailed { failure, .. },
+            )) => assert_eq!(failure.text.len(), packtrain_transfer::limits::MAX_TEXT),
+            Ok(Incoming::Message(
+                Message::Removed { failures, .. } | Message::ManifestEnd { failures, .. },
+            )) => assert_eq!(failures[0].1.text.len(), packtrain_transfer::limits::MAX_TEXT),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_waits_to_be_looked_at_is_bounded_in_bytes() {
     let (near, mut far) = UnixStream::pair().unwrap();
     let control = over_streams("test", near.try_clone().unwrap(), WriteHalf(near));

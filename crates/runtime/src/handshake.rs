@@ -406,7 +406,7 @@ fn answer_until(
     let version = check(own, greeting).map_err(refused)?.highest;
     match next(control, stop, until).map_err(refused)? {
         Message::Open(open) => Ok(Asked { open, version }),
-        Message::Cancel(failure) => Err(failure),
+        Message::Cancel(failure) => Err(failure.bounded()),
         _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
     }
 }
@@ -448,6 +448,20 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Fatal);
         assert!(!failure.text.is_empty() && text.starts_with(&failure.text));
         assert!(failure.text.len() <= packtrain_transfer::limits::MAX_TEXT);
+    }
+
+    #[test]
+    fn the_text_of_a_caller_that_cancels_is_short() {
+        let (near, far) = crate::control::pair().unwrap();
+        let text = "\u{1}".repeat(1_000_000);
+        near.tx.send(&hello(Versions::OWN));
+        near.tx.send(&Message::Cancel(Failure::new(FailureKind::Fatal, text)));
+        let stop = Stop::new(packtrain_service::StopHandle::new());
+        let failure = answer(&far, &stop).err().expect("it asks for nothing");
+        assert_eq!(failure.kind, FailureKind::Fatal);
+        let most = packtrain_transfer::limits::MAX_TEXT;
+        assert!(!failure.text.is_empty() && failure.text.len() <= most);
+        assert!(failure.text.capacity() <= most, "its memory is as long as the frame");
     }
 
     /// The version that each end uses, of an initiator and a responder with these versions.

@@ -58,8 +58,14 @@ impl Failure {
     /// Truncates the text to [`MAX_TEXT`] bytes, the limit for text from a peer.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        self.text.truncate(self.text.floor_char_boundary(MAX_TEXT));
+        self.bound_text();
         self
+    }
+
+    pub(crate) fn bound_text(&mut self) {
+        self.text.truncate(self.text.floor_char_boundary(MAX_TEXT));
+        // A truncated string keeps its memory.
+        self.text.shrink_to_fit();
     }
 }
 

@@ -171,6 +171,22 @@ pub enum Message {
 }
 
 impl Message {
+    /// Truncates the texts of its failures, as [`Failure::bounded`] does.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        match &mut self {
+            Self::Refused(failure)
+            | Self::Cancel(failure)
+            | Self::SourceFailed { failure, .. }
+            | Self::SinkFailed { failure, .. } => failure.bound_text(),
+            Self::ManifestEnd { failures, .. } | Self::Removed { failures, .. } => {
+                failures.iter_mut().for_each(|(_, failure)| failure.bound_text());
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// The name of the message in the description of the wire format.
     pub fn name(&self) -> &'static str {
         match self {
