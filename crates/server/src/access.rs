@@ -34,18 +34,22 @@ pub(super) struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// The permissions of a client with this key, and perhaps a ticket.
+    /// The permissions of a client with this key, and perhaps a ticket. What is wrong with the files
+    /// of the server is for its owner, whom `warn` tells.
     pub(super) fn admit(
         &self,
         key: &PublicKey,
         ask: &SessionRequest,
+        warn: &dyn Fn(String),
     ) -> Result<Permissions, Failure> {
         let keys = AuthorizedKeys::load(&self.rules.authorized).map_err(|e| {
-            let text = format!("the server's {e}");
-            match &e {
+            let text = "the server's authorized_keys cannot be used".to_owned();
+            let failure = match &e {
                 AuthorizedError::Io { error, .. } => unreadable(error, text),
                 _ => denied(text),
-            }
+            };
+            warn(e.to_string());
+            failure
         })?;
         let mut allowed = self.rules.base.clone();
         if let Some(grant) = keys.grant(key) {
@@ -69,7 +73,8 @@ impl AccessPolicy {
             }
             Ok(Err(refused)) => Err(denied(refused.to_string())),
             Err(e) => {
-                Err(Failure::new(FailureKind::Temporary, format!("the server's tickets: {e}")))
+                warn(format!("the tickets: {e}"));
+                Err(Failure::new(FailureKind::Temporary, "the server's tickets cannot be used"))
             }
         }
     }
@@ -110,7 +115,7 @@ fn denied(text: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -151,5 +156,34 @@ mod tests {
         assert!(root("none").expect_err("not there").text.contains("directory"));
         let elsewhere = dir.path().to_str().expect("text");
         assert!(root(elsewhere).is_ok(), "an absolute one is as its owner wrote it");
+    }
+
+    #[test]
+    fn a_client_without_a_key_learns_nothing_of_the_servers_files() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let authorized = dir.path().join("authorized_keys");
+        fs::write(&authorized, "").expect("fine");
+        fs::set_permissions(&authorized, fs::Permissions::from_mode(0o666)).expect("fine");
+        let print = PublicKey([1; 32]).fingerprint();
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let policy = AccessPolicy {
+            rules: AccessRules {
+                kind: "serve",
+                root: None,
+                authorized,
+                tickets: TicketBook::new(dir.path().join("tickets")),
+                base: Permissions::default(),
+            },
+            instance: ServerInstance::new("serve", print, address, None),
+        };
+        let told = std::cell::RefCell::new(Vec::new());
+        let warn = |text| told.borrow_mut().push(text);
+        let ask = SessionRequest::default();
+        let failure = policy.admit(&PublicKey([2; 32]), &ask, &warn).expect_err("no key");
+        assert_eq!(failure.kind, FailureKind::NotAuthorised);
+        let place = dir.path().to_str().expect("text");
+        assert!(!failure.text.contains(place), "{failure}");
+        let told = told.into_inner();
+        assert!(told.len() == 1 && told[0].contains(place), "{told:?}");
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod clients;
 mod perf;
+mod reports;
 mod request;
 mod session;
 
@@ -56,6 +57,7 @@ use packtrain_service::{
 
 use access::AccessPolicy;
 use clients::{ClientPermit, Clients};
+use reports::Reports;
 
 pub(crate) use access::AccessRules;
 pub use clients::ClientLimits;
@@ -138,6 +140,8 @@ pub(crate) struct Listening<'a> {
     pub(crate) ready: &'a dyn Fn(SocketAddr, &str),
     pub(crate) notice: &'a dyn Fn(Notice),
     pub(crate) done: Arc<dyn Fn(Served) + Send + Sync>,
+    /// Warns the owner of the server.
+    pub(crate) warn: Arc<dyn Fn(String) + Send + Sync>,
     /// Where rows are stored.
     pub(crate) history: HistoryConfig,
 }
@@ -153,6 +157,7 @@ struct Server {
     cut: StopHandle,
     served: AtomicU64,
     done: Arc<dyn Fn(Served) + Send + Sync>,
+    warn: Arc<dyn Fn(String) + Send + Sync>,
     history: HistoryConfig,
 }
 
@@ -188,6 +193,7 @@ pub(crate) fn run_server(
         cut: StopHandle::new(),
         served: AtomicU64::new(0),
         done: Arc::clone(&listening.done),
+        warn: Arc::clone(&listening.warn),
         history: listening.history.clone(),
     });
     executor::handle().block_on(async {
@@ -303,7 +309,7 @@ impl Server {
     ) -> Held {
         let mut held = Held { pending: Some(pending), permit: None, line };
         let admit = |ask: &SessionRequest| {
-            let allowed = self.access.admit(&key, ask)?;
+            let allowed = self.access.admit(&key, ask, &*self.warn)?;
             if let Some(number) = ask.run.number {
                 self.runs.begin_try(&key, number, &held.line);
             }
@@ -421,23 +427,21 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), Re
             ..Permissions::by_policy()?.with_rate(request.rate)
         },
     };
-    // `None` ends the reports, even if remaining clients still hold a sender.
-    let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
-    let last = tell.clone();
-    let done = Arc::new(move |served| {
-        let _ = tell.send(Some(served));
-    });
+    let (reports, queued) = Reports::new();
+    let (last, warnings) = (reports.clone(), reports.clone());
+    let done = Arc::new(move |served| reports.add(served));
     let identity = keys::identity()?;
     let history = request.history;
     let keep = history.clone();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, took, result, row) in told.into_iter().map_while(|served| served) {
+            let on_served = |(peer, took, result, row): Served| {
                 report(reporter, &peer, took, result, row.as_ref());
                 if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
                     reporter.notice(&Notice::new(NoticeLevel::Warning, text));
                 }
-            }
+            };
+            queued.deliver(on_served, |notice| reporter.notice(notice));
         });
         let ended = run_server(
             &identity,
@@ -452,10 +456,11 @@ pub fn run(request: ServeRequest, reporter: &dyn ServeReporter) -> Result<(), Re
                 ready: &|address, print| reporter.listening(address, Some(print)),
                 notice: &|notice| reporter.notice(&notice),
                 done,
+                warn: Arc::new(move |text| warnings.warn(text)),
                 history,
             },
         );
-        let _ = last.send(None);
+        last.end();
         ended
     })
 }

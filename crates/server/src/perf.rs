@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use packtrain_units::Duration;
 
+use super::reports::Reports;
 use super::{AccessRules, ClientLimits, Listening, Served, run_server};
 use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
@@ -28,15 +29,12 @@ pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(
     };
     let identity = keys::identity()?;
     let (history, keep) = (request.history.clone(), request.history);
-    // `None` ends the reports, even if remaining clients still hold a sender.
-    let (tell, told) = crossbeam_channel::unbounded::<Option<Served>>();
-    let last = tell.clone();
-    let done = Arc::new(move |served| {
-        let _ = tell.send(Some(served));
-    });
+    let (reports, queued) = Reports::new();
+    let (last, warnings) = (reports.clone(), reports.clone());
+    let done = Arc::new(move |served| reports.add(served));
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for (peer, elapsed, result, row) in told.into_iter().map_while(|served| served) {
+            let on_served = |(peer, elapsed, result, row): Served| {
                 let outcome = match result {
                     Ok((_, moved)) => PerfOutcome {
                         transport: moved.shares.first().map_or_else(String::new, |s| s.0.clone()),
@@ -55,7 +53,8 @@ pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(
                 if let Some(text) = row.and_then(|row| history::keep(&keep, &row)) {
                     reporter.notice(&Notice::new(NoticeLevel::Warning, text));
                 }
-            }
+            };
+            queued.deliver(on_served, |notice| reporter.notice(notice));
         });
         let ended = run_server(
             &identity,
@@ -70,10 +69,11 @@ pub fn perf(request: PerfServerRequest, reporter: &dyn PerfReporter) -> Result<(
                 ready: &|address, print| reporter.listening(address, Some(print)),
                 notice: &|notice| reporter.notice(&notice),
                 done,
+                warn: Arc::new(move |text| warnings.warn(text)),
                 history,
             },
         );
-        let _ = last.send(None);
+        last.end();
         ended
     })
 }

@@ -43,6 +43,7 @@ fn with_server(with: impl FnOnce(SocketAddr)) {
                     },
                     notice: &|_| {},
                     done: Arc::new(|_| {}),
+                    warn: Arc::new(|_| {}),
                     history: HistoryConfig::default(),
                 };
                 run_server(&Identity::generate(entropy::bytes()), rules, &listening)
@@ -114,6 +115,7 @@ fn a_refused_connection_counts_until_its_socket_is_closed() {
         done: Arc::new(move |_| {
             let _ = tell.send(counting.count());
         }),
+        warn: Arc::new(|_| {}),
         history: HistoryConfig::default(),
     });
     executor::handle().block_on(async {

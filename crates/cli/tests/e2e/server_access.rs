@@ -146,12 +146,13 @@ fn keys_that_others_could_have_written_let_nobody_in() {
     let keys = rig.path("keys/authorized");
     authorize(&rig, &keys, &[("config", "")]);
     let port = free_port();
-    let _server = serve_at(&rig, port, &["--authorized-keys", keys.to_str().expect("text")]);
+    let server = serve_at(&rig, port, &["--authorized-keys", keys.to_str().expect("text")]);
     rig.ok(&mut put(&rig, port, "before", &["--accept-new-host"]));
     fs::set_permissions(rig.path("keys"), PermissionsExt::from_mode(0o775)).expect("fine");
     let ended = rig.run(&mut put(&rig, port, "after", &[]));
     assert_eq!(ended.code, 12, "{}", ended.stderr);
-    assert!(ended.stderr.contains("can be written by others"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("authorized_keys cannot be used"), "{}", ended.stderr);
+    wait_until("the owner's warning", || server.stderr().contains("can be written by others"));
     assert!(!rig.path("root/after").exists());
 }
 
