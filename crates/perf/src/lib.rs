@@ -5,6 +5,9 @@ mod flows;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(test)]
+mod tests;
+mod timeouts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packtrain_net::tcp::tune::check_congestion;
 use packtrain_os::clock;
 use packtrain_transfer::message::{Message, Open, Options, Role};
-use packtrain_transfer::{Failure, FailureKind};
+use packtrain_transfer::{Failure, FailureKind, protocol};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +26,18 @@ use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::session::{Stop, only_own_signal};
 use packtrain_runtime::transports::{Hints, MAX_STREAMS, Moved, TransportConfig};
 use packtrain_runtime::tunnel;
-use packtrain_service::ceilings::HeldBy;
+use packtrain_service::ceilings::{Ceilings, HeldBy};
 use packtrain_service::host::split_host;
 use packtrain_service::{
     CpuUse, LossCause, Notice, NoticeLevel, PerfClientRequest, PerfInterval, PerfOutcome,
     PerfReporter, RequestError, TransportChoice, history,
 };
+use timeouts::{Timeouts, Watchdog};
 
 /// How often the receiver reports its counts.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout for the flows to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the last message of the other end.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -84,8 +90,31 @@ fn receive_message(incoming: Incoming) -> Result<Option<PerfMessage>, Failure> {
 struct Test<'a> {
     duration: Duration,
     bytes: Option<u64>,
+    timeouts: Timeouts,
     stop: Stop,
     tell: &'a mut dyn FnMut(TestState),
+}
+
+impl Test<'_> {
+    fn watchdog(&self) -> Watchdog {
+        let duration = self.bytes.is_none().then_some(self.duration);
+        Watchdog::new(self.timeouts, clock::now(), duration)
+    }
+}
+
+/// The number of flows or streams of a test where at most this many are allowed.
+fn parallel(test: &MeasureRequest, most: Option<u32>) -> u32 {
+    test.parallel.min(most.unwrap_or(MAX_STREAMS)).clamp(1, MAX_STREAMS)
+}
+
+/// The number of flows over UDP that the called end of this request has, under its own ceilings.
+pub fn datagram_flows(ask: &SessionRequest, own: &Ceilings) -> u32 {
+    match &ask.perf {
+        Some(test) if ask.transport() != TransportChoice::Tcp => {
+            parallel(test, own.and(&ask.ceilings).streams)
+        }
+        _ => 0,
+    }
 }
 
 /// The state of a running test.
@@ -130,14 +159,24 @@ fn send(
     let mut sending = Sending::new(plan, parallel, test.bytes)?;
     PerfMessage::Offers(sending.offers()).send(control);
     let begin_cpu = CpuUse::now();
-    let (mut begun, mut ended): (Option<Time>, Option<Time>) = (None, None);
+    let mut watchdog = test.watchdog();
+    let (mut connecting, mut begun, mut ended): (Option<Time>, Option<Time>, Option<Time>) =
+        (None, None, None);
     let mut sum = EndResult::default();
     loop {
         let wait = std::time::Duration::from_millis(10);
-        match control.rx.recv_timeout(wait).map(receive_message) {
+        let heard = control.rx.recv_timeout(wait);
+        if heard.is_ok() {
+            watchdog.on_message(clock::now());
+        }
+        match heard.map(receive_message) {
+            // Each offer makes this end connect.
+            Ok(Ok(Some(PerfMessage::Offers(_)))) if connecting.is_some() => {
+                return Err(protocol("it offers its flows again"));
+            }
             Ok(Ok(Some(PerfMessage::Offers(offers)))) => {
                 sending.start(&offers)?;
-                begun = Some(clock::now());
+                connecting = Some(clock::now());
             }
             Ok(Ok(Some(PerfMessage::Have { bytes, user_ns, system_ns, last }))) => {
                 sum.bytes = bytes;
@@ -159,19 +198,21 @@ fn send(
             Err(_) => {}
         }
         let now = clock::now();
-        if let Some(failure) = sending.failed() {
+        if let Some(failure) =
+            sending.failed().or_else(|| watchdog.check(now, sum.bytes, &control.tx))
+        {
             control.tx.send(&Message::Cancel(failure.clone()));
             return Err(failure);
         }
-        if let (Some(start), None) = (begun, ended) {
-            // The time of the test starts when data can flow.
+        if let (Some(since), None) = (connecting, ended) {
             if !sending.established() {
-                begun = Some(now);
-                if now.since(start) > LAST_MESSAGE_TIMEOUT {
+                if now.since(since) > CONNECT_TIMEOUT {
                     return Err(Failure::new(FailureKind::Temporary, sending.missing()));
                 }
                 continue;
             }
+            // The time of the test starts when data can flow.
+            let start = *begun.get_or_insert(now);
             let enough = match test.bytes {
                 Some(bytes) => sum.bytes >= bytes,
                 None => now.since(start) >= test.duration,
@@ -215,15 +256,21 @@ fn receive(
     let mut receiving = Receiving::new(plan, parallel, Arc::clone(&bytes))?;
     PerfMessage::Offers(receiving.offers()).send(control);
     let begin_cpu = CpuUse::now();
+    let mut watchdog = test.watchdog();
     let (mut first, mut told): (Option<Time>, Time) = (None, clock::now());
+    let mut started = false;
     let mut sum = EndResult::default();
     loop {
         let wait = std::time::Duration::from_millis(10);
-        let word = match control.rx.recv_timeout(wait).map(receive_message) {
-            Ok(heard) => heard?,
+        let heard = control.rx.recv_timeout(wait);
+        let now = clock::now();
+        let word = match heard {
+            Ok(heard) => {
+                watchdog.on_message(now);
+                receive_message(heard)?
+            }
             Err(_) => None,
         };
-        let now = clock::now();
         let have = bytes.load(Ordering::Relaxed);
         if have > 0 && first.is_none() {
             first = Some(now);
@@ -234,7 +281,13 @@ fn receive(
             PerfMessage::Have { bytes: have, user_ns, system_ns, last }.send(control);
         };
         match word {
-            Some(PerfMessage::Offers(offers)) => receiving.start(&offers)?,
+            Some(PerfMessage::Offers(_)) if started => {
+                return Err(protocol("it offers its flows again"));
+            }
+            Some(PerfMessage::Offers(offers)) => {
+                receiving.start(&offers)?;
+                started = true;
+            }
             Some(PerfMessage::Over { retransmitted, rtt_ns, user_ns, system_ns, held }) => {
                 sum.held = held.map(HeldBy::seen_from_peer).or(receiving.held());
                 sum.bytes = have;
@@ -265,7 +318,8 @@ fn receive(
                 arrival_rate: None,
             });
         }
-        if let Some(failure) = test.stop.asked() {
+        let failure = test.stop.asked().or_else(|| watchdog.check(now, have, &control.tx));
+        if let Some(failure) = failure {
             control.tx.send(&Message::Cancel(failure.clone()));
             return Err(failure);
         }
@@ -280,9 +334,24 @@ pub fn called(
     (ask, most): (&MeasureRequest, Option<u32>),
     stop: Stop,
 ) -> Result<Moved, Failure> {
-    let parallel = ask.parallel.min(most.unwrap_or(MAX_STREAMS)).clamp(1, MAX_STREAMS);
-    let duration = Duration::from_millis(ask.millis).min(Duration::from_secs(86_400));
-    let test = Test { duration, bytes: ask.bytes, stop, tell: &mut |_| {} };
+    called_within(Timeouts::default(), control, plan, role, (ask, most), stop)
+}
+
+fn called_within(
+    timeouts: Timeouts,
+    control: Control,
+    plan: TransportConfig,
+    role: Role,
+    (ask, most): (&MeasureRequest, Option<u32>),
+    stop: Stop,
+) -> Result<Moved, Failure> {
+    let parallel = parallel(ask, most);
+    let asked = Duration::from_millis(ask.millis);
+    let duration = match role {
+        Role::Source => asked.min(Duration::from_secs(86_400)),
+        Role::Sink => asked,
+    };
+    let test = Test { duration, bytes: ask.bytes, timeouts, stop, tell: &mut |_| {} };
     let result = match role {
         Role::Sink => receive(&control, &plan, parallel, test),
         Role::Source => send(&control, &plan, parallel, test),
@@ -409,6 +478,7 @@ fn measure(
     let test = Test {
         duration: request.duration,
         bytes: request.bytes.map(ByteCount::get),
+        timeouts: Timeouts::default(),
         stop,
         tell: &mut tell,
     };
@@ -469,7 +539,8 @@ impl<'a> Intervals<'a> {
         self.reporter.interval(&PerfInterval {
             from: at.since(begun),
             to: now.at.since(begun),
-            bytes: ByteCount(now.bytes - bytes),
+            // The other end counts, and may count backwards.
+            bytes: ByteCount(now.bytes.saturating_sub(bytes)),
             retransmitted: ByteCount(now.retransmitted.saturating_sub(retransmitted)),
             rtt: now.rtt,
             cwnd: now.cwnd,

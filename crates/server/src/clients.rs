@@ -1,5 +1,5 @@
-//! The current clients of a server: limits in total and per key, and no new clients after the
-//! request to stop.
+//! The current clients of a server: limits in total and per key, of their number and of the flows of
+//! their measurements, and no new clients after the request to stop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,11 @@ impl Default for ClientLimits {
     }
 }
 
+/// Maximum flows over UDP of all measurements and of those of one key. A flow has eight sockets and a
+/// thread, and a measurement has up to 64 flows.
+const MAX_FLOWS: u32 = 256;
+const MAX_FLOWS_PER_KEY: u32 = 128;
+
 /// The clients of one server.
 #[derive(Debug)]
 pub(super) struct Clients {
@@ -36,8 +41,17 @@ pub(super) struct Clients {
 
 #[derive(Debug, Default)]
 struct State {
-    keys: BTreeMap<PublicKey, u32>,
+    keys: BTreeMap<PublicKey, InUse>,
+    /// Flows of all keys.
+    flows: u32,
     draining: bool,
+}
+
+/// What one key uses.
+#[derive(Clone, Copy, Debug, Default)]
+struct InUse {
+    clients: u32,
+    flows: u32,
 }
 
 /// One client; it counts until this value is dropped.
@@ -45,6 +59,7 @@ struct State {
 pub(super) struct ClientPermit {
     clients: Arc<Clients>,
     key: PublicKey,
+    flows: u32,
 }
 
 impl Clients {
@@ -52,8 +67,13 @@ impl Clients {
         Arc::new(Self { limits, state: Mutex::default(), count: watch::Sender::new(0) })
     }
 
-    /// Admits an authorized client with `key`, within the limits.
-    pub(super) fn admit(self: &Arc<Self>, key: &PublicKey) -> Result<ClientPermit, Failure> {
+    /// Admits an authorized client with `key`, which measures with this number of flows over UDP,
+    /// within the limits.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        flows: u32,
+    ) -> Result<ClientPermit, Failure> {
         let busy = |text: String| Err(Failure::new(FailureKind::Temporary, text));
         let mut state = self.state.lock();
         if state.draining {
@@ -65,14 +85,26 @@ impl Clients {
                 "the server has {all} clients, as many as it takes: try again later"
             ));
         }
-        let own = state.keys.entry(*key).or_default();
-        if *own >= self.limits.per_key {
-            let text = format!("this key has {own} transfers at this server, as many as it may");
+        let InUse { clients, flows: own } = state.keys.get(key).copied().unwrap_or_default();
+        if clients >= self.limits.per_key {
+            let text =
+                format!("this key has {clients} transfers at this server, as many as it may");
             return busy(format!("{text}: try again later"));
         }
-        *own += 1;
+        for (whose, now, most) in
+            [("this key", own, MAX_FLOWS_PER_KEY), ("the server", state.flows, MAX_FLOWS)]
+        {
+            if flows > 0 && now + flows > most {
+                return busy(format!(
+                    "{whose} measures with {now} flows over UDP already, and may with {most}: try \
+                     again later, or with a smaller --parallel"
+                ));
+            }
+        }
+        state.keys.insert(*key, InUse { clients: clients + 1, flows: own + flows });
+        state.flows += flows;
         self.count.send_modify(|count| *count += 1);
-        Ok(ClientPermit { clients: Arc::clone(self), key: *key })
+        Ok(ClientPermit { clients: Arc::clone(self), key: *key, flows })
     }
 
     /// Refuses new clients from now on; returns the number of current ones.
@@ -92,9 +124,11 @@ impl Clients {
 impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut state = self.clients.state.lock();
+        state.flows = state.flows.saturating_sub(self.flows);
         if let Some(own) = state.keys.get_mut(&self.key) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
+            own.clients = own.clients.saturating_sub(1);
+            own.flows = own.flows.saturating_sub(self.flows);
+            if own.clients == 0 {
                 state.keys.remove(&self.key);
             }
         }
@@ -113,22 +147,41 @@ mod tests {
     #[tokio::test]
     async fn one_key_leaves_room_for_others() {
         let clients = Clients::new(ClientLimits { all: 4, per_key: 2 });
-        let mut held: Vec<_> = (0..2).map(|_| clients.admit(&A).expect("room")).collect();
-        let failure = clients.admit(&A).expect_err("as many as it may");
+        let mut held: Vec<_> = (0..2).map(|_| clients.admit(&A, 0).expect("room")).collect();
+        let failure = clients.admit(&A, 0).expect_err("as many as it may");
         assert_eq!(failure.kind, FailureKind::Temporary);
         assert!(failure.text.contains("this key has 2"), "{}", failure.text);
-        held.extend((0..2).map(|_| clients.admit(&B).expect("room")));
-        let failure = clients.admit(&C).expect_err("as many as there may be");
+        held.extend((0..2).map(|_| clients.admit(&B, 0).expect("room")));
+        let failure = clients.admit(&C, 0).expect_err("as many as there may be");
         assert!(failure.text.contains("has 4 clients"), "{}", failure.text);
         drop(held.remove(0));
-        held.push(clients.admit(&A).expect("room again"));
+        held.push(clients.admit(&A, 0).expect("room again"));
         assert_eq!(clients.drain(), 4);
         drop(held.remove(0));
-        let failure = clients.admit(&C).expect_err("no new ones");
+        let failure = clients.admit(&C, 0).expect_err("no new ones");
         assert_eq!(failure.kind, FailureKind::Temporary);
         assert!(failure.text.contains("about to end"), "{}", failure.text);
         drop(held);
         clients.wait_empty().await;
         assert!(clients.state.lock().keys.is_empty());
+    }
+
+    #[test]
+    fn one_key_leaves_flows_of_measurements_to_others() {
+        let clients = Clients::new(ClientLimits::default());
+        let mut held: Vec<_> = (0..2).map(|_| clients.admit(&A, 64).expect("room")).collect();
+        let failure = clients.admit(&A, 1).expect_err("as many as it may");
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        assert!(failure.text.contains("this key measures with 128"), "{}", failure.text);
+        // It may copy, and others may measure.
+        held.push(clients.admit(&A, 0).expect("no flow"));
+        held.extend((0..2).map(|_| clients.admit(&B, 64).expect("its own share")));
+        let failure = clients.admit(&C, 1).expect_err("as many as there may be");
+        assert!(failure.text.contains("the server measures with 256"), "{}", failure.text);
+        drop(held.remove(0));
+        held.push(clients.admit(&C, 64).expect("room again"));
+        drop(held);
+        let state = clients.state.lock();
+        assert!(state.keys.is_empty() && state.flows == 0);
     }
 }

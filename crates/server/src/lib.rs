@@ -313,7 +313,8 @@ impl Server {
             if let Some(number) = ask.run.number {
                 self.runs.begin_try(&key, number, &held.line);
             }
-            held.permit = Some(self.clients.admit(&key)?);
+            let flows = packtrain_perf::datagram_flows(ask, &allowed.ceilings);
+            held.permit = Some(self.clients.admit(&key, flows)?);
             held.pending = None;
             Ok(allowed)
         };

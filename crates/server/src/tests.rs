@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration as StdDuration;
 
 use packtrain_net::tcp::tls::{any_name, client_config};
+use packtrain_runtime::handshake::{self, MeasureRequest};
+use packtrain_transfer::message::{Open, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
@@ -22,9 +24,16 @@ fn rules(dir: &std::path::Path) -> AccessRules {
     }
 }
 
+/// The client that the server admits.
+fn known_client() -> Identity {
+    Identity::generate([1; 32])
+}
+
 /// Calls `with` with the address of a running server.
 fn with_server(with: impl FnOnce(SocketAddr)) {
     let dir = tempfile::tempdir().expect("a temporary directory");
+    let key = keys::public(&known_client()).to_string();
+    std::fs::write(dir.path().join("authorized_keys"), key).expect("fine");
     let stop = StopHandle::new();
     let (ready, listens) = crossbeam_channel::bounded(1);
     std::thread::scope(|scope| {
@@ -147,5 +156,43 @@ fn a_refused_connection_counts_until_its_socket_is_closed() {
         drop((first, second));
         tokio::time::timeout(LIMIT, also).await.expect("it has ended").expect("no panic");
         assert_eq!(unauthenticated.count(), 0);
+    });
+}
+
+/// Asks for a measurement with as many flows over UDP as one may have.
+fn measure(address: SocketAddr) -> Result<Control, Failure> {
+    let config = client_config(&known_client(), Arc::new(|_| true)).expect("a configuration");
+    let control = executor::handle().block_on(async {
+        let socket = TcpStream::connect(address).await.expect("it accepts");
+        let stream = TlsConnector::from(config).connect(any_name(), socket).await.expect("TLS");
+        control::over_async(stream, None)
+    });
+    let perf = Some(MeasureRequest { parallel: 64, millis: 1000, bytes: None });
+    let ask = SessionRequest { perf, choice: 1, ..SessionRequest::default() };
+    let open = Open {
+        role: packtrain_transfer::Role::Sink,
+        paths: Vec::new(),
+        sources: None,
+        options: Options::default(),
+        channel: ask.encode(),
+    };
+    handshake::call(&control, open, &Stop::new(StopHandle::new())).map(|_| control)
+}
+
+#[test]
+fn measurements_of_one_key_leave_flows_to_other_keys() {
+    with_server(|address| {
+        let first = measure(address).expect("room");
+        let _second = measure(address).expect("room");
+        let failure = measure(address).err().expect("no more flows of this key");
+        assert_eq!(failure.kind, FailureKind::Temporary);
+        assert!(failure.text.contains("128 flows"), "{failure}");
+        drop(first);
+        let end = clock::now() + Duration::from_secs(60);
+        let again = std::iter::repeat_with(|| measure(address)).find(|again| {
+            std::thread::sleep(StdDuration::from_millis(20));
+            again.is_ok() || clock::now() > end
+        });
+        assert!(again.is_some_and(|again| again.is_ok()), "an ended measurement leaves its flows");
     });
 }
