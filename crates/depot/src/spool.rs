@@ -2,8 +2,8 @@
 //!
 //! `store` is one session on the disk, `files` its directory, `ledger` the reserved space per key.
 //! `deposit` receives records from a sender or the previous depot, `depositors` tracks those
-//! connections, `forward` sends records to the next depots, `claim` sends them to receivers, and
-//! `expiry` removes what is expired.
+//! connections, `forward` sends records to the next depots, `forward_turns` limits its connections,
+//! `claim` sends records to receivers, and `expiry` removes what is expired.
 
 mod claim;
 mod deposit;
@@ -11,6 +11,7 @@ mod depositors;
 mod expiry;
 mod files;
 mod forward;
+mod forward_turns;
 mod ledger;
 mod store;
 
@@ -25,7 +26,7 @@ use packtrain_os::clock;
 use packtrain_session::spool::{Head, Policy};
 use packtrain_session::{Hop, Reason, Refusal, ReplayGuard, SessionId};
 use packtrain_units::{ByteCount, Duration, Time};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::{Depot, Event};
 use crate::DepotSpoolEvent;
@@ -39,6 +40,7 @@ pub(super) use expiry::sweep;
 
 use depositors::Depositors;
 use files::{Files, Found};
+use forward_turns::ForwardTurns;
 use ledger::{Ledger, MIN_SESSION_SPACE, QuotaError};
 use store::Records;
 
@@ -46,8 +48,6 @@ use store::Records;
 const MAX_KEPT: (usize, usize) = (4096, 1024);
 /// The same limits, including ended sessions that have not expired yet.
 const MAX_KNOWN: (usize, usize) = (4 * MAX_KEPT.0, 4 * MAX_KEPT.1);
-/// Maximum concurrent connections to next depots; further ones wait.
-const MAX_FORWARDS: usize = 256;
 /// Claims of one session that are remembered, for four minutes, against replays. They have one key,
 /// which may use an eighth of this: 16,384.
 const MAX_CLAIMS: usize = 8 * 16_384;
@@ -168,7 +168,7 @@ pub(super) struct Spool {
     sessions: Mutex<Sessions>,
     ledger: Mutex<Ledger>,
     counted: Counted,
-    forwards: Semaphore,
+    forwards: ForwardTurns,
     /// Start of the depot, since 1970.
     began: Duration,
     /// Locks the directory for this depot.
@@ -275,7 +275,7 @@ impl Spool {
             sessions: Mutex::new(sessions),
             ledger: Mutex::new(ledger),
             counted: Counted::default(),
-            forwards: Semaphore::new(MAX_FORWARDS),
+            forwards: ForwardTurns::default(),
             began,
             _lock: lock,
         };

@@ -13,6 +13,7 @@ use tokio::net::tcp::ReadHalf;
 use super::super::Depot;
 use super::super::session::{Ended, connect, refusal};
 use super::deposit::MAX_LEAD_RECORDS;
+use super::forward_turns::ForwardTurn;
 use super::{Branch, Kept, Spool, Stage, report};
 use packtrain_hops::read_answer;
 
@@ -20,6 +21,8 @@ use packtrain_hops::read_answer;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// A next depot that sends nothing for this long, while records are in flight, counts as dead.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection with nothing to send for this long is closed if another session waits for its turn.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first and the longest pause after a failure.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 const RETRY: Backoff = Backoff::new(RETRY_PAUSES.0, RETRY_PAUSES.1);
@@ -34,6 +37,8 @@ enum Fault {
     Final(Refusal),
     /// The session has ended, or the branch is to be dropped.
     Over,
+    /// The next depot has all records so far, and another session waits for the turn.
+    Idle,
     /// This record on the local disk is not what the sender signed.
     Damaged(u64),
 }
@@ -95,6 +100,10 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
             },
             Fault::Final(refusal) => return left(depot, spool, kept, (place, refusal)),
             Fault::Passing(text, wait) => (text, wait),
+            Fault::Idle => {
+                wait_for_records(kept, have).await;
+                continue;
+            }
         };
         // A depot that has all durable records lacks nothing: it closes silent connections itself.
         failures += u32::from(have < kept.records.progress().safe);
@@ -114,15 +123,20 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
         let mut progress = kept.records.watch();
         let over = progress.wait_for(|progress| progress.over);
         let _ = tokio::time::timeout(wait.to_std(), over).await;
-        // Without new records or the end there is nothing to send.
-        while !kept.is_over() {
-            let more = progress.wait_for(|now| now.over || now.all || now.written > have);
-            if tokio::time::timeout(RETRY_PAUSES.1.to_std(), more).await.is_ok() {
-                break;
-            }
-        }
+        wait_for_records(kept, have).await;
     }
     Stage::Done
+}
+
+/// Waits for records beyond the first `have`, or the end: without them there is nothing to send.
+async fn wait_for_records(kept: &Kept, have: u64) {
+    let mut progress = kept.records.watch();
+    while !kept.is_over() {
+        let more = progress.wait_for(|now| now.over || now.all || now.written > have);
+        if tokio::time::timeout(RETRY_PAUSES.1.to_std(), more).await.is_ok() {
+            return;
+        }
+    }
 }
 
 /// Stops a branch that is refused permanently.
@@ -154,10 +168,9 @@ fn passing(text: impl std::fmt::Display) -> Fault {
     Fault::Passing(text.to_string(), None)
 }
 
-/// One connection to a next depot, until the end of the session.
+/// One connection to a next depot, until the end of the session, or until nothing is to be sent.
 async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Result<(), Fault> {
-    // The semaphore is never closed.
-    let _turn = spool.forwards.acquire().await;
+    let turn = spool.forwards.take(kept.key).await;
     if kept.is_over() {
         return Err(Fault::Over);
     }
@@ -202,10 +215,9 @@ async fn push(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> Res
             }
         }
     };
-    let from = *branch.have.borrow();
     tokio::select! {
         ended = read_answers => ended,
-        Err(fault) = send(depot, kept, branch, from, &mut write) => Err(fault),
+        Err(fault) = send(depot, kept, branch, &turn, &mut write) => Err(fault),
         () = wait_over(kept) => Err(Fault::Over),
     }
 }
@@ -237,16 +249,17 @@ async fn read_progress(read: &mut ReadHalf<'_>, branch: &Branch) -> Result<bool,
     }
 }
 
-/// Sends records as they arrive, then waits.
+/// Sends records as they arrive. Gives up its turn if none comes for some time, the next depot has
+/// all, and another session waits.
 async fn send(
     depot: &Depot,
     kept: &Kept,
     branch: &Branch,
-    from: u64,
+    turn: &ForwardTurn,
     write: &mut (impl AsyncWriteExt + Unpin),
 ) -> Result<(), Fault> {
     let mut progress = kept.records.watch();
-    let mut next = from;
+    let mut next = *branch.have.borrow();
     let mut began: Option<Time> = None;
     loop {
         let now = *progress.borrow_and_update();
@@ -260,7 +273,12 @@ async fn send(
             began = None;
         }
         if next >= now.written {
-            let _ = progress.changed().await;
+            let idle = depot.idle.min(IDLE_TIMEOUT).to_std();
+            let changed = tokio::time::timeout(idle, progress.changed()).await;
+            let lacks = now.all || *branch.have.borrow() < now.written;
+            if changed.is_err() && !lacks && turn.is_wanted() {
+                return Err(Fault::Idle);
+            }
             continue;
         }
         let read = tokio::task::block_in_place(|| {

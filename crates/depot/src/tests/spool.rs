@@ -74,8 +74,13 @@ async fn reason(socket: &mut TcpStream, answer: Answer) -> Option<Reason> {
 }
 
 fn record(number: u64, last: bool) -> Vec<u8> {
-    let identity = Identity::generate([1; 32]);
-    let sealer = Sealer::new(SESSION, &[7; 32], [8; 16], |text| identity.sign(text));
+    record_of((SESSION, 1), number, last)
+}
+
+/// A record of a session that the key of `seed` deposits.
+fn record_of((session, seed): (SessionId, u8), number: u64, last: bool) -> Vec<u8> {
+    let identity = Identity::generate([seed; 32]);
+    let sealer = Sealer::new(session, &[7; 32], [8; 16], |text| identity.sign(text));
     let text = vec![9; if last { 5 } else { RECORD_TEXT }];
     let record = sealer.seal(number, last, &text);
     let frame = Frame::Record { number, last, len: record.len() as u32 };
@@ -332,4 +337,78 @@ fn a_record_that_is_damaged_after_all_was_told_takes_nothing_else_along() {
     // It has at most the records before the damaged one.
     let before = ByteCount(packtrain_session::spool::RECORD as u64);
     assert!(stats.spool.is_some_and(|spool| spool.bytes <= before && spool.deposited == 0));
+}
+
+/// A session with this number of branches to one place.
+fn branches_to(id: SessionId, count: usize, root: &Place, next: &Place) -> Session {
+    let mut session = branch_to(root, 1, next);
+    let branch = session.tree.pop().expect("a branch");
+    session.tree.extend(std::iter::repeat_n(branch, count));
+    let Some(Asked::Deposit(deposit)) = &mut session.spool else { panic!("a deposit") };
+    deposit.session = id;
+    Session { id, ..session }
+}
+
+/// A next depot that accepts every session, has no record of it, and then is silent. Counts its
+/// connections.
+async fn silent() -> (Place, watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let place = listener.local_addr().expect("bound").to_string().parse().expect("a place");
+    let (count, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let have = Frame::Have { records: 0, all: false }.write();
+            let answer = [&Answer::Accepted.write()[..], &have].concat();
+            socket.write_all(&answer).await.expect("room");
+            held.push(socket);
+            count.send_replace(held.len());
+        }
+    });
+    (place, counted)
+}
+
+#[test]
+fn next_depots_that_hold_the_connections_of_one_key_stop_nobody_else() {
+    let (next, _dir) = keeping(|_| {});
+    let (depot, _other) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let (hostile, mut count) = silent().await;
+        let mut senders = Vec::new();
+        // More connections than a depot has in all. No record comes.
+        for n in 0..9 {
+            let session = branches_to(SessionId([50 + n; 16]), 31, &depot.place, &hostile);
+            let (sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
+            assert_eq!(answer, Answer::Accepted);
+            senders.push(sender);
+        }
+        count.wait_for(|count| *count >= 32).await.expect("they are reached");
+        let other = SessionId([99; 16]);
+        let session = branches_to(other, 1, &depot.place, &next.place);
+        let hello = [&header(&session, 2)[..], &[0]].concat();
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record_of((other, 2), 0, true)).await.expect("room");
+        let forwarded = until(&depot, |stats| stats.forwarded == 1);
+        let limit = std::time::Duration::from_secs(60);
+        assert!(tokio::time::timeout(limit, forwarded).await.is_ok(), "it waits for its turn");
+    });
+}
+
+#[test]
+fn a_session_without_records_to_send_gives_its_turn_to_another_of_its_key() {
+    let (depot, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
+    executor::handle().block_on(async {
+        let (next, mut count) = silent().await;
+        let mut senders = Vec::new();
+        for n in 0..2 {
+            let session = branches_to(SessionId([50 + n; 16]), 31, &depot.place, &next);
+            let (sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
+            assert_eq!(answer, Answer::Accepted);
+            senders.push(sender);
+        }
+        let all = count.wait_for(|count| *count == 62);
+        let limit = std::time::Duration::from_secs(60);
+        assert!(tokio::time::timeout(limit, all).await.is_ok(), "some never have a turn");
+    });
 }
