@@ -230,6 +230,14 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), Re
     if keys.is_empty() {
         warn(format!("no key may use this depot yet: add keys to {}", path.display()));
     }
+    if request.clique.is_some() && !keys.has_clique() {
+        let text = format!(
+            "no depot may take turns with this one yet: mark the keys of the peers with the option \
+             clique in {}",
+            path.display()
+        );
+        warn(text);
+    }
     if request.allow.is_empty() {
         warn("no destination is allowed yet: add rules with --allow".to_owned());
     }

@@ -6,6 +6,7 @@ mod sensors;
 mod series;
 mod turns;
 
+use packtrain_identity::pubkey::PublicKey;
 use packtrain_os::clock;
 use packtrain_session::measure::{Measure, write_points, write_report};
 use packtrain_session::{Answer, Header, Reason};
@@ -52,10 +53,13 @@ pub(super) async fn answer(
         }
         Measure::Token(..) | Measure::Claim(_) | Measure::Probe(_) => {
             let from = header.session.source.as_ref();
-            match depot.turns.as_ref().filter(|turns| turns.is_member(from)) {
+            let keys = depot.keys.keys().ok();
+            let grant = keys.as_ref().and_then(|keys| keys.grant(&PublicKey(header.sender)));
+            match depot.turns.as_ref().filter(|turns| turns.is_member(from, grant)) {
                 Some(turns) => peer(turns, socket, what, position).await,
                 None => {
-                    let text = "the sender is not a member of this depot's clique (--peer)";
+                    let text = "the sender is not a member of this depot's clique: --peer names \
+                                the members, and their keys have the option clique";
                     Err(refusal(position, Reason::Unsupported, text).into())
                 }
             }

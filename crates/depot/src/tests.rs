@@ -1,6 +1,7 @@
 use parking_lot::Mutex as StdMutex;
 use std::sync::mpsc;
 
+use packtrain_identity::authorized::Grant;
 use packtrain_net::tcp::Identity;
 use packtrain_session::measure::{self, Measure};
 use packtrain_session::{
@@ -248,9 +249,14 @@ fn members_of_a_clique_pass_the_turn_and_probe_within_their_bytes() {
     let budget = ByteCount(3 << 20);
     let clique = crate::DepotClique { name: own.clone(), peers: vec![peer.clone()], budget };
     let turns = ProbeTurns::new(clique, identity);
-    assert!(turns.is_member(Some(&peer)) && !turns.is_member(Some(&own)) && !turns.is_member(None));
     let stranger = "d3.example:7879".parse().expect("a place");
-    assert!(!turns.is_member(Some(&stranger)));
+    let relays = Grant::default();
+    let member = Grant { clique: true, ..Grant::default() };
+    let places = [None, Some(&own), Some(&peer), Some(&stranger)];
+    let are_members = |grant| places.map(|place| turns.is_member(place, grant));
+    assert_eq!(are_members(Some(&member)), [false, false, true, false]);
+    // A name is the sender's word: any key that may relay could claim it.
+    assert_eq!((are_members(Some(&relays)), are_members(None)), ([false; 4], [false; 4]));
     assert!(turns.admits_probe(ByteCount(2 << 20)) && !turns.admits_probe(ByteCount(2 << 20)));
     assert!(turns.admits_probe(ByteCount(1 << 20)) && !turns.admits_probe(ByteCount(1)));
     assert!(!turns.admits_probe(ByteCount(u64::MAX)));

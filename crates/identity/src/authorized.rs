@@ -22,6 +22,8 @@ pub struct Grant {
     pub root: Option<PathBuf>,
     /// The key may not write.
     pub read_only: bool,
+    /// The key is of a depot of this depot's clique. It says nothing at a server.
+    pub clique: bool,
     /// The comment after the key, for messages.
     pub comment: String,
 }
@@ -41,10 +43,10 @@ pub enum LineError {
     #[error("no key: expected `packtrain-ed25519 BASE64`, after options if any")]
     NoKey,
     /// An unknown option.
-    #[error("unknown option `{0}`: the options are root=\"DIR\" and read-only")]
+    #[error("unknown option `{0}`: the options are root=\"DIR\", read-only and clique")]
     UnknownOption(String),
     /// An option without its value, or with an invalid one.
-    #[error("option `{0}` is not complete: write root=\"DIR\" or read-only")]
+    #[error("option `{0}` is not complete: write root=\"DIR\", read-only or clique")]
     BadOption(String),
     /// An option that occurs twice.
     #[error("option `{0}` is there twice")]
@@ -83,6 +85,11 @@ impl AuthorizedKeys {
     /// The rights of `key`; the first line with the key applies.
     pub fn grant(&self, key: &PublicKey) -> Option<&Grant> {
         self.grants.iter().find(|(known, _)| known == key).map(|(_, grant)| grant)
+    }
+
+    /// Whether a key has the option `clique`.
+    pub fn has_clique(&self) -> bool {
+        self.grants.iter().any(|(_, grant)| grant.clique)
     }
 
     /// Number of keys.
@@ -142,7 +149,12 @@ fn apply(grant: &mut Grant, name: &str, value: Option<String>) -> Result<(), Lin
             grant.read_only = true;
             Ok(())
         }
-        ("root" | "read-only", _) => Err(LineError::BadOption(name.to_owned())),
+        ("clique", None) if grant.clique => Err(LineError::Twice(name.to_owned())),
+        ("clique", None) => {
+            grant.clique = true;
+            Ok(())
+        }
+        ("root" | "read-only" | "clique", _) => Err(LineError::BadOption(name.to_owned())),
         _ => Err(LineError::UnknownOption(name.to_owned())),
     }
 }
@@ -189,9 +201,10 @@ mod tests {
         let both = Grant {
             root: Some("/srv/a \"b\", c\\d".into()),
             read_only: true,
+            clique: true,
             comment: String::new(),
         };
-        let line = format!(r#"read-only,root="/srv/a \"b\", c\\d"   {A}"#);
+        let line = format!(r#"read-only,clique,root="/srv/a \"b\", c\\d"   {A}"#);
         assert_eq!(one(&line), Ok(both));
     }
 
@@ -206,6 +219,8 @@ mod tests {
             (format!("root {A}"), LineError::BadOption("root".into())),
             (format!("read-only=\"yes\" {A}"), LineError::BadOption("read-only".into())),
             (format!("read-only,read-only {A}"), LineError::Twice("read-only".into())),
+            (format!("clique=\"d1\" {A}"), LineError::BadOption("clique".into())),
+            (format!("clique,clique {A}"), LineError::Twice("clique".into())),
             (format!("root=\"/a\",root=\"/b\" {A}"), LineError::Twice("root".into())),
             (format!("root=\"/a\"{A}"), LineError::NoKey),
             (String::from("read-only packtrain-ed25519 AAAA"), LineError::NoKey),
@@ -214,6 +229,7 @@ mod tests {
         }
         let keys = AuthorizedKeys::parse(&format!("# all\n\nroot={A}\n{A}\nread-only {A}\n"));
         assert_eq!((keys.len(), keys.refused.len(), keys.refused[0].0), (2, 1, 3));
+        assert!(!keys.has_clique());
         assert!(!keys.grant(&A).expect("the second line has it").read_only);
         assert_eq!(keys.grant(&PublicKey([2; 32])), None);
     }

@@ -346,6 +346,8 @@ fn depots_of_a_clique_measure_each_other() {
     let rig = Rig::local();
     let [one, two] = [0; 2].map(|_| format!("127.0.0.1:{}", free_port()));
     let keys = rig.own_key("depot-keys");
+    let own = fs::read_to_string(&keys).expect("a key");
+    fs::write(&keys, format!("clique {own}")).expect("a file");
     let start = |name: &str, peer: &str| {
         let mut depot = rig.packtrain();
         depot.args(["depot", "--listen", name, "--name", name, "--peer", peer]);

@@ -3,6 +3,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
+use packtrain_identity::authorized::Grant;
 use packtrain_net::tcp::{ConnectOptions, Identity, connect, tcp_info};
 use packtrain_os::{clock, entropy};
 use packtrain_plan::forecast::clique::{Clique, Epoch, Order, Reply, Sent, Timing};
@@ -117,9 +118,11 @@ impl ProbeTurns {
         bytes <= PROBE && budget.take(clock::now(), bytes, bytes).is_some()
     }
 
-    /// Whether a place is a member.
-    pub(crate) fn is_member(&self, place: Option<&Place>) -> bool {
-        place.is_some_and(|place| self.ring.contains(place) && *place != self.own)
+    /// Whether a sender that calls itself `place`, and whose key has this grant, is a member. The
+    /// place is only its word.
+    pub(crate) fn is_member(&self, place: Option<&Place>, grant: Option<&Grant>) -> bool {
+        let known = place.is_some_and(|place| self.ring.contains(place) && *place != self.own);
+        known && grant.is_some_and(|grant| grant.clique)
     }
 
     fn header(&self, to: &Place, what: Measure) -> Option<Vec<u8>> {

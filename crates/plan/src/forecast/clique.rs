@@ -116,6 +116,9 @@ pub struct Clique {
 
 /// Maximum number of members.
 pub const MAX_MEMBERS: usize = 64;
+/// By how much an epoch may exceed the highest known one. Members count by one, so a member that
+/// exceeds this is in error, and its epoch would leave none for later tokens.
+const MAX_EPOCH_STEP: u64 = 1 << 32;
 
 impl Clique {
     /// A member that starts now, at a position of the ring, which all members order alike. It has
@@ -158,6 +161,9 @@ impl Clique {
 
     /// Another member passes a token to this one.
     pub fn on_token(&mut self, now: Time, epoch: Epoch, serial: u64) -> Reply {
+        if !self.is_plausible(epoch) {
+            return Reply { taken: false, highest: self.highest };
+        }
         let newer = epoch > self.highest || (epoch == self.highest && serial > self.serial);
         // A token that arrived twice may be from before a restart of this member.
         let young = now < self.born + self.timing.delay * 2;
@@ -182,7 +188,7 @@ impl Clique {
             State::Claiming { epoch: own, .. } => own > epoch,
             State::Holding { .. } | State::Passing { .. } => true,
         };
-        if lately || own || epoch <= self.highest {
+        if lately || own || epoch <= self.highest || !self.is_plausible(epoch) {
             return Reply { taken: false, highest: self.highest };
         }
         // The claimant is first: older epochs no longer count.
@@ -200,7 +206,9 @@ impl Clique {
         match sent {
             Sent::Answered(Reply { taken: true, .. }) | Sent::Unreachable => *open &= !(1 << to),
             Sent::Answered(reply) => {
-                self.highest = self.highest.max(reply.highest);
+                if self.is_plausible(reply.highest) {
+                    self.highest = self.highest.max(reply.highest);
+                }
                 (self.state, self.last_seen) = (State::Idle, now);
             }
             // The claim is sent again.
@@ -216,7 +224,9 @@ impl Clique {
         }
         match sent {
             Sent::Answered(Reply { taken: true, .. }) | Sent::Unknown => self.rest(now),
-            Sent::Answered(Reply { highest, .. }) if highest > self.highest => {
+            Sent::Answered(Reply { highest, .. })
+                if highest > self.highest && self.is_plausible(highest) =>
+            {
                 (self.highest, self.serial) = (highest, 0);
                 self.rest(now);
             }
@@ -268,6 +278,10 @@ impl Clique {
     /// What is to be done next.
     pub fn poll(&mut self) -> Option<Order> {
         self.orders.pop()
+    }
+
+    fn is_plausible(&self, epoch: Epoch) -> bool {
+        epoch.number.saturating_sub(self.highest.number) <= MAX_EPOCH_STEP
     }
 
     /// Longer than a token is unheard of while there is one, and later for each further place.

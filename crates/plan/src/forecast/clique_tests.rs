@@ -253,3 +253,36 @@ fn a_member_alone_has_every_turn() {
     }
     assert!(turns > 10, "{turns}");
 }
+
+/// The highest epoch of all would leave no later one, at every member that hears of it.
+#[test]
+fn no_message_uses_up_the_epochs() {
+    let last = Epoch { number: u64::MAX, author: u64::MAX };
+    let reply = Reply { taken: false, highest: last };
+    let begun = Time::from_nanos(1);
+    let (mut one, mut other) =
+        (Clique::new(0, 2, 7, TIMING, begun), Clique::new(1, 2, 8, TIMING, begun));
+    let mut now = begun + TIMING.delay * 2;
+    for member in [&mut one, &mut other] {
+        assert!(!member.on_token(now, last, 1).taken && !member.on_claim(now, last).taken);
+    }
+    // A claim that is answered so ends, and the next one is made.
+    for answer in [Some(reply), None] {
+        now = one.timeout();
+        one.on_timeout(now);
+        let Some(Order::Claim { to: 1, epoch }) = one.poll() else { panic!("it claims") };
+        assert_eq!(epoch, Epoch { number: 1, author: 7 });
+        let reply = answer.unwrap_or_else(|| other.on_claim(now, epoch));
+        one.on_claim_result(now, 1, epoch, Sent::Answered(reply));
+    }
+    now = one.timeout();
+    one.on_timeout(now);
+    assert!(one.holds(now), "nobody objects");
+    assert!(matches!(one.poll(), Some(Order::Probe(_))));
+    // So does the answer to a token that is passed on.
+    now = one.timeout();
+    one.on_timeout(now);
+    let Some(Order::Pass { to: 1, serial, .. }) = one.poll() else { panic!("it passes") };
+    one.on_pass_result(now, 1, serial, Sent::Answered(reply));
+    assert_eq!((one.highest().number, other.highest().number), (1, 1));
+}
