@@ -22,8 +22,8 @@ use packtrain_identity::pubkey::PublicKey;
 use packtrain_service::unauthenticated::UnauthenticatedPeer;
 
 use super::session::{
-    Arrival, Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, allowed_addresses, judge, reach,
-    refusal, routed, tune_socket, unsupported_transport,
+    Arrival, Ended, Flow, HOP_CONNECT_TIMEOUT, SessionDetails, allowed_addresses, idle, judge,
+    reach, refusal, routed, tune_socket, unsupported_transport,
 };
 /// Timeout for the header of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,15 +39,17 @@ pub(super) async fn serve(
     pending: UnauthenticatedPeer,
     mut over: watch::Receiver<bool>,
 ) {
-    // Released on admission; held until a refusal is delivered.
+    // Released on admission; held until a refusal is delivered. The place among the sessions is held
+    // until then too: a key that is refused again and again counts as what it is.
     let mut pending = Some(pending);
+    let mut permit = None;
     let begun = clock::now();
     tune_socket(&socket, &depot);
     let read = tokio::select! {
         read = tokio::time::timeout(HEADER_TIMEOUT.to_std(), read_header(&mut socket)) => read,
         _ = over.wait_for(|over| *over) => return,
     };
-    let (mut known, flow) = (SessionDetails::default(), Flow::default());
+    let (mut known, flow) = (SessionDetails::default(), Arc::<Flow>::default());
     let ended = match read {
         Ok(Ok(header)) => {
             let work = session(Arrival {
@@ -55,6 +57,7 @@ pub(super) async fn serve(
                 socket: &mut socket,
                 header,
                 pending: &mut pending,
+                permit: &mut permit,
                 details: &mut known,
                 flow: &flow,
             });
@@ -90,6 +93,7 @@ pub(super) async fn serve(
     let bytes = |one: &AtomicU64| ByteCount(one.load(Ordering::Relaxed));
     let by = known.by.unwrap_or((HopTransport::Tcp, HopTransport::Tcp));
     let [here, there] = &known.datagram_status;
+    drop((pending, permit));
     depot.report(Event::Session(DepotSession {
         id: known.id,
         peer: format!("{peer}{print}"),
@@ -156,8 +160,8 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
         (Next::Destination(_), Some(next)) => (next, false),
         (Next::Destination(hop), None) => (hop.clone(), true),
     };
-    let seat = arrival.admit(key, position, hop.place.to_string())?;
-    let Arrival { depot, socket, header, details: known, flow, .. } = arrival;
+    arrival.admit(key, position, hop.place.to_string())?;
+    let Arrival { depot, socket, header, details: known, flow, permit, .. } = arrival;
     // A route without a depot at this position was refused before.
     let by = header.session.route.get(position).map_or(HopTransport::Tcp, |own| own.transport);
     if let HopTransport::Other(_) = by {
@@ -176,7 +180,7 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
         let work = echoed(depot, flow, socket, (by, handshake), &known.datagram_status);
         return tokio::select! {
             ended = work => ended,
-            ended = seat.idle() => Err(ended),
+            ended = idle(permit.as_ref()) => Err(ended),
         };
     }
     if last && hop.transport.is_datagram() {
@@ -210,7 +214,7 @@ async fn session(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     };
     let ended = tokio::select! {
         ended = work => ended,
-        ended = seat.idle() => Err(ended),
+        ended = idle(permit.as_ref()) => Err(ended),
     };
     next.well = ended.is_ok();
     ended

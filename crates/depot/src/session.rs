@@ -79,13 +79,15 @@ pub(super) struct Arrival<'a> {
     pub(super) depot: &'a Arc<Depot>,
     pub(super) socket: &'a mut TcpStream,
     pub(super) header: Header,
-    /// Its place among the unauthenticated peers, until it is admitted or refused.
+    /// Its place among the unauthenticated peers, until it is admitted or its refusal is delivered.
     pub(super) pending: &'a mut Option<UnauthenticatedPeer>,
+    /// Its place among the sessions, until it ends or a later refusal is delivered.
+    pub(super) permit: &'a mut Option<SessionPermit>,
     pub(super) details: &'a mut SessionDetails,
-    pub(super) flow: &'a Flow,
+    pub(super) flow: &'a Arc<Flow>,
 }
 
-impl<'a> Arrival<'a> {
+impl Arrival<'_> {
     /// Takes a slot among the sessions for `key`, whose request is for `to`. The depot is at
     /// `position` of the route.
     pub(super) fn admit(
@@ -93,7 +95,7 @@ impl<'a> Arrival<'a> {
         key: PublicKey,
         position: usize,
         to: String,
-    ) -> Result<SessionPermit<'a>, Ended> {
+    ) -> Result<(), Ended> {
         self.take_permit(key, None, position, to)
     }
 
@@ -103,7 +105,7 @@ impl<'a> Arrival<'a> {
         key: PublicKey,
         depositor: PublicKey,
         to: String,
-    ) -> Result<SessionPermit<'a>, Ended> {
+    ) -> Result<(), Ended> {
         self.take_permit(key, Some(depositor), 0, to)
     }
 
@@ -113,12 +115,13 @@ impl<'a> Arrival<'a> {
         depositor: Option<PublicKey>,
         position: usize,
         to: String,
-    ) -> Result<SessionPermit<'a>, Ended> {
-        *self.pending = None;
+    ) -> Result<(), Ended> {
         self.details.to = to;
         let permit = SessionPermit::take(self.depot, (key, depositor), self.flow, position)?;
+        *self.permit = Some(permit);
+        *self.pending = None;
         self.flow.touch();
-        Ok(permit)
+        Ok(())
     }
 }
 
@@ -214,19 +217,19 @@ pub(super) fn routed(depot: &Depot, header: &Header) -> Option<Hop> {
 }
 
 /// A slot among the sessions, released on drop.
-pub(super) struct SessionPermit<'a> {
-    depot: &'a Depot,
+pub(super) struct SessionPermit {
+    depot: Arc<Depot>,
     key: PublicKey,
     /// Whose session it claims, if it is a claim.
     depositor: Option<PublicKey>,
-    flow: &'a Flow,
+    flow: Arc<Flow>,
 }
 
-impl<'a> SessionPermit<'a> {
+impl SessionPermit {
     fn take(
-        depot: &'a Depot,
+        depot: &Arc<Depot>,
         (key, depositor): (PublicKey, Option<PublicKey>),
-        flow: &'a Flow,
+        flow: &Arc<Flow>,
         position: usize,
     ) -> Result<Self, Ended> {
         let mut admission = depot.admission.lock();
@@ -242,7 +245,7 @@ impl<'a> SessionPermit<'a> {
         depot.pool.join();
         depot.pool.join();
         depot.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { depot, key, depositor, flow })
+        Ok(Self { depot: Arc::clone(depot), key, depositor, flow: Arc::clone(flow) })
     }
 
     /// Adds the bytes moved since the last call to the key's account.
@@ -255,7 +258,7 @@ impl<'a> SessionPermit<'a> {
     }
 
     /// Returns when no byte has moved for too long.
-    pub(super) async fn idle(&self) -> Ended {
+    async fn idle(&self) -> Ended {
         loop {
             tokio::time::sleep(CHECK_INTERVAL.to_std()).await;
             self.count();
@@ -267,7 +270,15 @@ impl<'a> SessionPermit<'a> {
     }
 }
 
-impl Drop for SessionPermit<'_> {
+/// Returns when a session with this permit has moved no byte for too long.
+pub(super) async fn idle(permit: Option<&SessionPermit>) -> Ended {
+    match permit {
+        Some(permit) => permit.idle().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.count();
         self.depot.pool.leave();

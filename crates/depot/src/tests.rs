@@ -566,3 +566,24 @@ fn figures_are_told_here_and_nowhere_else() {
     }
     depot.end();
 }
+
+/// A key whose sessions are refused after they were admitted counts until its sockets are closed.
+#[test]
+fn refusals_of_one_key_do_not_accumulate() {
+    let limits = DepotLimits { key_sessions: 4, ..DepotLimits::default() };
+    let depot = TestDepot::start(|request| request.limits = limits);
+    executor::handle().block_on(async {
+        let forbidden: Place = "127.0.0.2:9".parse().expect("a place");
+        let mut held = Vec::new();
+        let mut reasons = Vec::new();
+        while reasons.last() != Some(&Reason::Quota) && reasons.len() < 200 {
+            let session = ask(&forbidden, &[&depot.place]);
+            let (socket, answer) = call(&depot.place, &header(&session, 1)).await;
+            let Answer::Refused(refusal) = answer else { panic!("it was let in") };
+            reasons.push(refusal.reason);
+            held.push(socket);
+        }
+        assert_eq!(reasons.first(), Some(&Reason::Forbidden));
+        assert_eq!(reasons.last(), Some(&Reason::Quota));
+    });
+}

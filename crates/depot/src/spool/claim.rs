@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::Depot;
-use super::super::session::{Arrival, Ended, Flow, once, refusal};
+use super::super::session::{Arrival, Ended, Flow, idle, once, refusal};
 use super::{Kept, Spool, disk_failed, report};
 use packtrain_identity::pubkey::PublicKey;
 
@@ -45,8 +45,8 @@ pub(crate) async fn claim(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     };
     let (kept, claim) = judge(spool, &arrival.header)?;
     let key = PublicKey(arrival.header.sender);
-    let seat = arrival.admit_claim(key, kept.key, format!("claim of {}", kept.id))?;
-    let Arrival { socket, header, flow, .. } = arrival;
+    arrival.admit_claim(key, kept.key, format!("claim of {}", kept.id))?;
+    let Arrival { socket, header, flow, permit, .. } = arrival;
     // Remembered only while a slot is held, and for each session separately.
     once(&kept.claims, &header, 0)?;
     if claim.purpose == ClaimPurpose::Release {
@@ -63,7 +63,7 @@ pub(crate) async fn claim(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     let work = send_records(depot, spool, &kept, socket, flow);
     let ended = tokio::select! {
         ended = work => ended,
-        ended = seat.idle() => Err(ended),
+        ended = idle(permit.as_ref()) => Err(ended),
     };
     report(depot, &kept, "claimed", (String::new(), kept.records.bytes()));
     ended

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::super::Depot;
-use super::super::session::{Arrival, Ended, Flow, authorize, refusal};
+use super::super::session::{Arrival, Ended, Flow, authorize, idle, refusal};
 use super::depositors::DepositorSlot;
 use super::store::Appended;
 use super::{Denied, Kept, SHORT_RETRY, Spool, Stage, disk_failed, forward, sync};
@@ -115,8 +115,8 @@ pub(crate) async fn deposit(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     let head = judge(depot, spool, arrival.header.clone(), node).map_err(refused)?;
     let directory = super::files::directory(&spool.settings.dir, session_of(&head));
     let to = format!("spool {}", directory.display());
-    let seat = arrival.admit(key, usize::from(node), to).map_err(refused)?;
-    let Arrival { socket, flow, .. } = arrival;
+    arrival.admit(key, usize::from(node), to).map_err(refused)?;
+    let Arrival { socket, flow, permit, .. } = arrival;
     let kept =
         tokio::task::block_in_place(|| spool.admit(head)).map_err(Ended::from).map_err(refused)?;
     let mut bringing = kept.depositors.join();
@@ -141,7 +141,7 @@ pub(crate) async fn deposit(mut arrival: Arrival<'_>) -> Result<(), Ended> {
     };
     let ended = tokio::select! {
         ended = work => ended,
-        ended = seat.idle() => Err(ended),
+        ended = idle(permit.as_ref()) => Err(ended),
         () = displaced => Err(Ended::Failed("another connection deposits this session".into())),
     };
     // Whatever ended the connection, the received records are kept, and the sender resumes from
