@@ -200,7 +200,10 @@ async fn receive_records(
                 let text = format!("record {number} is not what the sender signed");
                 return Err(refusal(0, Reason::Malformed, text).into());
             }
-            spool.grow(kept, ByteCount(len.into()))?;
+            // A known record takes no space, although it may come after the announced size.
+            if number >= kept.records.progress().written {
+                spool.grow(kept, ByteCount(len.into()))?;
+            }
             match kept.records.append(number, last, &record) {
                 Ok(Appended::Gap) => {
                     // A damaged record was cut off, so the sender resumes from there.

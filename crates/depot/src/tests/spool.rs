@@ -412,3 +412,25 @@ fn a_session_without_records_to_send_gives_its_turn_to_another_of_its_key() {
         assert!(tokio::time::timeout(limit, all).await.is_ok(), "some never have a turn");
     });
 }
+
+#[test]
+fn a_known_record_that_comes_again_takes_no_space() {
+    let (depot, _dir) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let mut session = deposit(&[&depot.place]);
+        let records = [record(0, false), record(1, true)];
+        let bytes: usize = records.iter().map(|record| record.len() - FRAME_HEAD).sum();
+        let Some(Asked::Deposit(deposit)) = &mut session.spool else { panic!("a deposit") };
+        deposit.size = Some(ByteCount(bytes as u64));
+        let hello = hello(&session, 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&records[0]).await.expect("room");
+        until_safe(&mut sender, 1).await;
+        // The sender comes again before it has heard that a record is durable.
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&records.concat()).await.expect("room");
+        until_safe(&mut sender, 2).await;
+    });
+}
