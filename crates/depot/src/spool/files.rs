@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use packtrain_session::SessionId;
 use packtrain_session::spool::{HEAD_MAX, Head, MARK_LEN, MARK_SLOT, newest};
 
+use parking_lot::RwLock;
+
 use super::store::Disk;
 
 const HEAD: &str = "head";
@@ -20,11 +22,28 @@ const NEW_HEAD: &str = "head.new";
 const RECORDS: &str = "records";
 const MARK: &str = "mark";
 
-/// The two files that change.
+/// The two files that change, until the session has ended.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct Files(RwLock<Option<OpenFiles>>);
+
+#[derive(Debug)]
+struct OpenFiles {
     records: File,
     mark: File,
+}
+
+impl Files {
+    fn new(records: File, mark: File) -> Self {
+        Self(RwLock::new(Some(OpenFiles { records, mark })))
+    }
+
+    /// The files for one operation.
+    fn with<T>(&self, work: impl FnOnce(&OpenFiles) -> io::Result<T>) -> io::Result<T> {
+        match &*self.0.read() {
+            Some(files) => work(files),
+            None => Err(io::Error::other("the session has ended")),
+        }
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -51,7 +70,7 @@ pub(super) fn create(spool: &Path, session: SessionId, head: &Head) -> io::Resul
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(NEW_HEAD))?;
         file.write_all(&head.write())?;
         file.sync_all()?;
-        let files = Files { records: open(&dir.join(RECORDS))?, mark: open(&dir.join(MARK))? };
+        let files = Files::new(open(&dir.join(RECORDS))?, open(&dir.join(MARK))?);
         fs::rename(dir.join(NEW_HEAD), dir.join(HEAD))?;
         File::open(&dir)?.sync_all()?;
         File::open(spool)?.sync_all()?;
@@ -92,7 +111,7 @@ pub(super) fn reopen(spool: &Path, session: SessionId) -> io::Result<Found> {
     if head.deposit().is_none_or(|deposit| deposit.session != session) {
         return Err(bad("its head is of another session"));
     }
-    let files = Files { records: open(&dir.join(RECORDS))?, mark: open(&dir.join(MARK))? };
+    let files = Files::new(open(&dir.join(RECORDS))?, open(&dir.join(MARK))?);
     Ok(Found::Session(Box::new(head), files))
 }
 
@@ -108,7 +127,7 @@ fn is_live(dir: &Path, session: SessionId) -> io::Result<bool> {
         return Ok(false);
     }
     let Some(mark) = there(MARK)? else { return Ok(true) };
-    let marks = Files { records, mark }.read_marks()?;
+    let marks = Files::new(records, mark).read_marks()?;
     Ok(newest(session, &marks).is_none_or(|mark| !mark.over))
 }
 
@@ -171,37 +190,47 @@ fn session_of(name: &str) -> Option<SessionId> {
 
 impl Disk for Files {
     fn write_records(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.records.write_all_at(bytes, at)
+        self.with(|files| files.records.write_all_at(bytes, at))
     }
 
     fn read_records(&self, at: u64, room: &mut [u8]) -> io::Result<()> {
-        self.records.read_exact_at(room, at)
+        self.with(|files| files.records.read_exact_at(room, at))
     }
 
     fn records_len(&self) -> io::Result<u64> {
-        Ok(self.records.metadata()?.len())
+        self.with(|files| Ok(files.records.metadata()?.len()))
     }
 
     fn cut_records(&self, len: u64) -> io::Result<()> {
-        self.records.set_len(len)
+        match &*self.0.read() {
+            Some(files) => files.records.set_len(len),
+            // They were removed before.
+            None => Ok(()),
+        }
     }
 
     fn sync_records(&self) -> io::Result<()> {
-        self.records.sync_data()
+        self.with(|files| files.records.sync_data())
     }
 
     fn write_mark(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.mark.write_all_at(bytes, at)
+        self.with(|files| files.mark.write_all_at(bytes, at))
     }
 
     fn read_marks(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
         let most = MARK_SLOT + MARK_LEN as u64;
-        io::Read::take(&self.mark, most).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        self.with(|files| {
+            let mut bytes = Vec::new();
+            io::Read::take(&files.mark, most).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        })
     }
 
     fn sync_mark(&self) -> io::Result<()> {
-        self.mark.sync_data()
+        self.with(|files| files.mark.sync_data())
+    }
+
+    fn close(&self) {
+        *self.0.write() = None;
     }
 }

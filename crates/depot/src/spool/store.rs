@@ -27,6 +27,8 @@ pub(super) trait Disk: Send + Sync {
     fn read_marks(&self) -> io::Result<Vec<u8>>;
     /// Makes the mark durable.
     fn sync_mark(&self) -> io::Result<()>;
+    /// Closes the files of a session that has ended. Its records are read and written no more.
+    fn close(&self) {}
 }
 
 /// The state of a session.
@@ -120,6 +122,9 @@ impl<D: Disk> Records<D> {
             mark: Mutex::new(mark),
         };
         records.report(&records.state(), &mark);
+        if mark.over {
+            records.disk.close();
+        }
         Ok((records, damage))
     }
 
@@ -266,7 +271,9 @@ impl<D: Disk> Records<D> {
         *state = State::of(&mark);
         self.report(&state, &mark);
         drop(state);
-        self.disk.cut_records(0)
+        self.disk.cut_records(0)?;
+        self.disk.close();
+        Ok(())
     }
 
     /// Abandons the session if it is empty; returns whether it was. The disk is not changed.

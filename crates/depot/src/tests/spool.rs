@@ -434,3 +434,27 @@ fn a_known_record_that_comes_again_takes_no_space() {
         until_safe(&mut sender, 2).await;
     });
 }
+
+#[test]
+fn ended_sessions_keep_no_file_open() {
+    let (depot, dir) = keeping(|_| {});
+    let spool = dir.path().join("spool").canonicalize().expect("it is there");
+    let open = || {
+        let files = std::fs::read_dir("/proc/self/fd").expect("Linux").flatten();
+        let files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        files.filter(|file| file.starts_with(spool.join(SESSION.to_string()))).count()
+    };
+    executor::handle().block_on(async {
+        let (mut sender, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        assert_eq!(answer, Answer::Accepted);
+        sender.write_all(&record(0, true)).await.expect("room");
+        until_safe(&mut sender, 1).await;
+        assert_eq!(open(), 2);
+        let release = claim(&depot.place, ClaimPurpose::Release);
+        assert_eq!(bring(&depot.place, &release).await.1, Answer::Accepted);
+        assert_eq!(open(), 0);
+        // It stays known.
+        let (mut socket, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
+    });
+}
