@@ -44,7 +44,8 @@ use forward_turns::ForwardTurns;
 use ledger::{Ledger, MIN_SESSION_SPACE, QuotaError};
 use store::Records;
 
-/// Maximum number of kept sessions, each with two open files, and of those of one key.
+/// Maximum number of kept sessions, each with two open files until it has ended, and of those of one
+/// key.
 const MAX_KEPT: (usize, usize) = (4096, 1024);
 /// The same limits, including ended sessions that have not expired yet.
 const MAX_KNOWN: (usize, usize) = (4 * MAX_KEPT.0, 4 * MAX_KEPT.1);

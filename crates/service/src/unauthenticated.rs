@@ -2,9 +2,9 @@
 //! total and per network.
 //!
 //! A new connection is never refused. If its network has reached its limit, the oldest connection
-//! of that network is closed. If the total is reached, the oldest connection of the network with
-//! the most connections is closed. So idle connections do not block others, and the connections of
-//! one host evict only each other.
+//! of that network is closed. If the total is reached, the oldest connection of the largest network
+//! is closed, within the site with the most connections. So idle connections do not block others,
+//! and the connections of one host, or of one site with many networks of IPv6, evict only each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,7 +28,8 @@ struct Table {
     next: u64,
     /// Connections in the order of their arrival.
     connections: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
-    networks: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// By site, then by network.
+    sites: BTreeMap<IpAddr, BTreeMap<IpAddr, BTreeSet<u64>>>,
 }
 
 /// One connection; it counts until this value is dropped.
@@ -68,7 +69,8 @@ impl Unauthenticated {
     pub fn register(self: &Arc<Self>, address: IpAddr) -> (UnauthenticatedPeer, Eviction) {
         let network = network(address);
         let mut table = self.table.lock();
-        let own = table.networks.get(&network).filter(|own| own.len() >= self.max_per_network);
+        let own = table.sites.get(&site(network)).and_then(|site| site.get(&network));
+        let own = own.filter(|own| own.len() >= self.max_per_network);
         let victim = match own.and_then(|own| own.first()) {
             Some(oldest) => Some(*oldest),
             None if table.connections.len() >= self.max => table.oldest_of_largest(),
@@ -84,7 +86,8 @@ impl Unauthenticated {
         let number = table.next;
         table.next += 1;
         table.connections.insert(number, (network, evict));
-        table.networks.entry(network).or_default().insert(number);
+        let networks = table.sites.entry(site(network)).or_default();
+        networks.entry(network).or_default().insert(number);
         (UnauthenticatedPeer { all: Arc::clone(self), number }, Eviction(eviction))
     }
 }
@@ -92,21 +95,34 @@ impl Unauthenticated {
 impl Table {
     fn remove(&mut self, number: u64) -> Option<oneshot::Sender<()>> {
         let (network, evict) = self.connections.remove(&number)?;
-        if let Some(own) = self.networks.get_mut(&network) {
+        let site = site(network);
+        if let Some(networks) = self.sites.get_mut(&site)
+            && let Some(own) = networks.get_mut(&network)
+        {
             own.remove(&number);
             if own.is_empty() {
-                self.networks.remove(&network);
+                networks.remove(&network);
+            }
+            if networks.is_empty() {
+                self.sites.remove(&site);
             }
         }
         Some(evict)
     }
 
-    /// The oldest connection of the network with the most connections; among equals the oldest of
-    /// all.
+    /// The oldest connection of the largest network of the site with the most connections; among
+    /// equals the oldest of all.
     fn oldest_of_largest(&self) -> Option<u64> {
-        let largest = self.networks.values().map(BTreeSet::len).max()?;
-        let equals = self.networks.values().filter(|own| own.len() == largest);
-        equals.filter_map(|own| own.first().copied()).min()
+        let sizes = self.sites.values().map(|networks| {
+            let connections: usize = networks.values().map(BTreeSet::len).sum();
+            let largest = networks.values().map(BTreeSet::len).max().unwrap_or_default();
+            (connections, largest)
+        });
+        let largest = sizes.clone().max()?;
+        let equals = self.sites.values().zip(sizes).filter(|(_, size)| *size == largest);
+        let networks = equals.flat_map(|(networks, _)| networks.values());
+        let own = networks.filter(|own| own.len() == largest.1);
+        own.filter_map(|own| own.first().copied()).min()
     }
 }
 
@@ -117,13 +133,24 @@ impl Drop for UnauthenticatedPeer {
 }
 
 /// The network of one host: an IPv4 address, or a /64 of IPv6.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
             let [a, b, c, d, ..] = six.segments();
             Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
         four => four,
+    }
+}
+
+/// The site of a network: an IPv4 address, or a /48 of IPv6, which many hosts are given.
+fn site(network: IpAddr) -> IpAddr {
+    match network {
+        IpAddr::V6(six) => {
+            let [a, b, c, ..] = six.segments();
+            Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).into()
+        }
+        four @ IpAddr::V4(_) => four,
     }
 }
 
@@ -174,6 +201,22 @@ mod tests {
         assert!(is_evicted(&mut first), "among equals the oldest of all");
     }
 
+    #[test]
+    fn where_there_are_too_many_a_site_with_many_networks_loses() {
+        let all = Unauthenticated::new(8, 3);
+        let (_stranger, mut stranger) = all.register(at("192.0.2.1"));
+        let (_other, mut other) = all.register(at("2001:db8:1::1"));
+        let mut site: Vec<_> =
+            (0..6).map(|n| all.register(at(&format!("2001:db8:0:{n}::1")))).collect();
+        let mut more: Vec<_> =
+            (6..30).map(|n| all.register(at(&format!("2001:db8:0:{n:x}::1")))).collect();
+        assert!(!is_evicted(&mut stranger) && !is_evicted(&mut other));
+        assert!(site.iter_mut().all(|(_, eviction)| is_evicted(eviction)));
+        let left =
+            more.iter_mut().filter_map(|(_, eviction)| (!is_evicted(eviction)).then_some(()));
+        assert_eq!(left.count(), 6);
+    }
+
     #[tokio::test]
     async fn an_eviction_wakes_who_waits_and_never_who_was_let_in() {
         let all = Unauthenticated::new(1, 1);
@@ -194,12 +237,16 @@ mod tests {
     proptest! {
         /// For any sequence of events: both limits hold, and the counts match the open connections.
         #[test]
-        fn the_bounds_hold(events in prop::collection::vec((0u8..6, any::<bool>()), 0..200)) {
+        fn the_bounds_hold(events in prop::collection::vec((0u8..9, any::<bool>()), 0..200)) {
             let all = Unauthenticated::new(7, 3);
             let mut held: Vec<(UnauthenticatedPeer, Eviction)> = Vec::new();
             for (host, comes) in events {
                 if comes || held.is_empty() {
-                    held.push(all.register(IpAddr::from([192, 0, 2, host])));
+                    let address = match host {
+                        0..3 => IpAddr::from([192, 0, 2, host]),
+                        _ => at(&format!("2001:db8:{}:{host}::1", host / 5)),
+                    };
+                    held.push(all.register(address));
                 } else {
                     held.remove(usize::from(host) % held.len());
                 }
@@ -207,8 +254,10 @@ mod tests {
                 let table = all.table.lock();
                 prop_assert_eq!(table.connections.len(), held.len());
                 prop_assert!(held.len() <= 7);
-                prop_assert!(table.networks.values().all(|own| (1..=3).contains(&own.len())));
-                prop_assert_eq!(table.networks.values().map(BTreeSet::len).sum::<usize>(), held.len());
+                let networks = || table.sites.values().flat_map(|networks| networks.values());
+                prop_assert!(networks().all(|own| (1..=3).contains(&own.len())));
+                prop_assert_eq!(networks().map(BTreeSet::len).sum::<usize>(), held.len());
+                prop_assert!(table.sites.values().all(|networks| !networks.is_empty()));
             }
         }
     }

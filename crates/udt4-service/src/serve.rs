@@ -20,6 +20,7 @@ use super::{MAX_NAME, POLL_INTERVAL, address, failure, in_clear, options};
 use packtrain_service::executor::{lower_priority, spawn};
 use packtrain_service::history::{self, Kind, Role, Side};
 use packtrain_service::paths::show;
+use packtrain_service::unauthenticated::network;
 use packtrain_service::{
     Direction, HistoryConfig, Notice, NoticeLevel, Outcome, RequestError, ServeReporter,
     ServedTransfer, StopHandle, TransportShare,
@@ -44,8 +45,8 @@ pub struct Udt4ServeRequest {
 
 /// Maximum concurrent clients; further ones are closed.
 const MAX_CLIENTS: usize = 64;
-/// Maximum concurrent clients of one address, so that one host cannot block all others.
-const MAX_CLIENTS_PER_ADDRESS: usize = 32;
+/// Maximum concurrent clients of one network, so that one host cannot block all others.
+const MAX_CLIENTS_PER_NETWORK: usize = 32;
 /// Timeout for a client's request, and for its first reads.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the delivery of the last bytes.
@@ -137,7 +138,7 @@ pub fn serve(request: Udt4ServeRequest, reporter: &dyn ServeReporter) -> Result<
     Ok(())
 }
 
-/// The addresses of the current clients.
+/// The networks of the current clients: their IPv4 addresses, or a /64 of IPv6.
 #[derive(Default)]
 struct Clients(Mutex<Vec<IpAddr>>);
 
@@ -148,9 +149,10 @@ impl Clients {
 
     /// Adds a client, or returns the current number if a limit is reached.
     fn enter(&self, from: IpAddr) -> Result<(), usize> {
+        let from = network(from);
         let mut all = self.lock();
         let same = all.iter().filter(|other| **other == from).count();
-        if all.len() >= MAX_CLIENTS || same >= MAX_CLIENTS_PER_ADDRESS {
+        if all.len() >= MAX_CLIENTS || same >= MAX_CLIENTS_PER_NETWORK {
             return Err(all.len());
         }
         all.push(from);
@@ -158,6 +160,7 @@ impl Clients {
     }
 
     fn leave(&self, from: IpAddr) {
+        let from = network(from);
         let mut all = self.lock();
         if let Some(at) = all.iter().position(|other| *other == from) {
             all.swap_remove(at);
@@ -309,19 +312,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_does_not_take_every_place() {
+    fn one_network_does_not_take_every_place() {
         let clients = Clients::default();
         let at = |last| IpAddr::from([192, 0, 2, last]);
-        for _ in 0..MAX_CLIENTS_PER_ADDRESS {
+        for _ in 0..MAX_CLIENTS_PER_NETWORK {
             assert_eq!(clients.enter(at(1)), Ok(()));
         }
-        assert_eq!(clients.enter(at(1)), Err(MAX_CLIENTS_PER_ADDRESS));
-        for _ in MAX_CLIENTS_PER_ADDRESS..MAX_CLIENTS {
+        assert_eq!(clients.enter(at(1)), Err(MAX_CLIENTS_PER_NETWORK));
+        for _ in MAX_CLIENTS_PER_NETWORK..MAX_CLIENTS {
             assert_eq!(clients.enter(at(2)), Ok(()));
         }
         assert_eq!(clients.enter(at(3)), Err(MAX_CLIENTS));
         clients.leave(at(2));
         assert_eq!(clients.enter(at(3)), Ok(()));
+        // The addresses of one host with IPv6.
+        let clients = Clients::default();
+        let at = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
+        for last in 0..32 {
+            assert_eq!(clients.enter(at(last)), Ok(()));
+        }
+        assert_eq!(clients.enter(at(32)), Err(32));
+        clients.leave(at(99));
+        assert_eq!(clients.enter(at(32)), Ok(()), "any of them has left");
     }
 
     #[test]
