@@ -139,7 +139,7 @@ fn perform_sink_action(
         }
         SinkAction::HashTarget(id, _) => sink.on_target_root(id, Some(digest(choices))),
         SinkAction::Sync(token) => sink.on_synced(token),
-        SinkAction::JournalSync(token) => sink.on_journal_synced(token),
+        SinkAction::JournalSync { token, .. } => sink.on_journal_synced(token),
         SinkAction::Commit(batch) => {
             batch.into_iter().for_each(|(id, _)| sink.on_committed(id, Ok(())));
         }

@@ -58,6 +58,8 @@ pub(crate) enum Spread {
         /// The upper bound.
         span: Duration,
     },
+    /// A delay, and not the link, made the run so long.
+    HeldUp,
     /// No result.
     TooShort,
 }
@@ -118,8 +120,11 @@ impl Run {
         if within < least.as_nanos() {
             return bound(packets, span);
         }
-        if packets_within < MIN_PACKETS || is_held_up(stamps, from, to) {
+        if packets_within < MIN_PACKETS {
             return Spread::TooShort;
+        }
+        if is_held_up(stamps, from, to) {
+            return Spread::HeldUp;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
     }

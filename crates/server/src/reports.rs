@@ -31,7 +31,7 @@ pub(crate) struct QueuedReports {
 }
 
 enum Report {
-    Served(Served),
+    Served(Box<Served>),
     /// For the owner of the server.
     Warning(String),
     /// Ends the reports, even if remaining clients still hold a sender.
@@ -52,7 +52,7 @@ impl Reports {
         let refused = row.is_none() && result.is_err();
         if !refused || self.has_room() {
             // Without a receiver the server has ended.
-            let _ = self.queue.send(Report::Served(served));
+            let _ = self.queue.send(Report::Served(Box::new(served)));
         }
     }
 
@@ -83,7 +83,7 @@ impl QueuedReports {
         let warn = |text: String| notice(&Notice::new(NoticeLevel::Warning, text));
         for queued in queue {
             match queued {
-                Report::Served(served) => report(served),
+                Report::Served(served) => report(*served),
                 Report::Warning(text) => warn(text),
                 Report::End => return,
             }

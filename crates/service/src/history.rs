@@ -163,7 +163,7 @@ mod tests {
     fn series(rates: &[(u64, u64)]) -> Vec<Point> {
         let mut at = Duration::ZERO;
         let points = rates.iter().map(|(ms, mbps)| {
-            at = at + Duration::from_millis(*ms);
+            at += Duration::from_millis(*ms);
             Point { at, rate: DataRate::from_mbps(*mbps) }
         });
         points.collect()

@@ -7,8 +7,9 @@
 //! `rtts=10,100,300` (ms), `queues=0.1,1` (products of bandwidth and delay), `losses=0`, `seeds=1`,
 //! `rounds=12` (round trips from the first data packet on that are played), `seconds` (in their
 //! place), `coalesce=true` (the receiving host reads what has arrived as one batch), `train=false`
-//! (`true`: the sender validates the path with a train of pings, as in a fetch); `curve=1`
-//! prints what was offered to the link and what it delivered in each half round trip.
+//! (`true`: the sender validates the path with a train of pings, as in a fetch), `jitter=5` (ms, each
+//! way), `saved=900mbit` (the rate of an earlier flow over the path); `curve=1` prints what was
+//! offered to the link and what it delivered in each half round trip.
 
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::disallowed_types)]
 
@@ -48,6 +49,11 @@ impl Cell<'_> {
 
     fn scenario(&self) -> String {
         let Self { rate, rtt, queue, loss, seed, .. } = self;
+        let jitter = self.args.get("jitter").map(|ms| format!("jitter = \"{ms}ms\"\n"));
+        let saved = self
+            .args
+            .get("saved")
+            .map(|rate| format!("saved = {{ rate = \"{rate}\", rtt = \"{rtt}ms\" }}\n"));
         let train = match self.text("train", "false").as_str() {
             "true" => format!("probe_train = \"{rtt}ms\"\n"),
             _ => String::new(),
@@ -56,12 +62,14 @@ impl Cell<'_> {
             "name = \"launch\"\nduration = \"{}s\"\nseed = {seed}\nrecord = \"wan\"\n\
              [[link]]\nname = \"wan\"\nfrom = \"near\"\nto = \"far\"\nrate = \"{rate}\"\n\
              rtt = \"{rtt}ms\"\nbdp_rtt = \"{rtt}ms\"\nqueue = \"{queue}bdp, at least 4 packets\"\n\
-             loss = {loss}\nreverse = {{ loss = 0, queue = \"1000000 packets\" }}\n\
+             loss = {loss}\n{}reverse = {{ loss = 0, queue = \"1000000 packets\" }}\n\
              [[flow]]\nname = \"a\"\nfrom = \"near\"\nto = \"far\"\nkind = \"engine\"\n\
-             cc = \"{}\"\ncoalesce = {}\n{train}",
+             cc = \"{}\"\ncoalesce = {}\n{train}{}",
             self.seconds(),
+            jitter.unwrap_or_default(),
             self.text("cc", "native"),
             self.text("coalesce", "true"),
+            saved.unwrap_or_default(),
         )
     }
 

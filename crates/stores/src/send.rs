@@ -527,15 +527,13 @@ impl Work {
 
     async fn fail_job(&self, job: Job, n: usize, failure: Failure) {
         let upload = self.upload_queue().drop_file(n);
-        match upload {
-            Some(upload) => {
-                if !self.give_up(n, &upload.id).await {
-                    self.send_event(StreamEvent::NotAborted);
-                }
+        if let Some(upload) = upload {
+            if !self.give_up(n, &upload.id).await {
+                self.send_event(StreamEvent::NotAborted);
             }
+        } else if matches!(job, Job::Part(..)) {
             // Another stream failed at the same file and reported it.
-            None if matches!(job, Job::Part(..)) => return,
-            None => {}
+            return;
         }
         match failure.kind {
             // These failures affect all files.

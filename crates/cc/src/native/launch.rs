@@ -112,8 +112,9 @@ struct Measured {
     lost: f64,
     host: f64,
     refused: f64,
-    /// Minimum queue, in seconds.
+    /// Minimum queue and the newest, in seconds.
     queue: Option<f64>,
+    newest_queue: f64,
 }
 
 /// The result of a step.
@@ -259,9 +260,13 @@ impl Launch {
         let span = seconds(now) - seconds(measured.since);
         let delivered = measured.delivered(span);
         let sent = self.step.sent_rate(now);
+        let keeps_up = measured.speed(span).is_none_or(|speed| speed > KEPT_UP);
         let before = self.delivered;
         self.delivered = before.max(delivered);
+        // A capacity far below what is delivered was measured wrongly.
+        let known = capacity.filter(|c| CAPACITY_NOISE * c > self.delivered);
         let queue = measured.queue.unwrap_or(0.0);
+        let rise = measured.newest_queue - queue;
         if measured.is_host() {
             self.rate = self.delivered;
             return Judgement::Over;
@@ -296,15 +301,15 @@ impl Launch {
             self.rate = self.delivered * 0.95;
             return Judgement::Over;
         }
-        let keeps_up = measured.speed(span).is_none_or(|speed| speed > KEPT_UP);
-        // A capacity far below what is delivered was measured wrongly.
-        match capacity.filter(|c| CAPACITY_NOISE * c > self.delivered) {
+        match known {
             Some(capacity) if keeps_up && self.rate > 0.9 * capacity => {
                 self.rate = self.most() * capacity;
                 return Judgement::Over;
             }
             Some(capacity) if keeps_up => self.leap(capacity),
             None if keeps_up => return self.rise(base),
+            // Nothing says how much too fast it was, and the next step would end a round trip later.
+            None if rise > base / 8.0 + 2e-3 => return Judgement::Retreat,
             _ => {}
         }
         Judgement::Next
@@ -398,6 +403,7 @@ impl Step {
         if let Some(queue) = feedback.queueing_delay {
             let queue = (queue.as_secs_f64() - QUEUE_NOISE).max(0.0);
             measured.queue = Some(measured.queue.map_or(queue, |least| least.min(queue)));
+            measured.newest_queue = queue;
         }
     }
 
@@ -421,6 +427,7 @@ impl Measured {
             host: 0.0,
             refused: 0.0,
             queue: None,
+            newest_queue: 0.0,
         }
     }
 

@@ -95,7 +95,7 @@ impl Best {
 
 #[derive(Debug)]
 enum State {
-    Launch(Launch),
+    Launch(Box<Launch>),
     Cruise,
 }
 
@@ -110,7 +110,7 @@ impl Native {
             mtu,
             ceiling: config.ceiling.map(|c| c.as_bps() as f64 / 8.0),
             rate: launch.rate(),
-            state: State::Launch(launch),
+            state: State::Launch(Box::new(launch)),
             rounds: Rounds::new(config.now, rtt),
             judge: Judge::default(),
             cruise: Cruise::new(rng.fork()),
@@ -171,7 +171,7 @@ impl Native {
         let Some(capacity) = feedback.capacity.map(|c| c.as_bps() as f64 / 8.0) else { return };
         self.unmeasured_rounds = 0;
         if let Some(launch) = Launch::resumed(self.rate, capacity) {
-            self.state = State::Launch(launch);
+            self.state = State::Launch(Box::new(launch));
             self.update_rate();
         }
     }

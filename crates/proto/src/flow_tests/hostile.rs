@@ -127,7 +127,7 @@ fn reports_on_a_sparse_window_wait_for_those_before_them() {
     }
     let (mut now, mut told) = (pair.now, 0);
     for i in 0..200 {
-        now = now + Duration::from_millis(1);
+        now += Duration::from_millis(1);
         core.on_control(now, &envelope(start + 1 + 2 * i), vec![]);
         let last = envelope(start + 2 * count + 2 * i);
         core.on_control(now, &last, vec![]);

@@ -41,7 +41,11 @@ pub(super) enum MetaJob {
 pub(super) enum SyncJob {
     Sync(u64),
     /// The journal, and names: those of this run, or all.
-    Journal { token: u64, journal: Option<File>, names: bool },
+    Journal {
+        token: u64,
+        journal: Option<File>,
+        names: bool,
+    },
     Stop,
 }
 

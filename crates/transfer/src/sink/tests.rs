@@ -238,7 +238,8 @@ fn a_stream_is_open_until_it_ends() {
 fn a_lost_goodbye_changes_nothing() {
     let mut sink = sink();
     sink.on_message(now(), manifest_end(0)).unwrap();
-    let [.., SinkAction::RemoveLock, SinkAction::JournalSync { token, .. }] = actions(&mut sink)[..]
+    let [.., SinkAction::RemoveLock, SinkAction::JournalSync { token, .. }] =
+        actions(&mut sink)[..]
     else {
         panic!("no sync")
     };
