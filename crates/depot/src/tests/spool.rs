@@ -445,7 +445,8 @@ fn ended_sessions_keep_no_file_open() {
         files.filter(|file| file.starts_with(spool.join(SESSION.to_string()))).count()
     };
     executor::handle().block_on(async {
-        let (mut sender, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        let hello = hello(&deposit(&[&depot.place]), 0);
+        let (mut sender, answer) = bring(&depot.place, &hello).await;
         assert_eq!(answer, Answer::Accepted);
         sender.write_all(&record(0, true)).await.expect("room");
         until_safe(&mut sender, 1).await;
@@ -454,7 +455,7 @@ fn ended_sessions_keep_no_file_open() {
         assert_eq!(bring(&depot.place, &release).await.1, Answer::Accepted);
         assert_eq!(open(), 0);
         // It stays known.
-        let (mut socket, answer) = bring(&depot.place, &hello(&deposit(&[&depot.place]), 0)).await;
+        let (mut socket, answer) = bring(&depot.place, &hello).await;
         assert_eq!(reason(&mut socket, answer).await, Some(Reason::Absent));
     });
 }
