@@ -338,7 +338,11 @@ impl Runner<'_> {
 
     fn take(&mut self, item: StreamEvent) {
         match item {
-            StreamEvent::Bytes(bytes) => self.summary.bytes_moved += bytes.get(),
+            // The store has confirmed them.
+            StreamEvent::Bytes(bytes) => {
+                self.summary.bytes_moved += bytes.get();
+                self.summary.bytes_durable = self.summary.bytes_moved;
+            }
             StreamEvent::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
             StreamEvent::Failed(failure) => self.failure = Some(failure),
             StreamEvent::NotAborted => self.not_aborted += 1,

@@ -456,6 +456,14 @@ pub struct Progress {
     pub again: u64,
 }
 
+impl Progress {
+    /// Moved bytes that are durable: a lower bound, because some of the `present` bytes that the sink
+    /// found may not be synced yet.
+    pub fn moved_durable(&self, present: u64) -> u64 {
+        self.durable.saturating_sub(present).min(self.verified)
+    }
+}
+
 /// Result of the transfer, as counted by the sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -478,6 +486,10 @@ pub struct Summary {
     /// The sink counts them.
     #[serde(skip)]
     pub changed: u64,
+    /// Of the moved bytes, those that were durable when the transfer ended
+    /// ([`Progress::moved_durable`]). Each end counts them itself.
+    #[serde(skip)]
+    pub bytes_durable: u64,
     /// Files and links that the source removed. The source counts them.
     #[serde(skip)]
     pub removed: u64,

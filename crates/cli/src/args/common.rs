@@ -130,8 +130,9 @@ pub(crate) struct RemoteArgs {
     /// Trust and remember the key of a server that is not known yet.
     #[arg(long)]
     pub(crate) accept_new_host: bool,
-    /// How many times to try again after a temporary failure. The pause starts at 1 s and doubles
-    /// after each try, up to 32 s.
+    /// How many times in a row to try again after a temporary failure. The count begins anew after
+    /// a try that moved data which the next one keeps. The pause starts at 1 s and doubles after
+    /// each try, up to 32 s.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::count)]
     pub(crate) retries: u32,
 }

@@ -98,7 +98,8 @@ pub(crate) struct ClaimArgs {
     /// [default: auto].
     #[arg(long, value_name = "SIZE", value_parser = values::buffer)]
     pub(crate) tcp_buffer: Option<Buffer>,
-    /// How many times to try again after a temporary failure.
+    /// How many times in a row to try again after a temporary failure. The count begins anew after
+    /// a try that moved data which the next one keeps.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::count)]
     pub(crate) retries: u32,
     #[command(flatten)]

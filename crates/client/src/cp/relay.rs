@@ -8,7 +8,7 @@ use crossbeam_channel::{never, select};
 use packtrain_object::EntryId;
 use packtrain_object::manifest::decode_segment;
 use packtrain_os::clock;
-use packtrain_transfer::message::{Message, Summary};
+use packtrain_transfer::message::{Message, Progress, Summary};
 use packtrain_transfer::{Failure, FailureKind, Outcome, SinkTotals, removal_unknown};
 use packtrain_units::{ByteCount, Duration, Offset};
 
@@ -241,6 +241,9 @@ pub(super) fn run(
     }
     summary.changed = changed;
     moved.streams = streams;
+    let (verified, durable) = (totals.verified.get(), totals.durable.get());
+    let progress = Progress { verified, durable, ..Progress::default() };
+    summary.bytes_durable = progress.moved_durable(totals.present.get());
     let mut outcome = Outcome { summary, failure, failed };
     target_failures.append_to(&mut outcome);
     (outcome, moved)

@@ -4,7 +4,7 @@ use packtrain_hops::route::Routes;
 use packtrain_os::clock;
 use packtrain_runtime::sink::IN_USE;
 use packtrain_service::{
-    CpRequest, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
+    CpRequest, Location, Notice, NoticeLevel, Outcome, ProgressSnapshot, Reporter, RequestError,
 };
 use packtrain_transfer::{FailureKind, FileReport};
 use packtrain_units::{Backoff, ByteCount, Duration, Time};
@@ -35,8 +35,14 @@ pub(super) const fn may_pass(kind: FailureKind) -> bool {
     )
 }
 
-/// Does it again after temporary failures, as often as the request allows and until `is_over`; once
-/// if ssh was refused and nothing was ever reached.
+/// Whether the next try continues from bytes that this one moved. Standard input is read only once.
+fn has_progressed(request: &CpRequest, outcome: &Outcome) -> bool {
+    let is_repeatable = !request.sources.iter().any(|source| matches!(source, Location::Stdio));
+    outcome.resumable && outcome.summary.bytes_durable > 0 && is_repeatable
+}
+
+/// Does it again after temporary failures until `is_over`, and at most as often in a row as the
+/// request allows without a durable byte moved; once if ssh was refused and nothing was ever reached.
 pub(crate) fn again(
     request: &CpRequest,
     reporter: &dyn Reporter,
@@ -55,7 +61,12 @@ pub(crate) fn again(
         }
         reached |= result.is_ok();
         match &mut result {
-            Ok(outcome) => begun |= outcome.resumable,
+            Ok(outcome) => {
+                begun |= outcome.resumable;
+                if has_progressed(request, outcome) {
+                    backoff.reset();
+                }
+            }
             // An earlier try left something to go on from.
             Err(error) => error.resumable |= begun && may_pass(error.kind),
         }
@@ -262,6 +273,37 @@ pub(super) mod tests {
         };
         assert_eq!(ends(&["the connection is lost", &in_use, &in_use, ""]), (None, 0));
         assert_eq!(ends(&[&in_use, &in_use, ""]), (Some(in_use.clone()), 1));
+    }
+
+    #[test]
+    fn only_tries_in_a_row_without_a_durable_byte_count() {
+        // `moved[n]`: durable bytes of try n. All of them lose the connection.
+        let tries = |request: &CpRequest, resumable: bool, moved: &[u64]| {
+            let (said, mut tries) = (Said::default(), 0);
+            let ended = again(request, &said, &Routes::default(), &|| false, || {
+                let failure =
+                    packtrain_transfer::Failure::new(FailureKind::Temporary, "it is lost");
+                let mut outcome =
+                    Outcome { failure: Some(failure), resumable, ..Outcome::default() };
+                outcome.summary.bytes_durable = moved.get(tries).copied().unwrap_or_default();
+                tries += 1;
+                Ok(outcome)
+            });
+            assert!(ended.is_ok_and(|outcome| outcome.failure.is_some()));
+            (tries, said.0.into_inner())
+        };
+        let mut request = request();
+        request.retries = 1;
+        let (count, said) = tries(&request, true, &[1, 1]);
+        assert_eq!(count, 4, "two moved something, and two in a row did not");
+        assert!(
+            said.iter().all(|text| text.ends_with("; trying again in 1.0 s (1 of 1)")),
+            "{said:?}"
+        );
+        assert_eq!(tries(&request, true, &[]).0, 2);
+        assert_eq!(tries(&request, false, &[1, 1, 1]).0, 2, "nothing is kept");
+        request.sources = vec![Location::Stdio];
+        assert_eq!(tries(&request, true, &[1, 1, 1]).0, 2, "standard input is read once");
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Tally {
     pub(super) fn summary(&self) -> Summary {
         Summary {
             bytes_moved: self.progress.verified.saturating_sub(self.holes) + self.planned,
+            bytes_durable: self.progress.moved_durable(self.present),
             failed: self.failures.count(),
             vanished: self.failures.vanished(),
             ..self.summary

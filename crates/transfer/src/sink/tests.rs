@@ -251,6 +251,20 @@ fn a_lost_goodbye_changes_nothing() {
     assert_eq!(outcome.failure, None);
 }
 
+#[test]
+fn a_lost_sink_knows_what_it_moved_durably() {
+    let mut unsynced = sink_of(&[100]);
+    verify(&mut unsynced, 0, 0, true);
+    let mut synced = at_the_end();
+    last_sync(&mut synced);
+    for (mut sink, durable) in [(unsynced, 0), (synced, 100)] {
+        actions(&mut sink);
+        sink.cancel(now(), Failure::new(FailureKind::Temporary, "connection lost"));
+        let moved = sink.tally.summary();
+        assert_eq!((moved.bytes_moved, moved.bytes_durable), (100, durable));
+    }
+}
+
 /// A sink of one file, before its last sync.
 fn at_the_end() -> Sink {
     let mut sink = sink_of(&[100]);

@@ -388,6 +388,7 @@ impl Source {
             Outcome { summary: Default::default(), failure, failed: self.failures.take() };
         outcome.summary.bytes_moved = self.progress.verified;
         outcome.summary.files_moved = self.progress.files;
+        outcome.summary.bytes_durable = self.progress.moved_durable(self.totals.present.get());
         outcome.summary.chunks_again = self.progress.again;
         outcome.summary.bytes_same = self.compared.same();
         outcome.summary.removed = self.removal.removed();

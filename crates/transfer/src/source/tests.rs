@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::MAX_ENTRY_PATHS;
-use crate::message::Summary;
+use crate::message::{Progress, Summary};
 
 mod bounds;
 mod changed;
@@ -62,6 +62,29 @@ fn what_the_sink_needs_is_assigned_and_let_go_when_verified() {
     // A sink that repeats itself makes no work.
     source.on_message(now(), Message::Verified(vec![range; 100])).unwrap();
     assert_eq!(actions(&mut source), []);
+}
+
+#[test]
+fn a_lost_source_knows_what_it_moved_durably() {
+    let durable = |present, verified, durable| {
+        let mut source = source(&[CHUNK.get()]);
+        actions(&mut source);
+        let found =
+            Message::Need { segment: Some(EntryId(0)), ranges: vec![], present, again: false };
+        source.on_message(now(), found).unwrap();
+        let progress = Progress { verified, durable, ..Progress::default() };
+        source.on_message(now(), Message::Progress(progress)).unwrap();
+        source.cancel(now(), Failure::new(FailureKind::Temporary, "connection lost"));
+        let finished = actions(&mut source).into_iter().find_map(|action| match action {
+            SourceAction::Finished(outcome) => Some(outcome.summary.bytes_durable),
+            _ => None,
+        });
+        finished.expect("it is over")
+    };
+    assert_eq!(durable(0, 70, 50), 50);
+    assert_eq!(durable(30, 70, 90), 60, "30 of the durable bytes were there before");
+    assert_eq!(durable(30, 0, 30), 0, "nothing was moved");
+    assert_eq!(durable(0, 0, 30), 0, "what was found is not reported yet");
 }
 
 #[test]
