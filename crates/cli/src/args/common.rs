@@ -199,7 +199,7 @@ pub(crate) struct FilterArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Print only warnings and errors.
+    /// Print only errors. Warnings are still in --log-file and --json.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Print a line for each file.
@@ -230,7 +230,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Only warnings are printed.
+    /// Only errors are printed.
     pub(crate) fn silent(keep: &KeepArgs) -> Self {
         Self {
             quiet: true,

@@ -142,7 +142,7 @@ impl Run<'_> {
         if omitted > 0 && !outcome.failed.is_empty() && work != Work::Verify {
             print_failure(&format!("and {omitted} more failed"));
         }
-        if outcome.summary.not_owned > 0 {
+        if outcome.summary.not_owned > 0 && !self.output.quiet {
             print_warning(&summary::not_owned(outcome.summary.not_owned));
         }
         if let Some(failure) = &outcome.failure {

@@ -160,11 +160,12 @@ impl Reporter for ConsoleReporter {
         if self.json {
             json_line(&event);
         }
-        // Programs read stdout; warnings go to stderr too.
+        // Programs read stdout; warnings go to stderr too. With `-q`, cron sends mail only about a
+        // failure: not about a pipe that is left out, or an outage that the copy survived.
         let said = match notice.level {
             NoticeLevel::Explain => !self.json,
             NoticeLevel::Info => !self.json && !self.quiet,
-            NoticeLevel::Warning => true,
+            NoticeLevel::Warning => !self.quiet,
         };
         if said {
             self.progress.around(|| match notice.level {

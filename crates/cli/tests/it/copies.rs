@@ -63,6 +63,23 @@ fn the_log_of_a_manifest_has_its_end() {
 }
 
 #[test]
+fn quiet_prints_errors_and_no_warnings() {
+    let home = Home::new();
+    home.file("src/a", b"some bytes");
+    rustix::fs::mkfifoat(rustix::fs::CWD, home.path("src/pipe"), 0o600.into()).expect("a pipe");
+    let text = "a pipe, socket or device is not copied";
+    let output = home.run(&["cp", "-r", "src/", "loud"]);
+    assert!(code(&output) == 0 && stderr(&output).contains(text), "{}", stderr(&output));
+    let output = home.run(&["cp", "-qr", "--log-file", "log", "src/", "quiet"]);
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
+    let log = std::fs::read_to_string(home.path("log")).expect("it was made");
+    assert!(log.contains(text), "{log}");
+    let output = home.run(&["cp", "-q", "missing", "quiet"]);
+    assert_eq!(code(&output), 3);
+    assert!(stderr(&output).contains("missing"), "{}", stderr(&output));
+}
+
+#[test]
 fn only_exact_names_of_temporaries_are_left_out_and_a_named_one_is_told() {
     let home = Home::new();
     std::fs::create_dir(home.path("src")).expect("empty");
