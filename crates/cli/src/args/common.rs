@@ -190,8 +190,9 @@ pub(crate) struct FilterArgs {
     /// Transfer only the paths in this file, one a line; - is standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
-    /// The names in the file of --files-from end with a zero byte instead of a newline.
-    #[arg(long, requires = "files_from")]
+    /// The names and patterns in the files of --files-from, --exclude-from, --include-from and
+    /// --filter '. FILE' end with a zero byte instead of a newline.
+    #[arg(long)]
     pub(crate) from0: bool,
 }
 

@@ -160,7 +160,6 @@ fn what_would_do_nothing_is_refused() {
         ("--retries -1 a b", "-1"),
         ("--rate 0 a b", "rate of zero"),
         ("--streams 0 a b", "1 to 64"),
-        ("--from0 a b", "--files-from"),
         ("--force-delete a b", "--delete"),
     ] {
         let text = refused(line);

@@ -80,6 +80,19 @@ fn quiet_prints_errors_and_no_warnings() {
 }
 
 #[test]
+fn patterns_that_end_with_a_zero_byte_are_read_from_each_file_of_names() {
+    let home = Home::new();
+    for name in ["src/a.log", "src/b.txt", "src/c.tmp"] {
+        home.file(name, b"x");
+    }
+    home.file("patterns", b"*.log\0*.tmp\0");
+    let output = home.run(&["cp", "-r", "--from0", "--exclude-from", "patterns", "src/", "out"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let out = ["a.log", "b.txt", "c.tmp"].map(|name| exists(&home.path(&format!("out/{name}"))));
+    assert_eq!(out, [false, true, false]);
+}
+
+#[test]
 fn only_exact_names_of_temporaries_are_left_out_and_a_named_one_is_told() {
     let home = Home::new();
     std::fs::create_dir(home.path("src")).expect("empty");
