@@ -7,7 +7,7 @@ mod there;
 use serde::{Deserialize, Serialize};
 
 pub use here::check as check_here;
-pub use there::{answer, check as check_there};
+pub use there::{DataPath, answer, check as check_there};
 
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -118,7 +118,8 @@ impl SshArgs {
 pub(crate) struct RemoteArgs {
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
-    /// TCP and UDP ports that the listening end may use for data, such as 5000-5100 [default: any].
+    /// TCP and UDP ports that both ends may use for data, such as 5000-5511: 8 UDP ports for each
+    /// transfer at a time [default: any].
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
     /// Address of the other end for data, if it differs from that of the control connection.

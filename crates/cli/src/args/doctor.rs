@@ -4,7 +4,10 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
+use packtrain_service::PortRange;
+
 use super::common::SshArgs;
+use super::values;
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
@@ -20,6 +23,13 @@ pub(crate) struct DoctorArgs {
     pub(crate) host: Option<OsString>,
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
+    /// Try UDP at the first free port of this range there, such as 5000-5511: the --ports of the
+    /// copies to come [default: any].
+    #[arg(long, value_name = "A-B", value_parser = values::ports)]
+    pub(crate) ports: Option<PortRange>,
+    /// Address of the other machine for UDP, if it differs from that of ssh.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) data_addr: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

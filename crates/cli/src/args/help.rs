@@ -40,7 +40,7 @@ const EXAMPLES: &[Examples] = &[
                 "admit also one client with a ticket",
             ),
             (
-                "packtrain serve --listen 0.0.0.0:7876 --root /data --ports 5000-5100",
+                "packtrain serve --listen 0.0.0.0:7876 --root /data --ports 5000-5511",
                 "behind a firewall with these ports open",
             ),
         ],

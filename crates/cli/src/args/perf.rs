@@ -42,7 +42,8 @@ pub(crate) struct PerfServerArgs {
     /// $XDG_CONFIG_HOME/packtrain/authorized_keys].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) authorized_keys: Option<PathBuf>,
-    /// TCP and UDP ports for data, such as 5000-5100 [default: any].
+    /// TCP and UDP ports for data, such as 5000-5511: 8 UDP ports for each transfer at a time
+    /// [default: any].
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
     /// udt4: serve only the wire of the stock UDT library, unencrypted. Otherwise the client

@@ -41,7 +41,8 @@ pub(crate) struct ServeArgs {
     /// How long the ticket is valid.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = values::duration)]
     pub(crate) ticket_lifetime: Duration,
-    /// TCP and UDP ports for data, such as 5000-5100 [default: any].
+    /// TCP and UDP ports for data, such as 5000-5511: 8 UDP ports for each transfer at a time
+    /// [default: any].
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<PortRange>,
     /// Maximum concurrent clients. The server refuses more with a temporary failure, so that they

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use packtrain_client::doctor::{self, Check, State};
+use packtrain_client::doctor::{self, Check, DataPath, State};
 use packtrain_service::{
     FailureKind, FileReport, Location, Notice, ProgressSnapshot, Reporter, RequestError, StopHandle,
 };
@@ -25,7 +25,7 @@ struct Machine {
 pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
     if args.stdio {
         let (input, output) = (std::io::stdin(), std::io::stdout());
-        return match doctor::answer(input, output) {
+        return match doctor::answer(args.ports, input, output) {
             Ok(()) => Ok(Code::DONE),
             Err(error) => Err(RequestError::new(FailureKind::Fatal, error.to_string()).into()),
         };
@@ -43,7 +43,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Code, Exit> {
         signals::watch(&stop, false);
         let settings = args.ssh.settings();
         let sending = Sending(Progress::new(ProgressMode::Auto, args.json));
-        let checked = doctor::check_there(&settings, user.as_deref(), &host, &sending, &stop);
+        let path = DataPath { ports: args.ports, address: args.data_addr.as_deref() };
+        let user_there = user.as_deref();
+        let checked = doctor::check_there(&settings, user_there, &host, path, &sending, &stop);
         sending.0.finish();
         match checked {
             Ok(checks) => {

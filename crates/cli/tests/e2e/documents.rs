@@ -92,6 +92,12 @@ pages! {
             ("systemctl status", SERVICE),
         ],
     };
+    firewalls: Page {
+        path: "docs/guide/tasks/firewalls.md",
+        given: "results && mkdir -p $HOSTS/host",
+        then: "cmp results/one $HOSTS/host/results/one",
+        not_run: &[],
+    };
     diagnose: Page {
         path: "docs/guide/tasks/diagnose.md",
         given: "mkdir -p $HOSTS/host/data && head -c 3M /dev/urandom >f && packtrain cp f g",

@@ -50,6 +50,32 @@ fn both_ends_and_the_path_are_checked() {
     }
 }
 
+/// Also where the only port that is open is named, and where it is taken.
+#[test]
+fn udp_is_tried_at_the_ports_and_the_address_of_copies() {
+    let home = home();
+    let program = env!("CARGO_BIN_EXE_packtrain");
+    let taken =
+        std::net::UdpSocket::bind("[::]:0").or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"));
+    let taken = taken.expect("this machine has UDP");
+    let port = taken.local_addr().expect("it is bound").port();
+    let ports = format!("{port}-{port}");
+    let line = ["doctor", "no.such.invalid", "-e", "./ssh", "--remote-path", program, "--json"];
+    let check = |rest: &[&str]| {
+        let output = home.run(&[&line[..], rest].concat());
+        let machines = &done(&output)["machines"];
+        let checks = machines[1]["checks"].as_array().expect("a list").clone();
+        let path = checks.into_iter().find(|check| check["what"] == "UDP path");
+        path.unwrap_or_else(|| panic!("{}", stderr(&output)))
+    };
+    let path = check(&["--ports", &ports, "--data-addr", "127.0.0.1"]);
+    assert_eq!(path["state"], "fault", "{path}");
+    drop(taken);
+    let path = check(&["--ports", &ports, "--data-addr", "127.0.0.1"]);
+    let says = format!("datagrams to UDP port {port} of 127.0.0.1 come back");
+    assert_eq!((&path["state"], &path["says"]), (&"ok".into(), &says.into()));
+}
+
 #[test]
 fn a_key_that_others_read_is_a_fault_and_named_with_its_remedy() {
     let home = home();

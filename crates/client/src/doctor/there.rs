@@ -10,7 +10,7 @@ use std::time::Duration as StdDuration;
 use packtrain_os::{clock, entropy};
 use packtrain_runtime::marker;
 use packtrain_service::executor::spawn;
-use packtrain_service::{Reporter, SshSettings, StopHandle};
+use packtrain_service::{PortRange, Reporter, SshSettings, StopHandle, host};
 use packtrain_transfer::{Failure, FailureKind};
 use packtrain_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
@@ -48,12 +48,27 @@ struct Answer {
     token: [u8; 16],
 }
 
-/// Answers a `doctor` at the other end of standard input and output, until `input` ends.
+/// The ports and the address of the other end that copies will use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DataPath<'a> {
+    /// The range of `--ports`; any port without it.
+    pub ports: Option<PortRange>,
+    /// The name of `--data-addr`; that of the host without it.
+    pub address: Option<&'a str>,
+}
+
+/// Answers a `doctor` at the other end of standard input and output, until `input` ends. It returns
+/// datagrams at the first free port of `ports`.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn answer(mut input: impl Read + Send + 'static, mut output: impl Write) -> io::Result<()> {
-    let any = |ip: IpAddr| UdpSocket::bind((ip, 0)).ok();
+pub fn answer(
+    ports: Option<PortRange>,
+    mut input: impl Read + Send + 'static,
+    mut output: impl Write,
+) -> io::Result<()> {
+    let ports = ports.map_or(0..=0, |range| range.first..=range.last);
+    let any = |ip: IpAddr| ports.clone().find_map(|port| UdpSocket::bind((ip, port)).ok());
     let socket = any(Ipv6Addr::UNSPECIFIED.into()).or_else(|| any(Ipv4Addr::UNSPECIFIED.into()));
     let answer = Answer {
         version: VERSION.to_owned(),
@@ -103,12 +118,13 @@ pub fn check(
     settings: &SshSettings,
     user: Option<&str>,
     host: &str,
+    path: DataPath<'_>,
     reporter: &dyn Reporter,
     stop: &StopHandle,
 ) -> Result<Vec<Check>, Failure> {
     let target = Target::new(user, host)?;
     let Started { running, input, mut output, .. } =
-        bootstrap::start(settings, &target, Service::Doctor, reporter, stop)?;
+        bootstrap::start(settings, &target, Service::Doctor(path.ports), reporter, stop)?;
     let answer = marker::find(&mut output, |line| {
         line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
     });
@@ -125,18 +141,27 @@ pub fn check(
     })?;
     let mut checks = vec![versions(&answer.version), clocks(received, answer.wall)];
     checks.extend(answer.checks.into_iter().take(MAX_CHECKS).map(bounded));
-    let addresses = resolve(settings, &target, host);
-    checks.push(match answer.port {
-        Some(port) => datagrams(&addresses, port, &answer.token),
-        None => Check::fault("UDP path", "the other machine opens no UDP port", BLOCKED),
+    let addresses = match path.address {
+        Some(name) => host::lookup(name),
+        None => resolve(settings, &target, host),
+    };
+    checks.push(match (answer.port, path.ports) {
+        (Some(port), ports) => datagrams(&addresses, port, ports.is_some(), &answer.token),
+        (None, Some(PortRange { first, last })) => {
+            let says = format!("no UDP port from {first} to {last} is free at the other machine");
+            Check::fault("UDP path", says, MORE_PORTS)
+        }
+        (None, None) => Check::fault("UDP path", "the other machine opens no UDP port", BLOCKED),
     });
     drop((input, output));
     let _ = running.wait();
     Ok(checks)
 }
 
-const BLOCKED: &str = "until UDP ports are open between the two machines (a range can be set by \
-                       --ports A-B), transfers use TCP";
+const BLOCKED: &str = "open UDP ports of that machine, 8 for each transfer at a time, and give them \
+                       to doctor and cp by --ports A-B; until then transfers use TCP";
+const CLOSED: &str = "open these ports for UDP at that machine; until then transfers use TCP";
+const MORE_PORTS: &str = "choose another range: a transfer over UDP takes 8 ports";
 
 fn versions(there: &str) -> Check {
     let shown = packtrain_units::escape::text(&short(there));
@@ -164,16 +189,17 @@ fn clocks(here: Duration, there: u64) -> Check {
 }
 
 /// Sends datagrams to the other end, which returns them.
-fn datagrams(addresses: &[IpAddr], port: u16, token: &[u8; 16]) -> Check {
+fn datagrams(addresses: &[IpAddr], port: u16, chosen: bool, token: &[u8; 16]) -> Check {
     if addresses.is_empty() {
         let says = "the host's name has no address here, so UDP cannot be tried";
-        return Check::advice("UDP path", says, "name the address by --data-addr in copies");
+        return Check::advice("UDP path", says, "name the address by --data-addr, also in copies");
     }
     let mut last = None;
     for &address in addresses {
         match returned(SocketAddr::new(address, port), token) {
             Ok(true) => {
-                return Check::ok("UDP path", format!("datagrams to {address} come back"));
+                let says = format!("datagrams to UDP port {port} of {address} come back");
+                return Check::ok("UDP path", says);
             }
             Ok(false) => {}
             Err(error) => last = Some(error),
@@ -181,7 +207,7 @@ fn datagrams(addresses: &[IpAddr], port: u16, token: &[u8; 16]) -> Check {
     }
     let why = last.map_or_else(String::new, |error| format!(" ({error})"));
     let says = format!("no datagram to UDP port {port} there comes back{why}");
-    Check::advice("UDP path", says, BLOCKED)
+    Check::advice("UDP path", says, if chosen { CLOSED } else { BLOCKED })
 }
 
 fn returned(to: SocketAddr, token: &[u8; 16]) -> io::Result<bool> {
@@ -241,7 +267,7 @@ mod tests {
     fn the_other_end_answers_and_returns_datagrams_with_the_token_alone() {
         let (reading, writing) = io::pipe().unwrap();
         let (mut answers, output) = io::pipe().unwrap();
-        let thread = std::thread::spawn(move || super::answer(reading, output));
+        let thread = std::thread::spawn(move || super::answer(None, reading, output));
         let found = marker::find(&mut answers, |line| {
             line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
         });
@@ -250,12 +276,35 @@ mod tests {
         assert!(!answer.checks.is_empty());
         let local = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
         let port = answer.port.expect("this machine has UDP");
-        assert_eq!(datagrams(&local, port, &answer.token).state, State::Ok);
+        assert_eq!(datagrams(&local, port, false, &answer.token).state, State::Ok);
         assert_eq!(clocks(clock::wall(), answer.wall).state, State::Ok);
         drop(writing);
         thread.join().unwrap().unwrap();
         // Now nothing is there.
-        assert_eq!(datagrams(&local, port, &answer.token).state, State::Advice);
+        assert_eq!(datagrams(&local, port, false, &answer.token).state, State::Advice);
+    }
+
+    #[test]
+    fn the_other_end_takes_a_free_port_of_the_range_or_none() {
+        let answered = |first, last| {
+            let (mut answers, output) = io::pipe().unwrap();
+            super::answer(Some(PortRange { first, last }), io::empty(), output).unwrap();
+            let found = marker::find(&mut answers, |line| {
+                line.strip_prefix(PREFIX).map(serde_json::from_slice::<Answer>)
+            });
+            found.unwrap().unwrap().unwrap().port
+        };
+        // As the other end binds: on both families where the machine has both.
+        let any = |ip: IpAddr| UdpSocket::bind((ip, 0));
+        let taken =
+            any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()));
+        let taken = taken.unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert_eq!(answered(port, port), None);
+        let wide = answered(port.saturating_sub(50), port.saturating_add(50)).unwrap();
+        assert!(wide != port && wide.abs_diff(port) <= 50, "{wide}");
+        drop(taken);
+        assert_eq!(answered(port, port), Some(port));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crossbeam_channel::RecvTimeoutError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use packtrain_runtime::marker;
-use packtrain_service::{Notice, NoticeLevel, Reporter, SshSettings, StopHandle};
+use packtrain_service::{Notice, NoticeLevel, PortRange, Reporter, SshSettings, StopHandle};
 use packtrain_transfer::{Failure, FailureKind, Versions};
 use packtrain_units::ByteCount;
 
@@ -27,15 +27,18 @@ use super::program::{self, Program};
 pub(crate) enum Service {
     /// It is the other end of a transfer.
     Transfer,
-    /// It checks its machine.
-    Doctor,
+    /// It checks its machine, and returns datagrams at a port of this range.
+    Doctor(Option<PortRange>),
 }
 
 impl Service {
-    fn arguments(self) -> &'static str {
+    fn arguments(self) -> String {
         match self {
-            Self::Transfer => "serve --stdio",
-            Self::Doctor => "doctor --stdio",
+            Self::Transfer => "serve --stdio".to_owned(),
+            Self::Doctor(None) => "doctor --stdio".to_owned(),
+            Self::Doctor(Some(PortRange { first, last })) => {
+                format!("doctor --stdio --ports {first}-{last}")
+            }
         }
     }
 }
@@ -334,14 +337,14 @@ fn find(name: &str, service: Service, bootstrap: bool) -> String {
     line(&script)
         .replace("LOWEST", &Versions::OWN.lowest.to_string())
         .replace("HIGHEST", &Versions::OWN.highest.to_string())
-        .replace("ARGUMENTS", service.arguments())
+        .replace("ARGUMENTS", &service.arguments())
         // Last: these are the user's words.
         .replace("CANDIDATES", &candidates)
 }
 
 /// `install.sh` as one line.
 fn install(service: Service) -> String {
-    line(INSTALL).replace("ARGUMENTS", service.arguments())
+    line(INSTALL).replace("ARGUMENTS", &service.arguments())
 }
 
 /// A script without its comments as one line.

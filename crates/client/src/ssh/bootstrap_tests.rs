@@ -43,13 +43,15 @@ fn home() -> tempfile::TempDir {
 fn the_scripts_are_lines_that_every_shell_passes_on() {
     for script in [
         find("packtrain", Service::Transfer, true),
-        find("~/x", Service::Doctor, false),
+        find("~/x", Service::Doctor(Some(PortRange { first: 5000, last: 5511 })), false),
         super::install(Service::Transfer),
     ] {
         assert!(!script.contains('\n'));
         let checked = Command::new("sh").args(["-n", "-c", &script]).status().unwrap();
         assert!(checked.success(), "{script}");
     }
+    let doctor = find("~/x", Service::Doctor(Some(PortRange { first: 5000, last: 5511 })), true);
+    assert!(doctor.contains("doctor --stdio --ports 5000-5511"), "{doctor}");
     // `posix` checks the rest in debug builds.
     assert!(posix(&find("packtrain", Service::Transfer, true)).starts_with("exec sh -c 'set -f; "));
 }
@@ -63,7 +65,7 @@ fn command_lines_are_for_the_login_shell() {
     let never = super::words(&settings("sudo packtrain", false), Service::Transfer).unwrap();
     assert_eq!(never, "sudo packtrain serve --stdio");
     for refused in ["-v", "", " ", "a\nb"] {
-        let failure = super::words(&settings(refused, true), Service::Doctor).unwrap_err();
+        let failure = super::words(&settings(refused, true), Service::Doctor(None)).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Usage, "{refused:?}");
     }
 }
