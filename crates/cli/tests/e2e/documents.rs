@@ -98,6 +98,16 @@ pages! {
         then: "cmp results/one $HOSTS/host/results/one",
         not_run: &[],
     };
+    terabytes: Page {
+        path: "docs/guide/tasks/terabytes.md",
+        given: ":",
+        then: ":",
+        not_run: &[
+            ("loginctl", SERVICE),
+            ("systemd-run", SERVICE),
+            ("journalctl", SERVICE),
+        ],
+    };
     diagnose: Page {
         path: "docs/guide/tasks/diagnose.md",
         given: "mkdir -p $HOSTS/host/data && head -c 3M /dev/urandom >f && packtrain cp f g",
