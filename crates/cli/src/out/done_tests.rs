@@ -17,6 +17,7 @@ fn the_last_line_of_cp_keeps_its_shape() {
             unchanged: 1,
             bytes_resumed: 500,
             bytes_same: 300,
+            changed: 2,
             bytes_durable: 0,
             removed: 4,
             chunks_again: 1,

@@ -165,7 +165,7 @@ fn nothing_to_do_is_0_and_9_only_if_asked() {
 
 #[test]
 fn a_change_without_data_is_a_change() {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     let home = Home::new();
     home.file("src/a", b"some bytes");
