@@ -7,6 +7,7 @@
 use packtrain_units::Time;
 
 use crate::interface::{Feedback, SavedPath, Sent};
+use crate::native::saved::Saved;
 use crate::native::signals::{QUEUE_NOISE, seconds};
 
 /// Minimum and maximum packets of the first round trip, and packets of it per second of round trip:
@@ -44,9 +45,6 @@ const CAPACITY_NOISE: f64 = 1.25;
 /// Growth of the rate in one step, without and with a measured capacity.
 const BLIND_GROWTH: f64 = 3.0;
 const MAX_LEAP: f64 = 384.0;
-/// The round trips at which the path may be the one of an earlier flow, in multiples of its own
-/// (draft-ietf-tsvwg-careful-resume).
-const LIKE_SAVED: std::ops::RangeInclusive<f64> = 0.5..=10.0;
 /// The launch goes on if it ended below this share of a capacity that was measured later.
 const RESUME_BELOW: f64 = 0.4;
 /// Steps without growth and without a queue, after which an end host counts as the limit.
@@ -77,16 +75,6 @@ pub(super) struct Launch {
     alarms: u32,
     retreating: bool,
     step: Step,
-}
-
-/// What an earlier flow measured.
-#[derive(Debug)]
-struct Saved {
-    /// The rate in bytes per second, and the minimum round trip in seconds.
-    rate: f64,
-    rtt: f64,
-    /// Whether the launch went to a part of that rate.
-    in_force: bool,
 }
 
 /// A time at one rate.
@@ -187,8 +175,7 @@ impl Launch {
 
     /// An earlier flow measured this.
     pub(super) fn on_saved_path(&mut self, saved: SavedPath) {
-        let rate = saved.rate.as_bps() as f64 / 8.0;
-        self.saved = Some(Saved { rate, rtt: saved.rtt.as_secs_f64(), in_force: false });
+        self.saved = Some(Saved::new(saved));
     }
 
     /// Pings before the first data show this capacity: there is nothing to wait for.
@@ -318,13 +305,9 @@ impl Launch {
     /// No capacity is known. Goes to half of what an earlier flow was delivered, and from there to
     /// most of it, or else to three times the rate.
     fn rise(&mut self, base: f64) -> Judgement {
-        let delivered = self.delivered;
-        let lossy = self.lossy;
-        let is_like = |saved: &&mut Saved| {
-            let same = LIKE_SAVED.contains(&(base / saved.rtt)) && (saved.in_force || !lossy);
-            same && delivered < CAPACITY_NOISE * saved.rate
-        };
-        let Some(saved) = self.saved.as_mut().filter(is_like) else {
+        let (lossy, delivered) = (self.lossy, self.delivered / CAPACITY_NOISE);
+        let usable = |saved: &&mut Saved| saved.is_usable(base, lossy) && delivered < saved.rate;
+        let Some(saved) = self.saved.as_mut().filter(usable) else {
             self.rate *= BLIND_GROWTH;
             return Judgement::Next;
         };

@@ -4,7 +4,8 @@
 //! Files: `launch` measures the capacity; `cruise` keeps a small and equal amount of data in the
 //! queue; `jitter` tells the delay of a path's jitter from a queue; `drain` empties the queue to
 //! measure the base delay again; `compete` follows CUBIC beside flows that fill the queue, and BBR
-//! beside flows that do not yield; `probes` recognises BBR where no queue stands; `verdict`
+//! beside flows that do not yield; `probes` recognises BBR where no queue stands; `saved` is what an
+//! earlier flow measured; `verdict`
 //! classifies the losses of a round; `signals` turns feedback into the numbers of one round.
 //!
 //! Units: rates in bytes per second, times in seconds, amounts in bytes, as `f64`.
@@ -15,6 +16,7 @@ mod drain;
 mod jitter;
 mod launch;
 mod probes;
+mod saved;
 mod signals;
 mod verdict;
 
