@@ -158,7 +158,10 @@ fn named_files_that_were_moved_before_the_connection_was_lost_are_not_missing() 
     assert_eq!((ended.number("removed"), ended.number("files_moved")), (3, 3), "{}", ended.stderr);
     assert!(ended.number("bytes_moved") >= 40 * MIB + 3000);
     assert_eq!(files(&rig.path("src")), [""; 0]);
-    assert_eq!(files(&rig.path("root/dst")), ["a", "b", "c"]);
+    // A part of the first try of the large file may stay.
+    let there = files(&rig.path("root/dst"));
+    let there: Vec<_> = there.iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(there, ["a", "b", "c"]);
 }
 
 #[test]
