@@ -5,8 +5,8 @@
 //! queue; `jitter` tells the delay of a path's jitter from a queue; `drain` empties the queue to
 //! measure the base delay again; `compete` follows CUBIC beside flows that fill the queue, and BBR
 //! beside flows that do not yield; `probes` recognises BBR where no queue stands; `saved` is what an
-//! earlier flow measured; `verdict`
-//! classifies the losses of a round; `signals` turns feedback into the numbers of one round.
+//! earlier flow measured; `verdict` classifies the losses of a round; `signals` turns feedback into
+//! the numbers of one round.
 //!
 //! Units: rates in bytes per second, times in seconds, amounts in bytes, as `f64`.
 
