@@ -3,6 +3,7 @@
 mod sim;
 
 use packtrain_object::{CHUNK, EntryKind};
+use packtrain_transfer::message::Summary;
 use packtrain_transfer::{FileReport, Options};
 use packtrain_units::Rng;
 use sim::disk::Disk;
@@ -28,7 +29,9 @@ fn a_tree_arrives() {
         assert_eq!(outcome.summary.entries, tree.len() as u64);
         assert_eq!(outcome.summary.chunks_again, 0);
         let seen = run.source_outcome.clone().expect("finished");
-        assert_eq!(seen.summary, outcome.summary);
+        // Each end counts for itself what is durable, and the sink alone what changed.
+        let common = |summary: Summary| Summary { changed: 0, bytes_durable: 0, ..summary };
+        assert_eq!(common(seen.summary), common(outcome.summary));
         assert_eq!(disk.journal.len(), 0);
     }
 }

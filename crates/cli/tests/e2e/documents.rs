@@ -55,7 +55,7 @@ pages! {
         path: "README.md",
         given: "mkdir -p src $HOSTS/host/data $HOSTS/a/data && echo one >src/one && \
                 echo two >$HOSTS/host/data/two && echo three >$HOSTS/a/data/three",
-        then: "test -s $HOSTS/host/results/now.txt && cmp src/one $HOSTS/host/dst/one && test -s two && cmp $HOSTS/a/data/three $HOSTS/b/data/three",
+        then: "test -s $HOSTS/host/results/now.txt && cmp src/one $HOSTS/host/dst/one && test -s data/two && cmp $HOSTS/a/data/three $HOSTS/b/data/three",
         not_run: &[
             ("cargo demo", "CI runs `demo --wan` of the tests' build: e2e demo"),
             ("cargo xtask test", "CI runs it"),
