@@ -58,8 +58,6 @@ pub(crate) enum Spread {
         /// The upper bound.
         span: Duration,
     },
-    /// A delay, and not the link, made the run so long.
-    HeldUp,
     /// No result.
     TooShort,
 }
@@ -120,11 +118,8 @@ impl Run {
         if within < least.as_nanos() {
             return bound(packets, span);
         }
-        if packets_within < MIN_PACKETS {
+        if packets_within < MIN_PACKETS || is_held_up(stamps, from, to) {
             return Spread::TooShort;
-        }
-        if is_held_up(stamps, from, to) {
-            return Spread::HeldUp;
         }
         Spread::Measured { packets: packets_within, span: Duration::from_nanos(within) }
     }

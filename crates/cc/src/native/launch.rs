@@ -100,9 +100,8 @@ struct Measured {
     lost: f64,
     host: f64,
     refused: f64,
-    /// Minimum queue and the newest, in seconds.
+    /// Minimum queue, in seconds.
     queue: Option<f64>,
-    newest_queue: f64,
 }
 
 /// The result of a step.
@@ -253,7 +252,6 @@ impl Launch {
         // A capacity far below what is delivered was measured wrongly.
         let known = capacity.filter(|c| CAPACITY_NOISE * c > self.delivered);
         let queue = measured.queue.unwrap_or(0.0);
-        let rise = measured.newest_queue - queue;
         if measured.is_host() {
             self.rate = self.delivered;
             return Judgement::Over;
@@ -295,8 +293,6 @@ impl Launch {
             }
             Some(capacity) if keeps_up => self.leap(capacity),
             None if keeps_up => return self.rise(base),
-            // Nothing says how much too fast it was, and the next step would end a round trip later.
-            None if rise > base / 8.0 + 2e-3 => return Judgement::Retreat,
             _ => {}
         }
         Judgement::Next
@@ -386,7 +382,6 @@ impl Step {
         if let Some(queue) = feedback.queueing_delay {
             let queue = (queue.as_secs_f64() - QUEUE_NOISE).max(0.0);
             measured.queue = Some(measured.queue.map_or(queue, |least| least.min(queue)));
-            measured.newest_queue = queue;
         }
     }
 
@@ -410,7 +405,6 @@ impl Measured {
             host: 0.0,
             refused: 0.0,
             queue: None,
-            newest_queue: 0.0,
         }
     }
 

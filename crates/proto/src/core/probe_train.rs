@@ -134,9 +134,7 @@ impl ProbeTrains {
                 let bytes = ByteCount(packets * sent.size.get());
                 Some(Shown::Capacity(DataRate::from_bytes_over(bytes, span)))
             }
-            Spread::AtMost { .. } | Spread::HeldUp | Spread::TooShort => {
-                Some(Shown::TooShort(self.pings, span))
-            }
+            Spread::AtMost { .. } | Spread::TooShort => Some(Shown::TooShort(self.pings, span)),
         }
     }
 }

@@ -226,8 +226,6 @@ pub(super) struct Capacity {
     cut: Option<(u64, u64)>,
     recent: [u64; SAMPLES],
     count: usize,
-    /// Runs that were no measurement because a delay held them up.
-    held_up: usize,
     measured_at: Option<Time>,
     /// The time over which all samples arrived.
     measured_span: Duration,
@@ -278,10 +276,6 @@ impl Capacity {
                     self.settle();
                 }
             }
-            Spread::HeldUp => {
-                self.held_up += 1;
-                bursts.too_short(last.index + 1 - last.run, span);
-            }
             Spread::AtMost { .. } | Spread::TooShort => {
                 bursts.too_short(last.index + 1 - last.run, span);
             }
@@ -300,12 +294,8 @@ impl Capacity {
         self.measured_span = self.measured_span.max(SETTLED_SPAN);
     }
 
-    /// The median of the newest samples. None where more runs were held up than measured: of those that
-    /// a path with jitter spreads, some look like a link.
+    /// The median of the newest samples.
     pub(super) fn estimate(&self) -> Option<DataRate> {
-        if self.held_up >= self.count {
-            return None;
-        }
         let mut recent = self.recent;
         let known = &mut recent[..self.count.min(SAMPLES)];
         known.sort_unstable();

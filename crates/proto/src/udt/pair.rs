@@ -136,7 +136,7 @@ impl PacketPair {
                 self.since_run = 0;
             }
             Spread::AtMost { packets, span } => self.bounds.push(packets, span),
-            Spread::HeldUp | Spread::TooShort => {}
+            Spread::TooShort => {}
         }
     }
 }
