@@ -78,10 +78,8 @@ fn receive_message(incoming: Incoming) -> Result<Option<PerfMessage>, Failure> {
         Incoming::Message(Message::Channel(bytes)) => postcard::from_bytes(&bytes)
             .map(Some)
             .map_err(|_| Failure::new(FailureKind::Protocol, "a malformed message")),
-        Incoming::Message(Message::Cancel(failure) | Message::Refused(failure)) => {
-            Err(failure.bounded())
-        }
-        Incoming::Closed(failure) => Err(failure),
+        Incoming::Message(Message::Cancel(failure) | Message::Refused(failure))
+        | Incoming::Closed(failure) => Err(failure),
         Incoming::Message(_) => Ok(None),
     }
 }

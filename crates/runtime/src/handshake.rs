@@ -311,7 +311,7 @@ impl Call {
                 let ceilings = Ceilings::decode(&opened.channel)?;
                 Ok(Some(Agreed { ceilings, rtt: now.since(self.begun), version }))
             }
-            Message::Refused(failure) | Message::Cancel(failure) => Err(failure.bounded()),
+            Message::Refused(failure) | Message::Cancel(failure) => Err(failure),
             _ => Err(Failure::new(FailureKind::Protocol, "the other end answers out of turn")),
         }
     }
@@ -406,7 +406,7 @@ fn answer_until(
     let version = check(own, greeting).map_err(refused)?.highest;
     match next(control, stop, until).map_err(refused)? {
         Message::Open(open) => Ok(Asked { open, version }),
-        Message::Cancel(failure) => Err(failure.bounded()),
+        Message::Cancel(failure) => Err(failure),
         _ => Err(refused(Failure::new(FailureKind::Protocol, "a request was expected"))),
     }
 }

@@ -117,7 +117,7 @@ impl<'a> QueryEnd<'a> {
             Ok(Incoming::Message(message)) => {
                 self.pulse.on_message(clock::now());
                 match message {
-                    Message::Cancel(failure) | Message::Refused(failure) => Err(failure.bounded()),
+                    Message::Cancel(failure) | Message::Refused(failure) => Err(failure),
                     Message::Pong(_) => {
                         self.pulse.on_pong();
                         Ok(None)

@@ -118,7 +118,7 @@ pub fn run(mut setup: SinkSetup<'_>) -> (Outcome, Moved) {
             First::Message(message @ Message::Manifest(_)) => break message,
             First::Message(message @ Message::ManifestEnd { .. }) => break message,
             First::Message(Message::Refused(failure) | Message::Cancel(failure)) => {
-                return none(ended(failure.bounded()));
+                return none(ended(failure));
             }
             First::Message(Message::Bye) => {
                 let text = "the sending end left before it began";

@@ -72,18 +72,18 @@ pub fn earlier_to(keep: &HistoryConfig, to: &str) -> Earlier {
 
 /// The path to `to` by the newest transfers of the last day.
 fn path_to(keep: &HistoryConfig, to: &str) -> Option<EarlierPath> {
+    let now = packtrain_os::clock::wall();
     let wanted = Filter {
         host: Some(to.to_owned()),
         transport: Some("native".to_owned()),
-        since: Some(packtrain_os::clock::wall().saturating_sub(PATH_RECENT)),
+        since: Some(now.saturating_sub(PATH_RECENT)),
         most: Some(MAX_EARLIER_PATHS),
         ..own()
     };
     let here = this_machine();
-    let rows = find(keep, &wanted).unwrap_or_default();
-    let to_there = rows
-        .iter()
-        .filter(|row| row.from_host == here && row.to_host == to && row.held_by.is_none());
+    let rows = find(keep, &wanted.begun_by(now)).unwrap_or_default();
+    let to_there =
+        rows.iter().filter(|row| row.from_host == here && row.to_host == to && row.measures_path());
     earlier_path(to_there)
 }
 

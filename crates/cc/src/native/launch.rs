@@ -246,11 +246,8 @@ impl Launch {
         let span = seconds(now) - seconds(measured.since);
         let delivered = measured.delivered(span);
         let sent = self.step.sent_rate(now);
-        let keeps_up = measured.speed(span).is_none_or(|speed| speed > KEPT_UP);
         let before = self.delivered;
         self.delivered = before.max(delivered);
-        // A capacity far below what is delivered was measured wrongly.
-        let known = capacity.filter(|c| CAPACITY_NOISE * c > self.delivered);
         let queue = measured.queue.unwrap_or(0.0);
         if measured.is_host() {
             self.rate = self.delivered;
@@ -286,7 +283,9 @@ impl Launch {
             self.rate = self.delivered * 0.95;
             return Judgement::Over;
         }
-        match known {
+        let keeps_up = measured.speed(span).is_none_or(|speed| speed > KEPT_UP);
+        // A capacity far below what is delivered was measured wrongly.
+        match capacity.filter(|c| CAPACITY_NOISE * c > self.delivered) {
             Some(capacity) if keeps_up && self.rate > 0.9 * capacity => {
                 self.rate = self.most() * capacity;
                 return Judgement::Over;
@@ -303,22 +302,20 @@ impl Launch {
     fn rise(&mut self, base: f64) -> Judgement {
         let (lossy, delivered) = (self.lossy, self.delivered / CAPACITY_NOISE);
         let usable = |saved: &&mut Saved| saved.is_usable(base, lossy) && delivered < saved.rate;
-        let Some(saved) = self.saved.as_mut().filter(usable) else {
-            self.rate *= BLIND_GROWTH;
-            return Judgement::Next;
-        };
-        let most = MEASURED_SHARE * saved.rate;
-        if saved.in_force && self.rate >= most {
-            return Judgement::Over;
+        let mut next = self.rate * BLIND_GROWTH;
+        if let Some(saved) = self.saved.as_mut().filter(usable) {
+            let most = MEASURED_SHARE * saved.rate;
+            let part =
+                if self.rate < CONFIRMING_SHARE * saved.rate { 0.5 * saved.rate } else { most };
+            if self.rate < part {
+                saved.in_force = true;
+                next = part.min(self.rate * MAX_LEAP);
+            } else if saved.in_force {
+                return Judgement::Over;
+            }
+            // Otherwise it was hardly faster than the first packets, which says nothing.
         }
-        let next = if self.rate < CONFIRMING_SHARE * saved.rate { 0.5 * saved.rate } else { most };
-        if next <= self.rate {
-            // It was hardly faster than the first packets: that says nothing.
-            self.rate *= BLIND_GROWTH;
-            return Judgement::Next;
-        }
-        saved.in_force = true;
-        self.rate = next.min(self.rate * MAX_LEAP);
+        self.rate = next;
         Judgement::Next
     }
 

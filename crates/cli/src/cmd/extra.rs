@@ -26,21 +26,26 @@ pub(super) const IDS: &[&str] = &[
     "acls",
 ];
 
-/// The first of the options that keep a copy from writing, replacing or leaving files. A place that
-/// does not support them refuses them from every source.
-pub(super) fn protecting(options: &Options) -> Option<&'static str> {
+/// The first option that decides which files are written, replaced or removed, other than the
+/// `harmless` ones. A place that does not support it refuses it from every source: without it the
+/// copy would change what it protects.
+pub(super) fn protecting(options: &Options, harmless: &[&str]) -> Option<&'static str> {
     let extra = &options.extra;
     let all = [
-        (options.dry_run, "--dry-run"),
-        (options.update, "--update"),
-        (extra.ignore_existing, "--ignore-existing"),
-        (extra.existing_only, "--existing"),
-        (extra.backup.is_some(), "--backup"),
-        (extra.min_size.is_some(), "--min-size"),
-        (extra.max_size.is_some(), "--max-size"),
-        (extra.remove_source_files, "--remove-source-files"),
+        (options.dry_run, "dry-run"),
+        (options.update, "update"),
+        (extra.ignore_existing, "ignore-existing"),
+        (extra.existing_only, "existing"),
+        (extra.backup.is_some(), "backup"),
+        (extra.min_size.is_some(), "min-size"),
+        (extra.max_size.is_some(), "max-size"),
+        (extra.one_file_system, "one-file-system"),
+        (extra.size_only, "size-only"),
+        (extra.remove_source_files, "remove-source-files"),
+        (options.checksum, "checksum"),
     ];
-    all.into_iter().find_map(|(is_set, option)| is_set.then_some(option))
+    let mut set = all.into_iter().filter_map(|(is_set, option)| is_set.then_some(option));
+    set.find(|option| !harmless.contains(option))
 }
 
 /// The options of protocol version 2.

@@ -285,9 +285,10 @@ fn check_udt4(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result<(), E
     if let Some(option) = first_given(NOT, given).or_else(|| first_given(extra::IDS, given)) {
         return Err(Exit::usage(format!("{option} {WHY}")));
     }
-    match extra::protecting(&request.options) {
+    // One file has no other file system, and is fetched whatever is there.
+    match extra::protecting(&request.options, &["one-file-system", "size-only", "checksum"]) {
         None => Ok(()),
-        Some(option) => Err(Exit::usage(format!("{option} {WHY} ({FROM_ELSEWHERE})"))),
+        Some(option) => Err(Exit::usage(format!("--{option} {WHY} ({FROM_ELSEWHERE})"))),
     }
 }
 

@@ -81,7 +81,8 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
              leave it out"
         )));
     }
-    match chooses_or_keeps(request) {
+    // A fetch has a sink that knows these options.
+    match extra::protecting(&request.options, &["dry-run", "update"]) {
         Some(option) if to => {
             let variable = variable(option);
             Err(Exit::usage(format!(
@@ -91,23 +92,4 @@ pub(super) fn check(request: &CpRequest, given: &dyn Fn(&str) -> bool) -> Result
         }
         _ => Ok(()),
     }
-}
-
-/// The option that decides which files are replaced, copied or removed, wherever it comes from. An
-/// upload does not know these; without them it would change what they keep. A fetch has a sink that
-/// does.
-fn chooses_or_keeps(request: &CpRequest) -> Option<&'static str> {
-    let (options, extra) = (&request.options, &request.options.extra);
-    let all = [
-        (extra.ignore_existing, "ignore-existing"),
-        (extra.existing_only, "existing"),
-        (extra.backup.is_some(), "backup"),
-        (extra.max_size.is_some(), "max-size"),
-        (extra.min_size.is_some(), "min-size"),
-        (extra.one_file_system, "one-file-system"),
-        (extra.size_only, "size-only"),
-        (extra.remove_source_files, "remove-source-files"),
-        (options.checksum, "checksum"),
-    ];
-    all.into_iter().find_map(|(set, option)| set.then_some(option))
 }

@@ -26,6 +26,14 @@ fn run(home: &Home, server: &Server, words: &[&str]) -> Output {
     cp(home, server).args(words).output().expect("the command starts")
 }
 
+/// An empty store that takes objects.
+fn takes_objects() -> Server {
+    Server::new(|request, _| match request.method.as_str() {
+        "PUT" => Response::new(200).with("ETag", "\"tag\""),
+        _ => Response::new(404),
+    })
+}
+
 /// A page of a list: keys and sizes, and the token of the next page.
 fn page(objects: &[(&str, usize)], next: Option<&str>) -> Response {
     let mut text = format!(
@@ -103,10 +111,7 @@ fn the_marker_of_the_source_with_content_counts_as_failed() {
 
 #[test]
 fn sockets_are_skipped_and_told() {
-    let server = Server::new(|request, _| match request.method.as_str() {
-        "PUT" => Response::new(200).with("ETag", "\"tag\""),
-        _ => Response::new(404),
-    });
+    let server = takes_objects();
     let home = Home::new();
     home.file("src/f", b"file");
     let _socket = std::os::unix::net::UnixListener::bind(home.path("src/s")).expect("it is bound");
@@ -117,10 +122,7 @@ fn sockets_are_skipped_and_told() {
 
 #[test]
 fn settings_that_keep_or_choose_files_are_refused_for_uploads() {
-    let server = Server::new(|request, _| match request.method.as_str() {
-        "PUT" => Response::new(200).with("ETag", "\"tag\""),
-        _ => Response::new(404),
-    });
+    let server = takes_objects();
     let home = Home::new();
     home.file("f", b"file");
     let words = ["f", "s3://bucket/key"];

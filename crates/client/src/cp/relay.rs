@@ -1,7 +1,6 @@
 //! A transfer between two other machines: this one passes their control messages on, and listens
 //! for how far they are. Data goes directly between them unless nothing but this works.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_channel::{never, select};
@@ -61,32 +60,31 @@ const MAX_FAILED: usize = 100;
 /// Maximum bytes of segments that are kept for the names of entries that fail.
 const MAX_NAMES_BYTES: usize = 64 << 20;
 
-/// The segments of the manifest that passed, for the names of entries that fail.
+/// The segments of the manifest that passed, in their order, for the names of entries that fail.
 #[derive(Default)]
 struct Segments {
-    by_first: BTreeMap<EntryId, Vec<u8>>,
+    all: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 impl Segments {
     fn add(&mut self, segment: &[u8]) {
-        let Ok((first, _)) = decode_segment(segment) else { return };
-        if self.bytes + segment.len() > MAX_NAMES_BYTES || self.by_first.contains_key(&first) {
-            return;
+        if self.bytes + segment.len() <= MAX_NAMES_BYTES {
+            self.bytes += segment.len();
+            self.all.push(segment.to_vec());
         }
-        self.bytes += segment.len();
-        self.by_first.insert(first, segment.to_vec());
     }
 
     /// The path of an entry; empty if it is not known.
     fn path(&self, id: EntryId) -> Vec<u8> {
-        let Some((_, segment)) = self.by_first.range(..=id).next_back() else { return Vec::new() };
-        let Ok((first, mut entries)) = decode_segment(segment) else { return Vec::new() };
-        let index = (id.0 - first.0) as usize;
-        if index >= entries.len() {
-            return Vec::new();
-        }
-        entries.swap_remove(index).path.into_bytes()
+        let begins = |segment: &Vec<u8>| decode_segment(segment).is_ok_and(|(at, _)| at <= id);
+        let until = self.all.partition_point(begins);
+        let path = || {
+            let (first, mut entries) = decode_segment(self.all.get(until.checked_sub(1)?)?).ok()?;
+            let index = id.0.checked_sub(first.0)? as usize;
+            (index < entries.len()).then(|| entries.swap_remove(index).path.into_bytes())
+        };
+        path().unwrap_or_default()
     }
 }
 

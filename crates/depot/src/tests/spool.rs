@@ -349,6 +349,18 @@ fn branches_to(id: SessionId, count: usize, root: &Place, next: &Place) -> Sessi
     Session { id, ..session }
 }
 
+/// Senders of so many sessions, each with 31 branches to `next`, that bring no record.
+async fn bring_nothing(count: u8, depot: &Place, next: &Place) -> Vec<TcpStream> {
+    let mut senders = Vec::new();
+    for n in 0..count {
+        let session = branches_to(SessionId([50 + n; 16]), 31, depot, next);
+        let (sender, answer) = bring(depot, &hello(&session, 0)).await;
+        assert_eq!(answer, Answer::Accepted);
+        senders.push(sender);
+    }
+    senders
+}
+
 /// A next depot that accepts every session, has no record of it, and then is silent. Counts its
 /// connections.
 async fn silent() -> (Place, watch::Receiver<usize>) {
@@ -374,14 +386,8 @@ fn next_depots_that_hold_the_connections_of_one_key_stop_nobody_else() {
     let (depot, _other) = keeping(|_| {});
     executor::handle().block_on(async {
         let (hostile, mut count) = silent().await;
-        let mut senders = Vec::new();
         // More connections than a depot has in all. No record comes.
-        for n in 0..9 {
-            let session = branches_to(SessionId([50 + n; 16]), 31, &depot.place, &hostile);
-            let (sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
-            assert_eq!(answer, Answer::Accepted);
-            senders.push(sender);
-        }
+        let _senders = bring_nothing(9, &depot.place, &hostile).await;
         count.wait_for(|count| *count >= 32).await.expect("they are reached");
         let other = SessionId([99; 16]);
         let session = branches_to(other, 1, &depot.place, &next.place);
@@ -400,13 +406,7 @@ fn a_session_without_records_to_send_gives_its_turn_to_another_of_its_key() {
     let (depot, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
     executor::handle().block_on(async {
         let (next, mut count) = silent().await;
-        let mut senders = Vec::new();
-        for n in 0..2 {
-            let session = branches_to(SessionId([50 + n; 16]), 31, &depot.place, &next);
-            let (sender, answer) = bring(&depot.place, &hello(&session, 0)).await;
-            assert_eq!(answer, Answer::Accepted);
-            senders.push(sender);
-        }
+        let _senders = bring_nothing(2, &depot.place, &next).await;
         let all = count.wait_for(|count| *count == 62);
         let limit = std::time::Duration::from_secs(60);
         assert!(tokio::time::timeout(limit, all).await.is_ok(), "some never have a turn");

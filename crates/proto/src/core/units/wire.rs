@@ -305,7 +305,7 @@ impl Core {
                 }
                 Message::Nak { ranges } => {
                     // The rest is missing, and is told again, later.
-                    let room = MAX_CONTROLS.saturating_sub(self.controls.len()).max(1);
+                    let room = MAX_CONTROLS - self.controls.len();
                     for ranges in nak_pieces(&ranges).into_iter().take(room) {
                         self.send_frame(lane, Frame::Unit(Message::Nak { ranges }));
                     }
