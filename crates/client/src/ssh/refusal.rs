@@ -57,17 +57,26 @@ impl Messages {
         }
     }
 
-    /// The failure that another try meets again, if ssh's end with `status` is one. `target` is
-    /// ssh's destination.
-    pub(super) fn refusal(&self, status: ExitStatus, target: &str) -> Option<Failure> {
-        if status.code() != Some(255) {
-            return None;
-        }
+    /// Waits for the messages that are still in the pipe after the end of ssh: this process may end
+    /// next, and what the other end said would be lost.
+    fn wait_for_last(&self) {
         // A connection that ssh shares with later commands (ControlPersist) keeps the pipe open.
         let mut waited = Duration::ZERO;
         while !self.0.ended.load(Ordering::Acquire) && waited < LAST_MESSAGES {
             std::thread::sleep(POLL_INTERVAL);
             waited += POLL_INTERVAL;
+        }
+    }
+
+    /// The failure that another try meets again, if ssh's end with `status` is one. `target` is
+    /// ssh's destination.
+    pub(super) fn refusal(&self, status: ExitStatus, target: &str) -> Option<Failure> {
+        if status.success() {
+            return None;
+        }
+        self.wait_for_last();
+        if status.code() != Some(255) {
+            return None;
         }
         let text = String::from_utf8_lossy(&self.0.bytes.lock()).into_owned();
         if text.trim().is_empty() {
