@@ -25,6 +25,8 @@ const RECEIVE_BUFFER: ByteCount = ByteCount(64 << 20);
 #[derive(Debug)]
 pub struct Port {
     handle: Handle,
+    /// The socket's receive buffer, if the system tells its size.
+    buffer: Option<ByteCount>,
 }
 
 impl Port {
@@ -40,6 +42,7 @@ impl Port {
         // Stock ends send datagrams larger than the MTU in fragments, so this end must too.
         socket.allow_fragments();
         let local = socket.local_addr();
+        let buffer = socket.buffer_sizes().ok().map(|sizes| sizes.receive);
         let (waker, sleeper) = thread::pair()?;
         let endpoint = Endpoint::new(&Secret(entropy::bytes()));
         let shared = Arc::new(Shared::new(endpoint, waker));
@@ -47,7 +50,7 @@ impl Port {
         std::thread::Builder::new()
             .name("pt-udt4".to_owned())
             .spawn(move || driver::run(Lane::new(socket), shared, sleeper))?;
-        Ok(Self { handle })
+        Ok(Self { handle, buffer })
     }
 
     /// A port of the address family of `peer`.
@@ -78,11 +81,15 @@ impl Port {
     /// Starts to connect; the returned socket is not connected yet.
     pub(crate) fn start(&self, peer: SocketAddr, options: &Options) -> Result<Socket, Error> {
         let mut state = self.handle.shared.lock();
-        let id = state.endpoint.connect(clock::now(), peer, options)?;
+        let id = state.endpoint.connect(clock::now(), peer, &self.with_buffer(options))?;
         state.ends.insert(id, End::default());
         drop(state);
         self.handle.shared.wake();
         Ok(Socket::new(self.handle.clone(), id, peer))
+    }
+
+    fn with_buffer(&self, options: &Options) -> Options {
+        Options { socket_buffer: options.socket_buffer.or(self.buffer), ..options.clone() }
     }
 
     /// Listens on this port; accepted connections have these options.
@@ -91,7 +98,7 @@ impl Port {
     /// [`Error::Open`] for invalid options, or if the port has a listener already.
     pub fn listen(&self, options: &Options) -> Result<Listener, Error> {
         let mut state = self.handle.shared.lock();
-        state.endpoint.listen(options.clone(), BACKLOG)?;
+        state.endpoint.listen(self.with_buffer(options), BACKLOG)?;
         state.closed = false;
         drop(state);
         Ok(Listener::new(self.handle.clone()))

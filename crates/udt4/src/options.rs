@@ -26,6 +26,9 @@ pub struct Options {
     pub send_buffer: ByteCount,
     /// Maximum unread bytes (`UDT_RCVBUF`); memory grows with the received data.
     pub recv_buffer: ByteCount,
+    /// The receive buffer of the socket as the kernel counts it (`SO_RCVBUF`), if known. The receiver
+    /// then does not let the sender have more packets on the way than the path and this buffer hold.
+    pub socket_buffer: Option<ByteCount>,
     /// Stream or messages; must be the same at both ends.
     pub kind: Kind,
     /// How long a closed connection continues to deliver buffered data (`UDT_LINGER`).
@@ -47,6 +50,7 @@ impl Default for Options {
             flow_window: 25_600,
             send_buffer: ByteCount(8192 * 1456),
             recv_buffer: ByteCount(8192 * 1456),
+            socket_buffer: None,
             kind: Kind::Stream,
             linger: Duration::from_secs(180),
             rendezvous: false,
@@ -56,6 +60,10 @@ impl Default for Options {
         }
     }
 }
+
+/// What the kernel counts for a packet of an Ethernet in a socket's buffer: 2048 bytes for the
+/// packet, and its own record. Packets that receive offload joined take less.
+const PACKET_IN_KERNEL: ByteCount = ByteCount(2304);
 
 /// Limits of everything that a peer or a user can make large.
 pub mod limits {
@@ -127,6 +135,11 @@ impl Options {
             return refuse("a buffer must hold 16 packets and at most 4 GiB");
         }
         Ok(())
+    }
+
+    /// Packets that the socket's buffer holds.
+    pub(super) fn socket_packets(&self) -> Option<u64> {
+        self.socket_buffer.map(|bytes| bytes.get() / PACKET_IN_KERNEL.get().max(self.mss.get()))
     }
 
     /// Packets with this payload that the receive buffer holds, limited by the flow window.

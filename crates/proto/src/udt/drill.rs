@@ -29,7 +29,8 @@ pub fn losses(units: u64, length: u64, loss: u64) -> u64 {
     let sender =
         SenderConfig { variant, first: 0, datagram: DATAGRAM, train: 1, window, bitmaps: false };
     let mut sender = Sender::new(sender, controller, now);
-    let mut receiver = Receiver::new(ReceiverConfig { variant, first: 0, window, train: 1 }, now);
+    let mut receiver =
+        Receiver::new(ReceiverConfig { variant, first: 0, window, train: 1, socket: None }, now);
     let (mut forth, mut back) = (VecDeque::new(), VecDeque::new());
     let (mut rng, mut sent) = (Rng::new(1), 0);
     let delay = STEP * length;

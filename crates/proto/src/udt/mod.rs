@@ -9,7 +9,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `sender` | the loss list first, then new units; `flight` has the units in flight, `pace` the pacing, `timers` the timeouts, `hole` a loss under repair, `feedback` the controller's input |
-//! | `receiver` | ACK, NAK, warning; `acks` has the ACK timer and the round trip of ACK2 |
+//! | `receiver` | ACK, NAK, warning; `acks` has the ACK timer and the round trip of ACK2, `socket_window` the window where the socket's buffer is small |
 //! | `losslist`, `unitset` | the missing units and the times of their requests, at a constant cost per packet |
 //! | `arrival`, `pair`, `trend` | arrival speed, bandwidth estimate and delay trend, with offload too (ADR 0017) |
 
@@ -32,6 +32,11 @@ pub(crate) use pace::Pace;
 pub(crate) use sender::{Flight, HostUpdate, signals};
 pub(crate) use trend::Trend;
 pub(crate) use unitset::UnitSet;
+
+use packtrain_units::Duration;
+
+/// SYN: the interval of ACKs, which is also their maximum delay (section III.A).
+const SYN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The receiving end.
 
 mod acks;
+mod socket_window;
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use super::trend::Trend;
 use crate::stats::FlowStats;
 
 use self::acks::{Acks, RTT_GUESS};
+use self::socket_window::SocketWindow;
 
 /// Maximum ranges of one NAK. A datagram of UDT4 holds 182, twice 4 bytes each.
 const MAX_NAK_RANGES: usize = 128;
@@ -41,6 +43,9 @@ pub struct ReceiverConfig {
     /// Maximum units that the sender sends back to back, as far as known. With 1 the estimators are
     /// the paper's unless packets arrive in batches.
     pub train: u32,
+    /// Packets that the buffer of the socket holds, if known: the receiver then advertises no more
+    /// room than that and the path hold.
+    pub socket: Option<u64>,
 }
 
 /// How a unit relates to what has arrived.
@@ -76,6 +81,7 @@ pub struct Receiver {
     acked_to: u64,
     max_room: u64,
     rtt: Rtt,
+    socket: SocketWindow,
     trend: Trend,
     /// The newest round-trip sample.
     sampled: Option<Duration>,
@@ -110,6 +116,7 @@ impl Receiver {
             acked_to: config.first,
             max_room: window,
             rtt: Rtt::new(config.variant),
+            socket: SocketWindow::new(config.socket, now),
             trend: Trend::new(trains),
             sampled: None,
             tests: 0,
@@ -197,6 +204,7 @@ impl Receiver {
     fn on_ack2(&mut self, now: Time, number: u32) {
         let Some(sample) = self.acks.answered(now, number) else { return };
         self.rtt.sample(sample);
+        self.socket.sample(now, sample);
         let delay = self.delay(sample);
         let rises = self.trend.sample(delay);
         self.tests += 1;
@@ -250,14 +258,17 @@ impl Receiver {
         if self.acks.due(self.rtt.get()).is_some_and(|at| at <= now) {
             return Some(Message::Ack(self.ack(now)));
         }
-        if self.config.variant != Variant::Udt4 {
-            return None;
-        }
         // A light ACK does not carry the room, and a window that is used up within SYN needs full
         // ACKs.
-        if self.since_ack >= (self.config.window / 4).max(MIN_EARLY_UNITS) {
+        let is_udt4 = self.config.variant == Variant::Udt4;
+        let window = is_udt4.then_some(self.config.window);
+        let window = window.into_iter().chain(self.socket.get(self.arrival())).min();
+        if window.is_some_and(|window| self.since_ack >= (window / 4).max(MIN_EARLY_UNITS)) {
             let ack = self.ack(now);
             return Some(Message::Ack(Ack { arrival: None, capacity: None, ..ack }));
+        }
+        if !is_udt4 {
+            return None;
         }
         (self.since_ack >= LIGHT_EVERY * (self.light + 1)).then(|| {
             self.light = self.since_ack / LIGHT_EVERY;
@@ -299,7 +310,12 @@ impl Receiver {
             light: false,
             rtt: self.rtt.reported(),
             rtt_var: self.rtt.variation(),
-            room: self.room.min(self.config.window),
+            room: self
+                .socket
+                .get(self.arrival())
+                .unwrap_or(u64::MAX)
+                .min(self.room)
+                .min(self.config.window),
             arrival: None,
             capacity: None,
         }

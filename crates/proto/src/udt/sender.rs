@@ -121,6 +121,8 @@ pub struct Sender {
     /// The receiver has room for units below this.
     room: u64,
     newest_ack: Option<u32>,
+    /// When the last ACK2 was sent.
+    answered_at: Option<Time>,
     rtt: Option<(Duration, Duration)>,
     min_rtt: Option<Duration>,
     arrival: Option<PacketRate>,
@@ -172,6 +174,7 @@ impl Sender {
             window_limited: false,
             room: config.first.saturating_add(window),
             newest_ack: None,
+            answered_at: None,
             rtt: None,
             min_rtt: None,
             arrival: None,

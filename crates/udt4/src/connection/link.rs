@@ -128,6 +128,7 @@ impl Link {
             first: peer_first,
             window: u64::from(terms.recv_window),
             train: TRAIN_PACKETS,
+            socket: options.socket_packets(),
         };
         let mut receiver = Receiver::new(config, now);
         let incoming = RecvBuffer::new(peer_first, terms.payload, terms.recv_window, options.kind);

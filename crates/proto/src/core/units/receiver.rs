@@ -53,6 +53,7 @@ impl UnitReceiver {
                     first: 0,
                     window: WINDOW_UNITS,
                     train: config.train.clamp(1, TRAIN_PACKETS),
+                    socket: None,
                 };
                 FeedbackReceiver::Udt(Box::new(udt::Receiver::new(udt, now)))
             }

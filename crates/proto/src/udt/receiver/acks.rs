@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use packtrain_units::{Duration, Time};
 
-/// SYN: the interval of ACKs (section III.A).
-pub(crate) const SYN: Duration = Duration::from_millis(10);
+use crate::udt::SYN;
+
 /// Maximum ACKs that wait for their ACK2.
 const REMEMBERED: usize = 1_024;
 /// An unanswered ACK is repeated at growing intervals: the interval doubles this often at most.

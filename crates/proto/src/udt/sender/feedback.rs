@@ -4,6 +4,7 @@ use packtrain_cc::{Feedback, LossRange, RttSample};
 use packtrain_units::{ByteCount, DataRate, Duration, Time};
 
 use super::{Ack, Impossible, Message, Sender};
+use crate::udt::SYN;
 
 /// Minimum span of a delivery-rate measurement, which lasts at least a round trip.
 const DELIVERY_SPAN: Duration = Duration::from_millis(20);
@@ -51,7 +52,7 @@ impl Sender {
             ..MessageContents::default()
         };
         if !ack.light {
-            if !self.config.bitmaps {
+            if !self.config.bitmaps && self.answers(now, ack) {
                 self.queue_message(Message::Ack2 { number: ack.number });
             }
             if self.is_newest(ack.number) {
@@ -74,6 +75,17 @@ impl Sender {
         }
         self.feed(now, contents);
         Ok(())
+    }
+
+    /// Whether an ACK gets an ACK2. An ACK without rates was sent before its time, perhaps every few
+    /// packets; of these one in each SYN is answered, as by the stock library.
+    fn answers(&mut self, now: Time, ack: &Ack) -> bool {
+        let early = ack.arrival.is_none() && ack.capacity.is_none();
+        if early && self.answered_at.is_some_and(|at| now < at + SYN) {
+            return false;
+        }
+        self.answered_at = Some(now);
+        true
     }
 
     /// Substitutes for AS. A receiver that estimates packet by packet often cannot measure the

@@ -12,9 +12,8 @@ use packtrain_units::{ByteCount, Duration, Time};
 use super::feedback::MessageContents;
 use super::{Message, Sender};
 use crate::stats::Limit;
+use crate::udt::SYN;
 
-/// SYN: maximum delay of an acknowledgement at the receiver (section III.A).
-const SYN: Duration = Duration::from_millis(10);
 /// Timeout of silence before the round trip is known.
 const UNKNOWN_RTT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Retransmissions of the last unit before all units are taken for lost.

@@ -61,7 +61,7 @@ impl Pair {
         let now = Time::ZERO + START;
         let sender =
             SenderConfig { variant, first, datagram: DATAGRAM, train, window, bitmaps: false };
-        let receiver = ReceiverConfig { variant, first, window, train };
+        let receiver = ReceiverConfig { variant, first, window, train, socket: None };
         Self {
             sender: Sender::new(sender, Box::new(puppet.clone()), now),
             receiver: Receiver::new(receiver, now),

@@ -42,11 +42,14 @@ proptest! {
         cwnd in 1..2_000u64,
         paced in any::<bool>(),
         train in prop::sample::select(vec![1u32, 2, 16, 44]),
+        socket in prop::option::of(1..400u64),
         seed in any::<u64>(),
     ) {
         let puppet = Puppet::new(cwnd, paced.then_some(RATE), u64::from(train));
         let size = (first, total, window);
         let mut pair = Pair::new(variant, puppet.clone(), size, train, path, seed);
+        let config = ReceiverConfig { variant, first, window, train, socket };
+        pair.receiver = Receiver::new(config, pair.now);
         pair.run(Duration::from_secs(3_600));
         prop_assert!(pair.is_done(), "{:?} of {}", pair.sender.acked(), total);
         prop_assert!(pair.all_placed());
@@ -105,7 +108,7 @@ proptest! {
         variant in variant(),
         messages in prop::collection::vec((message(), any::<u64>(), 0..2_000u64, 0..50u64), 1..60),
     ) {
-        let config = ReceiverConfig { variant, first: 0, window: 300, train: 1 };
+        let config = ReceiverConfig { variant, first: 0, window: 300, train: 1, socket: None };
         let mut now = packtrain_units::Time::ZERO;
         let mut receiver = Receiver::new(config, now);
         for (message, wild, near, wait) in messages {
