@@ -3,6 +3,7 @@
 mod depots;
 mod earlier;
 mod into_itself;
+mod origin;
 mod relay;
 mod remote;
 mod stopped;
@@ -18,6 +19,7 @@ use packtrain_units::{ByteCount, Duration, Time};
 
 use depots::check_via;
 use earlier::EarlierTries;
+pub(crate) use origin::origin;
 use packtrain_hops::route::Routes;
 use packtrain_runtime::handshake::{
     self, Agreed, Greeted, More, PathRequest, RunRequest, SessionRequest,
@@ -42,8 +44,9 @@ use watch::Watch;
 ///
 /// # Errors
 /// What failed before there was a transfer; later failures are in the outcome.
-pub fn run(request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
+pub fn run(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, RequestError> {
     request.options.check_combination().map_err(usage)?;
+    request.options.extra.origin = origin(&request);
     let routes = Routes::default();
     let reporter = &Returns::new(reporter);
     let is_over = || pipe_in_use().is_some();

@@ -57,6 +57,7 @@ pub fn claim(request: &ClaimRequest, reporter: &dyn Reporter) -> Result<Outcome,
     let mut copy = request.copy.clone();
     copy.sources = vec![Location::Local(format!("session {}", ticket.session()).into_bytes())];
     copy.via = Vec::new();
+    copy.options.extra.origin = cp::origin(&copy);
     let fetch = || {
         let (at, wait) = (request.at.as_ref(), request.wait);
         Arc::new(Fetch::new(ticket, at, wait, request.buffers, copy.stop.clone()))

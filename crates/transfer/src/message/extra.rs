@@ -48,6 +48,8 @@ pub struct ExtraOptions {
     pub whole_file: bool,
     /// Sink: in a dry run, report files whose mode or time would be set.
     pub report_metadata: bool,
+    /// Sink: a digest of the sources and of what is chosen of them. Progress of other origins is kept.
+    pub origin: [u8; 16],
 }
 
 /// Where `--backup` keeps what is replaced or deleted.
@@ -95,9 +97,10 @@ impl std::error::Error for ModeError {}
 impl ExtraOptions {
     /// The lowest protocol version in which these options have their meaning.
     pub fn lowest_version(&self) -> u16 {
-        // A peer of version 1 moves whole files anyway, and reports less.
-        let (whole_file, report_metadata) = (self.whole_file, self.report_metadata);
-        let same = Self { whole_file, report_metadata, ..Self::default() };
+        // A peer of version 1 moves whole files anyway, reports less, and keeps less for other sources.
+        let (whole_file, report_metadata, origin) =
+            (self.whole_file, self.report_metadata, self.origin);
+        let same = Self { whole_file, report_metadata, origin, ..Self::default() };
         if *self == same { 1 } else { 2 }
     }
 
@@ -249,7 +252,12 @@ mod tests {
     fn only_a_choice_that_an_older_end_ignores_needs_a_newer_one() {
         let none = ExtraOptions::default();
         assert_eq!(none.lowest_version(), 1);
-        let whole = ExtraOptions { whole_file: true, report_metadata: true, ..none.clone() };
+        let whole = ExtraOptions {
+            whole_file: true,
+            report_metadata: true,
+            origin: [1; 16],
+            ..none.clone()
+        };
         assert_eq!(whole.lowest_version(), 1);
         assert_eq!(ExtraOptions { size_only: true, ..none.clone() }.lowest_version(), 2);
         assert_eq!(ExtraOptions { max_size: Some(1), ..none }.lowest_version(), 2);

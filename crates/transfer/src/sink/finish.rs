@@ -218,6 +218,9 @@ impl Sink {
     fn close_named(&mut self) {
         let clean = self.tally.failures.count() == 0;
         let begun = self.journal.unfinished();
+        // What a copy of other sources has received is theirs, except where the target mirrors these.
+        let is_owner = self.options.delete || !self.journal.has_other_origins();
+        let clean = clean && is_owner;
         if clean && !begun.is_empty() {
             // Before the metadata, because the removal changes the time of their directories.
             self.out.push_back(SinkAction::Abandon(begun));

@@ -9,11 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use packtrain_object::journal::{FORMAT, encode, replay};
 use packtrain_object::{CHUNK, ChunkState, Digest, FileKey, JournalState, Record, RelPath};
+use packtrain_units::escape::hex;
 
 use crate::action::SinkAction;
 use crate::failure::{Failure, FailureKind};
 use crate::limits::SYNC_BYTES;
 use crate::message::{Options, Resume};
+
+/// The note of a journal with files of several origins.
+const SEVERAL_ORIGINS: &str = "several origins";
 
 /// State of the journal, without the chunks of files of this run.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct Journal {
     /// Whether an earlier run left it.
     found: bool,
     transfer: [u8; 16],
+    /// Whose files the journal has: the origin of this run, or [`SEVERAL_ORIGINS`].
+    note: String,
     state: JournalState,
     buffering: Buffering,
 }
@@ -51,6 +57,7 @@ impl Journal {
             begun: false,
             found: false,
             transfer,
+            note: hex(&options.extra.origin),
             state: JournalState::default(),
             buffering: Buffering::Off,
         };
@@ -72,6 +79,9 @@ impl Journal {
                 return Ok(journal);
             }
             journal.state = replay.state;
+            if journal.has_files() && journal.state.note() != journal.note {
+                SEVERAL_ORIGINS.clone_into(&mut journal.note);
+            }
             journal.state.apply(&journal.begin());
             (journal.begun, journal.found) = (true, true);
             out.push_back(SinkAction::RewriteJournal(journal.state.rewrite()));
@@ -89,13 +99,18 @@ impl Journal {
         self.found
     }
 
+    /// Whether files in the journal may be of another origin than this run.
+    pub(super) fn has_other_origins(&self) -> bool {
+        self.note == SEVERAL_ORIGINS
+    }
+
     /// Whether the journal has files that are not complete.
     pub(super) fn has_files(&self) -> bool {
         !self.state.is_empty()
     }
 
     /// The files that are not complete. At the end of a run these are files that an earlier run began
-    /// and this one did not need.
+    /// and this one did not need. If they are of this run's origin, the source has them no longer.
     pub(super) fn unfinished(&self) -> Vec<RelPath> {
         self.state.files().map(|file| file.key.path.clone()).collect()
     }
@@ -191,7 +206,7 @@ impl Journal {
     }
 
     fn begin(&self) -> Record {
-        Record::Begin { format: FORMAT, transfer: self.transfer, note: String::new() }
+        Record::Begin { format: FORMAT, transfer: self.transfer, note: self.note.clone() }
     }
 
     fn append(&mut self, record: &Record, out: &mut VecDeque<SinkAction>) {

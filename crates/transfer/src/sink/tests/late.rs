@@ -216,6 +216,54 @@ fn the_journal_of_an_earlier_run_is_removed_after_a_sync_of_names() {
     assert_eq!(finished(&output).unchanged, 1);
 }
 
+#[test]
+fn what_another_source_has_received_stays() {
+    let with = |origin: u8, delete: bool| {
+        let extra = ExtraOptions { origin: [origin; 16], ..ExtraOptions::default() };
+        Options { extra: Box::new(extra), delete, ..Options::default() }
+    };
+    // A copy of `large`, which is interrupted.
+    let large = entry("large", EntryKind::File { size: 2 * CHUNK.get() });
+    let mut journal = Vec::new();
+    let begin = |options: Options, journal: &mut Vec<u8>| {
+        let mut sink = Sink::new(options, anything(), journal, [1; 16], now()).unwrap();
+        let manifest = encode_segment(EntryId(0), std::slice::from_ref(&large));
+        sink.on_message(now(), Message::Manifest(manifest)).unwrap();
+        sink.on_examined(now(), EntryId(0), vec![TargetState { target: None, temporary: None }]);
+        for action in actions(&mut sink) {
+            match action {
+                SinkAction::RewriteJournal(bytes) => *journal = bytes,
+                SinkAction::Journal(bytes) => journal.extend(bytes),
+                _ => {}
+            }
+        }
+    };
+    begin(with(1, false), &mut journal);
+    // A run that finds all its files, of which `large` is none.
+    let run = |options: Options, journal: &[u8]| {
+        let mut sink = Sink::new(options, anything(), journal, [1; 16], now()).unwrap();
+        let files = entries(&[5]);
+        sink.on_message(now(), Message::Manifest(encode_segment(EntryId(0), &files))).unwrap();
+        let there = TargetState { target: Some(found_like(&files[0])), temporary: None };
+        sink.on_examined(now(), EntryId(0), vec![there]);
+        sink.on_message(now(), manifest_end(1)).unwrap();
+        let mut output = answer_syncs(&mut sink);
+        if output.iter().any(|action| matches!(action, SinkAction::Delete(_))) {
+            sink.on_deleted(Vec::new());
+            output.extend(answer_syncs(&mut sink));
+        }
+        finished(&output);
+        let left = output.contains(&SinkAction::Abandon(vec![large.path.clone()]));
+        assert_eq!(output.contains(&SinkAction::RemoveJournal), left, "{output:?}");
+        left
+    };
+    assert!(run(with(1, false), &journal), "its source has it no longer");
+    assert!(!run(with(2, false), &journal));
+    assert!(run(with(2, true), &journal), "the target is to be as the source");
+    begin(with(2, false), &mut journal);
+    assert!(!run(with(2, false), &journal), "the other one began it too");
+}
+
 /// After a write-back that failed they can be read from memory, and are lost on the disk.
 #[test]
 fn chunks_that_no_sync_covered_are_asked_for_again() {
