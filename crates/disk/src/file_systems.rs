@@ -37,6 +37,23 @@ impl FileSystems {
         Ok(())
     }
 
+    /// A file of this run lies on the file system `dev`. Where no directory of it could be opened for
+    /// reading, so that its handle cannot be synced, the file's own takes its place.
+    pub(super) fn note_file(
+        &self,
+        dev: u64,
+        open: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut known = self.known.lock();
+        let Some((_, handle)) = known.iter_mut().find(|(other, _)| *other == dev) else {
+            return Ok(());
+        };
+        if rustix::fs::fcntl_getfl(&*handle)?.contains(OFlags::PATH) {
+            *handle = Arc::new(open()?);
+        }
+        Ok(())
+    }
+
     /// A handle of each file system.
     pub(super) fn handles(&self) -> Vec<Arc<OwnedFd>> {
         self.known.lock().iter().map(|(_, handle)| Arc::clone(handle)).collect()

@@ -96,6 +96,10 @@ impl Lock {
             }
             // The description is optional: a full disk must not prevent a resume.
             let _ = file.set_len(0).and_then(|()| file.write_all(who.as_bytes()));
+            // Before the first data, so that no error of its write-back is missed. A failure leaves
+            // the sync as it is.
+            let dev = Stat::from(&rustix::fs::fstat(&file).map_err(io::Error::from)?).dev;
+            let _ = root.file_systems.note_file(dev, || root.open_read(rel).map(Into::into));
             return Ok(Self { root: Arc::clone(root), rel: rel.clone(), file, remove: true });
         }
         Err(LockError::Foreign)
@@ -224,6 +228,23 @@ mod tests {
         assert_eq!(root.stat(&rel).unwrap(), None);
         let again = Lock::take(&root, &rel, "me").unwrap();
         drop(again);
+    }
+
+    /// It cannot be opened for reading, so its own handle cannot be synced.
+    #[test]
+    fn the_lock_lets_a_directory_that_cannot_be_listed_be_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(dir.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let root = Arc::new(Root::of(fd, dir.path().to_path_buf()).unwrap());
+        let sync = |root: &Root| rustix::fs::syncfs(&root.file_systems.handles()[0]);
+        assert_eq!(sync(&root), Err(Errno::BADF));
+        let rel = RelPath::new(b".lock".to_vec()).unwrap();
+        let lock = Lock::take(&root, &rel, "me").unwrap();
+        assert_eq!(sync(&root), Ok(()));
+        drop(lock);
+        assert_eq!(sync(&root), Ok(()), "without its name too");
+        drop(Lock::take(&root, &rel, "another").unwrap());
     }
 
     #[test]

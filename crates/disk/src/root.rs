@@ -117,7 +117,7 @@ impl Root {
         Self::of(fd, self.path.join(std::ffi::OsStr::from_bytes(&path[start..])))
     }
 
-    fn of(fd: OwnedFd, path: PathBuf) -> io::Result<Self> {
+    pub(super) fn of(fd: OwnedFd, path: PathBuf) -> io::Result<Self> {
         let name_max = rustix::fs::fstatvfs(&fd).map_or(NAME_MAX, |vfs| vfs.f_namemax as usize);
         Ok(Self {
             file_systems: FileSystems::of(&fd)?,

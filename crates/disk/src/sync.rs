@@ -34,7 +34,8 @@ impl Root {
         let handles = self.file_systems.handles();
         for fd in handles {
             match rustix::io::retry_on_intr(|| rustix::fs::syncfs(&fd)) {
-                // BADF: an `O_PATH` handle of a directory that cannot be opened otherwise.
+                // BADF: an `O_PATH` handle of a directory that cannot be opened otherwise, and in
+                // which no lock was taken.
                 Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::BADF) => {
                     rustix::fs::sync();
                 }
