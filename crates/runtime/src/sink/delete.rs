@@ -243,7 +243,10 @@ impl<'a> Remover<'a> {
 
     /// Reports that nothing was removed in `dir`, because one of the names may be the source's.
     fn doubt(&mut self, dir: &[u8], items: Vec<DirItem>) {
-        if let Some(item) = items.first() {
+        let is_doubtful = |item: &&DirItem| {
+            !self.is_temporary(item) && !self.is_protected(&join(dir, &item.name), item)
+        };
+        if let Some(item) = items.iter().find(is_doubtful) {
             let text = "not deleted: the file system takes two spellings for one name here, and this \
                         may be a name of the source in another spelling; rename it as it is there";
             let path = join(dir, &item.name);
@@ -382,4 +385,30 @@ fn refused(target: &Target, place: &RelPath, error: &std::io::Error) -> Failure 
         trouble => format!("{name}: {}", trouble.sentence()),
     };
     Failure::new(FailureKind::TargetRefused, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use packtrain_disk::Root;
+
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_would_be_deleted_is_in_doubt() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+        let options = Options { filters: vec!["- *.log".to_owned()], ..Options::default() };
+        let (shown, tag) = (b"d".to_vec(), "0a1b2c3d".to_owned());
+        let target = Target::new((root, shown), RelPath::root(), None, tag, options, false);
+        let item = |name: &str| DirItem { name: name.into(), kind: Kind::File };
+        let own = [".packtrain-0a1b2c3d.lock", ".f.packtrain-0a1b2c3d", "kept.log"].map(item);
+        let told = |names: Vec<DirItem>| {
+            let mut remover = Remover::new(&target, false, None).expect("a directory");
+            remover.at_end = true;
+            remover.doubt(b"", names);
+            remover.gone.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+        };
+        assert_eq!(told(own.to_vec()), [b""; 0]);
+        assert_eq!(told([&own[..], &[item("F")]].concat()), [b"F"]);
+    }
 }

@@ -57,6 +57,8 @@ impl Spellings {
                 let other = join(above(path).as_bytes(), &other);
                 state.others.insert(other, path.as_bytes().to_vec());
             }
+            // Another program removed it, so that no name in the directory is it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Ok(Spelling::Unknown) | Err(_) => {
                 state.unknown.insert(above(path).into_bytes());
             }
@@ -79,4 +81,22 @@ fn names(root: &Root, dir: &RelPath) -> Option<HashSet<Vec<u8>>> {
     let may = root.may_ignore_case(dir).unwrap_or(false);
     let items = may.then(|| root.list(dir).unwrap_or_default())?;
     Some(items.into_iter().map(|item| item.name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_gone_leaves_no_doubt() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = Root::open(dir.path()).expect("a directory");
+        let path = RelPath::new(b"gone".to_vec()).expect("a path");
+        let spellings = Spellings::default();
+        // As where case is ignored.
+        let names = Some(HashSet::new());
+        spellings.0.lock().last = Some(Directory { place: RelPath::root(), names });
+        spellings.found(&root, &path, &path, false);
+        assert!(spellings.is_sure(b""));
+    }
 }
