@@ -105,6 +105,12 @@ impl FlowSource {
         }
     }
 
+    /// Binds its sockets; without a port the user is told, because the data takes another way.
+    fn bind(&mut self) -> Option<Vec<UdpSocket>> {
+        let bound = udp::bind(&self.config);
+        bound.map_err(|why| self.notices.push(not_bound(self.name(), &why))).ok()
+    }
+
     fn run(
         &mut self,
         sockets: Vec<UdpSocket>,
@@ -280,7 +286,7 @@ impl SourceTransport for FlowSource {
         self.started = clock::now();
         self.reader = context.reader.clone();
         self.outbox = Some(self.news.outbox(&context.wake));
-        let Ok(sockets) = udp::bind(&self.config) else { return };
+        let Some(sockets) = self.bind() else { return };
         let flow = udp::offer();
         if self.config.beside() {
             self.channels = Channels::listen(&self.config, Role::Source).ok();
@@ -301,6 +307,10 @@ impl SourceTransport for FlowSource {
         self.state = match std::mem::replace(&mut self.state, State::Off) {
             State::Bound(sockets, flow) if !offer.udp.is_empty() => {
                 self.run(sockets, &flow, offer).map_or(State::Off, State::Running)
+            }
+            State::Bound(..) if self.config.udp() => {
+                self.notices.push(not_offered(self.name()));
+                State::Off
             }
             _ => State::Off,
         };
@@ -396,6 +406,7 @@ pub(super) struct FlowSink {
     /// When the flow was started, and its sockets' buffers.
     started: Time,
     buffers: Option<(BufferSizes, usize)>,
+    notices: Vec<Notice>,
 }
 
 impl FlowSink {
@@ -409,8 +420,19 @@ impl FlowSink {
             flow: None,
             started: Time::ZERO,
             buffers: None,
+            notices: Vec::new(),
         }
     }
+}
+
+fn not_bound(name: &str, why: &str) -> Notice {
+    Notice::new(NoticeLevel::Warning, format!("{name} is not used: {why} at this end"))
+}
+
+fn not_offered(name: &str) -> Notice {
+    let text =
+        format!("{name} is not used: the other end found no free UDP port, or may bind none");
+    Notice::new(NoticeLevel::Warning, text)
 }
 
 impl FlowSink {
@@ -443,7 +465,13 @@ impl Placement for LateAssembly {
 
 impl SinkTransport for FlowSink {
     fn bind(&mut self, _control: &ControlSender, offer: &mut Offer) {
-        let Ok(sockets) = udp::bind(&self.config) else { return };
+        let sockets = match udp::bind(&self.config) {
+            Ok(sockets) => sockets,
+            Err(why) => {
+                self.notices.push(not_bound(self.config.datagrams().name(), &why));
+                return;
+            }
+        };
         if self.config.beside() {
             self.channels = Channels::listen(&self.config, Role::Sink).ok();
         }
@@ -452,6 +480,10 @@ impl SinkTransport for FlowSink {
         }
         offer.udp = udp::ports(&sockets);
         self.sockets = Some(sockets);
+    }
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop()
     }
 
     fn on_agreed(&mut self, config: &TransportConfig) {
@@ -464,8 +496,13 @@ impl SinkTransport for FlowSink {
     }
 
     fn on_offer(&mut self, offer: &Offer) {
-        let Some(flow) = offer.flow.clone().filter(|_| !offer.udp.is_empty()) else { return };
         let Some(sockets) = self.sockets.take() else { return };
+        let Some(flow) = offer.flow.clone().filter(|_| !offer.udp.is_empty()) else {
+            if self.config.udp() {
+                self.notices.push(not_offered(self.config.datagrams().name()));
+            }
+            return;
+        };
         self.started = clock::now();
         let first = sockets.first().and_then(|socket| socket.buffer_sizes().ok());
         // The other end may have fewer.

@@ -54,3 +54,48 @@ fn with_its_connection_or_no_need_of_one_time_does_not_matter() {
         assert!(!matches!(event, Some(TransportEvent::Closed(_))), "{event:?}");
     }
 }
+
+#[test]
+fn an_end_without_a_port_says_that_datagrams_are_not_used() {
+    let plan = TransportConfig::on_loopback(TransportChoice::Auto);
+    let held =
+        std::net::UdpSocket::bind("[::]:0").or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"));
+    let held = held.expect("a free port");
+    let port = held.local_addr().expect("bound").port();
+    let ports = Some(packtrain_service::PortRange { first: port, last: port });
+    let full = TransportConfig { ports, ..plan.clone() };
+    let told = |notice: Option<Notice>, words: &str| {
+        let text = notice.expect("a notice").text;
+        assert!(text.starts_with("native is not used: ") && text.contains(words), "{text}");
+    };
+    let intake = || Intake::new(&plan);
+    let (near, _far) = crate::control::pair().expect("sockets");
+
+    let mut source = FlowSource::new(full.clone(), None);
+    assert!(source.bind().is_none());
+    told(source.poll_notice(), "no free UDP port");
+    let mut sink = FlowSink::new(full, intake());
+    let mut nothing = Offer::new(&plan);
+    sink.bind(&near.tx, &mut nothing);
+    told(sink.poll_notice(), "at this end");
+    assert!(nothing.udp.is_empty());
+
+    // The other end has one and learns it from the offer.
+    let mut sink = FlowSink::new(plan.clone(), intake());
+    sink.bind(&near.tx, &mut Offer::new(&plan));
+    assert!(sink.poll_notice().is_none());
+    sink.on_offer(&nothing);
+    told(sink.poll_notice(), "the other end");
+    let mut source = FlowSource::new(plan.clone(), None);
+    let sockets = source.bind().expect("a port");
+    source.state = State::Bound(sockets, udp::offer());
+    source.on_offer(&nothing);
+    told(source.poll_notice(), "the other end");
+    // An end that is not to use datagrams offers no port either.
+    let mut source = FlowSource::new(plan.clone(), None);
+    source.state = State::Bound(source.bind().expect("a port"), udp::offer());
+    let only_tcp = TransportConfig { allowed: Some(vec!["tcp".to_owned()]), ..plan };
+    source.on_agreed(&only_tcp, None);
+    source.on_offer(&nothing);
+    assert!(source.poll_notice().is_none());
+}

@@ -174,9 +174,12 @@ impl SinkTransports {
         self.plan.relayed
     }
 
-    /// What there is to say of the route.
-    pub(crate) fn said(&self) -> Vec<Notice> {
-        self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said())
+    /// What there is to say of the route and of the transports.
+    pub(crate) fn said(&mut self) -> Vec<Notice> {
+        let mut said = self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said());
+        let notices = self.transports.iter_mut();
+        said.extend(notices.flat_map(|transport| std::iter::from_fn(|| transport.poll_notice())));
+        said
     }
 
     /// The transport over which most came since the last call.

@@ -189,6 +189,11 @@ pub trait SinkTransport: Send {
     /// The peer sent this about transports.
     fn on_control(&mut self, _message: &ControlMessage) {}
 
+    /// See [`SourceTransport::poll_notice`].
+    fn poll_notice(&mut self) -> Option<Notice> {
+        None
+    }
+
     /// What came over it, repeated bytes included.
     fn received(&self) -> Option<(String, ByteCount)> {
         None
