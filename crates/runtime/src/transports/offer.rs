@@ -16,6 +16,9 @@ use packtrain_service::evidence::{self, Part};
 const MAX_ADDRESSES: usize = 8;
 /// Maximum ports in an offer.
 const MAX_PORTS: usize = 16;
+/// Maximum transports of which a source reports what they moved, and length of their names.
+const MAX_SHARES: usize = 8;
+const MAX_NAME: usize = 16;
 
 /// One message in `Message::Channel`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,6 +66,13 @@ impl ControlMessage {
         if let Self::Offer(offer) | Self::OfferBy(_, offer) = &mut word {
             offer.addresses.truncate(MAX_ADDRESSES);
             offer.udp.truncate(MAX_PORTS);
+        }
+        if let Self::Moved(moved) = &mut word {
+            let is_name = |name: &str| {
+                name.len() <= MAX_NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())
+            };
+            moved.shares.retain(|(name, _)| is_name(name));
+            moved.shares.truncate(MAX_SHARES);
         }
         match word {
             Self::OfferBy(label, offer) => {
@@ -226,6 +236,18 @@ mod tests {
         let other = ControlMessage::OfferBy("udt:later".to_owned(), Offer::default());
         assert_eq!(Offer::decode(&other.encode()), None);
         assert_eq!(Offer::decode(&[0xff; 7]), None);
+    }
+
+    #[test]
+    fn shares_of_a_source_are_few_and_have_names_of_transports() {
+        let share = |name: &str| (name.to_owned(), packtrain_units::ByteCount(1));
+        let mut shares = vec![share("native"), share("udt4"), share("a b"), share(&"a".repeat(17))];
+        shares.extend((0..20).map(|n| share(&format!("n{n}"))));
+        let moved = crate::transports::Moved { shares, ..Default::default() };
+        let read = ControlMessage::decode(&ControlMessage::Moved(moved).encode());
+        let Some(ControlMessage::Moved(moved)) = read else { panic!("{read:?}") };
+        let names: Vec<&str> = moved.shares.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["native", "udt4", "n0", "n1", "n2", "n3", "n4", "n5"]);
     }
 
     #[test]
