@@ -202,6 +202,13 @@ fn send(
             control.tx.send(&Message::Cancel(failure.clone()));
             return Err(failure);
         }
+        // Later the test is closed in order.
+        if begun.is_none()
+            && let Some(failure) = test.stop.asked()
+        {
+            control.tx.send(&Message::Cancel(failure.clone()));
+            return Err(failure);
+        }
         if let (Some(since), None) = (connecting, ended) {
             if !sending.established() {
                 if now.since(since) > CONNECT_TIMEOUT {

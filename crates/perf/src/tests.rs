@@ -21,13 +21,24 @@ fn call(
     timeouts: Timeouts,
     talk: impl FnOnce(&Control),
 ) -> Failure {
+    call_with(ask, role, timeouts, StopHandle::new(), talk)
+}
+
+/// The same with a request to stop.
+fn call_with(
+    ask: &SessionRequest,
+    role: Role,
+    timeouts: Timeouts,
+    handle: StopHandle,
+    talk: impl FnOnce(&Control),
+) -> Failure {
     let (near, far) = pair().expect("sockets");
     let hints = Hints::default();
     let plan = ask.plan(hints, &Permissions::default(), &Ceilings::default(), None);
     let test = ask.perf.clone().expect("a test");
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let stop = Stop::of_called_end(StopHandle::new());
+        let stop = Stop::of_called_end(handle);
         let ended = called_within(timeouts, far, plan, role, (&test, None), stop);
         let _ = tell.send(ended.err());
     });
@@ -48,6 +59,17 @@ fn a_test_whose_caller_is_silent_ends() {
         let ask = request(TransportChoice::Native, millis, bytes);
         let failure = call(&ask, role, timeouts, |_| {});
         assert_eq!(failure.kind, FailureKind::Temporary, "{failure}");
+    }
+}
+
+#[test]
+fn an_end_that_waits_for_offers_can_be_stopped() {
+    for role in [Role::Source, Role::Sink] {
+        let ask = request(TransportChoice::Native, u64::MAX, None);
+        let (handle, timeouts) = (StopHandle::new(), Timeouts { overtime: LONG, stall: LONG });
+        handle.request(15);
+        let failure = call_with(&ask, role, timeouts, handle, |_| {});
+        assert!(failure.text.contains("was stopped"), "{failure}");
     }
 }
 
