@@ -249,6 +249,7 @@ impl<'a> Runner<'a> {
         let root = Arc::clone(&opened.root);
         let journal = Journal::new(root, opened.journal.clone());
         let _ = setup.control.payload.set(setup.transports.pipe(&assembly));
+        let suite = setup.transports.is_sealed().then(cipher::suite);
         Ok(Self {
             setup,
             sink,
@@ -263,7 +264,7 @@ impl<'a> Runner<'a> {
             reports: Reports::default(),
             gone: false,
             pulse: Pulse::new(now, relayed),
-            watch: EndWatch::new(meters, assembly::THREADS, cipher::suite()),
+            watch: EndWatch::new(meters, assembly::THREADS, suite),
             checked_at: now,
             lock,
             is_finished: false,

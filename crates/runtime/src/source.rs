@@ -209,7 +209,7 @@ impl<'a> Runner<'a> {
             calling: None,
             refused: None,
             pulse: Pulse::new(now, setup.transports.is_relayed()),
-            watch: EndWatch::new(content.meters(), reader::THREADS, cipher::suite()),
+            watch: EndWatch::new(content.meters(), reader::THREADS, Some(cipher::suite())),
             source: Source::new(setup.options.clone(), now),
             setup,
             content,

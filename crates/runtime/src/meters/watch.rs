@@ -22,7 +22,8 @@ pub(crate) struct EndWatch {
     cpu: CpuWatch,
     meters: Arc<Meters>,
     threads: u64,
-    suite: Suite,
+    /// The cipher of the data, if Packtrain encrypts it.
+    suite: Option<Suite>,
     sealing: Option<DataRate>,
     samples: u64,
     full: u64,
@@ -31,7 +32,7 @@ pub(crate) struct EndWatch {
 
 impl EndWatch {
     /// Measures an end with this number of `threads` that read or write.
-    pub(crate) fn new(meters: Arc<Meters>, threads: usize, suite: Suite) -> Self {
+    pub(crate) fn new(meters: Arc<Meters>, threads: usize, suite: Option<Suite>) -> Self {
         let now = clock::now();
         Self {
             begun: now,
@@ -78,7 +79,7 @@ impl EndWatch {
         let now = clock::now();
         let elapsed = now.since(self.begun);
         if self.sealing.is_none() && elapsed >= MIN_MEASURED {
-            self.sealing = system::sealing(self.suite);
+            self.sealing = self.suite.and_then(system::sealing);
         }
         let mut end = End {
             elapsed,
@@ -94,5 +95,19 @@ impl EndWatch {
         };
         self.meters.fill(&mut end);
         end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealing_is_measured_only_where_data_is_sealed() {
+        for suite in [None, Some(Suite::Aes128Gcm)] {
+            let mut watch = EndWatch::new(Arc::default(), 1, suite);
+            watch.begun = clock::now() - MIN_MEASURED;
+            assert_eq!(watch.read(None, None).sealing.is_some(), suite.is_some());
+        }
     }
 }

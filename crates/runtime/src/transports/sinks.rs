@@ -26,6 +26,7 @@ pub struct SinkTransports {
     intake: Intake,
     control: ControlSender,
     transports: Vec<Box<dyn SinkTransport>>,
+    is_sealed: bool,
     /// What the source knows of the candidate paths.
     told: Option<u32>,
     /// What the source says each transport did.
@@ -50,7 +51,7 @@ impl SinkTransports {
         if plan.tcp() {
             transports.push(Box::new(TcpSink::new(plan.clone(), intake.clone())));
         }
-        Self { intake, ..Self::of(plan, control, transports) }
+        Self { intake, is_sealed: true, ..Self::of(plan, control, transports) }
     }
 
     /// The transport from a source in this process, which has the same link.
@@ -69,6 +70,7 @@ impl SinkTransports {
             plan,
             control,
             transports,
+            is_sealed: false,
             told: None,
             moved: Moved::default(),
             offered: false,
@@ -174,6 +176,11 @@ impl SinkTransports {
         self.plan.relayed
     }
 
+    /// Whether the data comes encrypted from an end of ours.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
     /// What there is to say of the route and of the transports.
     pub(crate) fn said(&mut self) -> Vec<Notice> {
         let mut said = self.plan.via.as_ref().map_or_else(Vec::new, |via| via.route.said());
@@ -222,5 +229,19 @@ impl SinkTransports {
             streams.way_reasons.splice(..0, ways.told());
         }
         moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packtrain_service::TransportChoice;
+
+    #[test]
+    fn what_a_store_sends_is_not_sealed() {
+        let (near, _far) = crate::control::pair().expect("sockets");
+        let plan = || TransportConfig::on_loopback(TransportChoice::Tcp);
+        assert!(!SinkTransports::of(plan(), near.tx.clone(), Vec::new()).is_sealed());
+        assert!(SinkTransports::new(plan(), near.tx.clone()).is_sealed());
     }
 }
