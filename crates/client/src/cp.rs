@@ -494,7 +494,7 @@ fn push(request: &CpRequest, moved: &[Location], watch: &Watch<'_>) -> Result<En
     };
     // This end sends them and answers for them: it may be more than a request holds.
     let open = open(request, Role::Sink, paths([&request.dest]), None, &ask)?;
-    let (control, mut plan, rest) = far.ready(request, &ask, &limits, route)?;
+    let (control, mut plan, rest) = far.ready(request, &ask, &limits, route, watch)?;
     if let Some(host) = request.dest.host() {
         plan.earlier = history::earlier_to(&request.history, &request.remote_name(host));
     }
@@ -532,7 +532,7 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
         ..ask(request, &watch.routes)
     };
     let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
-    let (control, plan, rest) = far.ready(request, &ask, &limits, route)?;
+    let (control, plan, rest) = far.ready(request, &ask, &limits, route, watch)?;
     let setup = SinkSetup {
         changed_pieces: false,
         transports: SinkTransports::new(plan.clone(), control.tx.clone()),

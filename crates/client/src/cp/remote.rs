@@ -16,7 +16,7 @@ use packtrain_runtime::permissions::Permissions;
 use packtrain_runtime::transports::{Hints, TransportConfig};
 use packtrain_runtime::tunnel;
 use packtrain_service::ceilings::Ceilings;
-use packtrain_service::{CpRequest, Location, RequestError};
+use packtrain_service::{CpRequest, Location, Notice, NoticeLevel, RequestError};
 
 /// The other end.
 pub(super) enum RemoteEnd {
@@ -85,12 +85,12 @@ impl RemoteEnd {
         }
     }
 
-    fn hints(&self, request: &CpRequest) -> Hints {
+    fn hints(&self, request: &CpRequest, watch: &Watch<'_>) -> Hints {
         let own = match self {
             Self::Ssh(_) => Vec::new(),
             Self::Server(tunnel) => tunnel.local.into_iter().collect(),
         };
-        let named = request.data_addr.as_deref().map(packtrain_service::host::lookup);
+        let named = request.data_addr.as_deref().map(|name| named(name, |n| watch.say(n)));
         Hints { peer: named.unwrap_or_else(|| self.addresses()), own, ..Hints::default() }
     }
 
@@ -102,9 +102,11 @@ impl RemoteEnd {
         ask: &SessionRequest,
         limits: &Permissions,
         route: Option<Arc<Route>>,
+        watch: &Watch<'_>,
     ) -> Result<(Control, TransportConfig, Rest), RequestError> {
         let unknown = Ceilings::default();
-        let mut plan = ask.plan(self.hints(request), limits, &unknown, request.options.rate_bps);
+        let mut plan =
+            ask.plan(self.hints(request, watch), limits, &unknown, request.options.rate_bps);
         plan.via = via(request, &self, route);
         plan.ways = ways(request, &self)?;
         let (control, rest) = self.split();
@@ -125,6 +127,19 @@ impl RemoteEnd {
     }
 }
 
+/// The addresses of `--data-addr`. Without any the user is told, because the copy continues.
+fn named(name: &str, say: impl FnOnce(Notice)) -> Vec<IpAddr> {
+    let found = packtrain_service::host::lookup(name);
+    if found.is_empty() {
+        let text = format!(
+            "--data-addr {name}: no address is known for this name, so this end makes no data \
+             connections, and data may have to go through the control connection, which is slower"
+        );
+        say(Notice::new(NoticeLevel::Warning, text));
+    }
+    found
+}
+
 /// How long the last messages may take to leave this process.
 const LAST_MESSAGES: Duration = Duration::from_secs(2);
 
@@ -139,5 +154,19 @@ impl Rest {
                 tx.wait_closed(LAST_MESSAGES);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_an_address_is_told() {
+        let mut told = Vec::new();
+        assert!(named("no..name", |notice| told.push(notice.text)).is_empty());
+        assert!(told.len() == 1 && told[0].starts_with("--data-addr no..name: "), "{told:?}");
+        let known = named("127.0.0.1", |notice| panic!("{notice:?}"));
+        assert_eq!(known, [IpAddr::from([127, 0, 0, 1])]);
     }
 }
