@@ -121,7 +121,7 @@ fn once(
     let watch = Watch::new(reporter, request, routes.clone());
     let ended = match (local_source, local_dest) {
         // Between two tries.
-        _ if request.stop.requested().is_some() => Err(stopped::wish(request).into()),
+        _ if request.stop.requested().is_some() => Err(stopped::wish(&request.stop).into()),
         _ if store => store_copy(request, &watch),
         (true, true) => copy_here(request, &watch),
         (true, false) => push(request, moved, &watch),
@@ -143,7 +143,7 @@ pub(crate) fn claimed(
     let watch = Watch::new(reporter, request, Routes::default());
     let work = || {
         let spool = match request.dest {
-            Location::Stdio => Some(watch::Spool::make()?),
+            Location::Stdio => Some(watch::Spool::make(request)?),
             _ => None,
         };
         let destination = match &spool {

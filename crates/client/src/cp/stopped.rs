@@ -10,7 +10,7 @@ use packtrain_transfer::{Failure, FailureKind};
 
 use super::Ended;
 use packtrain_runtime::session::Stop;
-use packtrain_service::{CpRequest, Location, RequestError, STOPPED};
+use packtrain_service::{CpRequest, Location, RequestError, STOPPED, StopHandle};
 
 /// How long a signal to the whole process group may take to be noticed here. A lost connection is
 /// followed by a pause of a second before the next try, so nobody waits longer for this.
@@ -18,8 +18,8 @@ const NOTICE: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
 
 /// The failure of a request whose user wished its end.
-pub(super) fn wish(request: &CpRequest) -> Failure {
-    let asked = Stop::new(request.stop.clone()).asked();
+pub(super) fn wish(stop: &StopHandle) -> Failure {
+    let asked = Stop::new(stop.clone()).asked();
     asked.unwrap_or_else(|| Failure::new(FailureKind::Cancelled, STOPPED))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn classify(
     if kind != Some(FailureKind::Temporary) || !noticed(request) {
         return ended;
     }
-    let wish = wish(request);
+    let wish = wish(&request.stop);
     match ended {
         Ok((mut outcome, moved)) => {
             outcome.failure = Some(wish);

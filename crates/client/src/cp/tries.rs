@@ -109,7 +109,7 @@ fn as_stopped(
     request: &CpRequest,
     result: Result<Outcome, RequestError>,
 ) -> Result<Outcome, RequestError> {
-    let wish = stopped::wish(request);
+    let wish = stopped::wish(&request.stop);
     match result {
         Ok(outcome) => Ok(Outcome { failure: Some(wish), ..outcome }),
         Err(error) => Err(RequestError { kind: wish.kind, text: wish.text, ..error }),

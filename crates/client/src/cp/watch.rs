@@ -1,13 +1,15 @@
 //! From what the two state machines count to what a person wants to see.
 
 use parking_lot::Mutex;
-use std::fs::DirBuilder;
-use std::io::{self, Write};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use packtrain_disk::{Kind, LeftoverName, Lock, Root};
 use packtrain_object::{RelPath, SourceName};
 use packtrain_os::{clock, entropy, process};
@@ -21,8 +23,14 @@ use packtrain_runtime::sink::Destination;
 use packtrain_service::ceilings::Ceilings;
 use packtrain_service::evidence::Part;
 use packtrain_service::{
-    CpRequest, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter, RequestError,
+    CpRequest, Location, Notice, NoticeLevel, ProgressSnapshot, Reporter, RequestError, StopHandle,
+    executor,
 };
+
+use super::stopped;
+
+/// How often a copy to standard output looks for a request to stop.
+const STOP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// How much of the past the shown rate remembers.
 const MEMORY: f64 = 3.0;
@@ -340,6 +348,7 @@ impl Observer for Notices<'_> {
 /// The directory is this user's alone, and its lock tells `packtrain clean` that it is in use.
 pub(super) struct Spool {
     dir: PathBuf,
+    stop: StopHandle,
     _lock: Lock,
 }
 
@@ -352,11 +361,11 @@ impl Spool {
         if !request.sources[0].is_remote() {
             return Err(RequestError::new(FailureKind::Usage, "to standard output: use cat"));
         }
-        Self::make()
+        Self::make(request)
     }
 
     /// A place for one file.
-    pub(super) fn make() -> Result<Self, RequestError> {
+    pub(super) fn make(request: &CpRequest) -> Result<Self, RequestError> {
         let dir = std::env::temp_dir().join(format!(".packtrain-{:016x}.output", entropy::seed()));
         let failed = |why: String| {
             let text = format!("{}: {why}; set TMPDIR to a place with room", dir.display());
@@ -368,7 +377,7 @@ impl Spool {
             .map_err(|e| failed(e.to_string()))?;
         let who = format!("process {} of packtrain", std::process::id());
         let _lock = Lock::take(&root, &name, &who).map_err(|e| failed(e.to_string()))?;
-        Ok(Self { dir, _lock })
+        Ok(Self { dir, stop: request.stop.clone(), _lock })
     }
 
     /// A file of which `names` is the source's, if that is known.
@@ -406,14 +415,17 @@ impl Spool {
                 return refused(FailureKind::SourceMissing, text);
             }
         }
-        let mut file = root.open_read(&name).map_err(failed)?;
+        let file = root.open_read(&name).map_err(failed)?;
         // Open, it needs no name: a reader that takes its time leaves nothing behind if this
         // process is killed.
         let _ = std::fs::remove_file(self.dir.join("out"));
-        let mut out = process::stdout().map_err(failed)?.lock();
+        let out = process::stdout().map_err(failed)?;
+        let out = out.as_fd().try_clone_to_owned().map_err(failed)?;
         let begun = clock::now();
-        let copied = io::copy(&mut file, &mut out).map_err(failed)?;
-        out.flush().map_err(failed)?;
+        let is_stopped = || self.stop.requested().is_some();
+        let Some(copied) = copy_out(file, out.into(), is_stopped).map_err(failed)? else {
+            return Err(stopped::wish(&self.stop).into());
+        };
         let took = clock::now().since(begun);
         if took >= SLOW_OUTPUT {
             let rate = DataRate::from_bytes_over(ByteCount(copied), took);
@@ -427,6 +439,27 @@ impl Spool {
     }
 }
 
+/// Copies a file to standard output. The reader may stand still, so a thread of its own writes; none if
+/// a request to stop came first. The thread then ends with the process.
+fn copy_out(
+    mut file: File,
+    mut out: File,
+    is_stopped: impl Fn() -> bool,
+) -> io::Result<Option<u64>> {
+    let (done, ended) = bounded(1);
+    executor::spawn("stdout", move || {
+        let _ = done.send(io::copy(&mut file, &mut out));
+    });
+    loop {
+        match ended.recv_timeout(STOP_INTERVAL) {
+            Ok(copied) => return copied.map(Some),
+            Err(RecvTimeoutError::Timeout) if is_stopped() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("the copy failed")),
+        }
+    }
+}
+
 impl Drop for Spool {
     fn drop(&mut self) {
         // A temporary directory that stays is the system's to clean.
@@ -437,6 +470,28 @@ impl Drop for Spool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_stands_still_does_not_hold_a_stop() {
+        use std::io::{Read as _, Seek as _, Write as _};
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&vec![7; 4 << 20]).expect("room");
+        let begin = |mut file: &File| {
+            file.rewind().expect("a file");
+            file.try_clone().expect("a handle")
+        };
+        // More than a pipe holds.
+        let (_reader, out) = io::pipe().expect("a pipe");
+        let out = File::from(std::os::fd::OwnedFd::from(out));
+        assert_eq!(copy_out(begin(&file), out, || true).expect("no error"), None);
+        let other = tempfile::tempfile().expect("a file");
+        let out = other.try_clone().expect("a handle");
+        file = begin(&file);
+        assert_eq!(copy_out(begin(&file), out, || false).expect("no error"), Some(4 << 20));
+        let mut arrived = Vec::new();
+        begin(&other).read_to_end(&mut arrived).expect("it is there");
+        assert_eq!(arrived.len(), 4 << 20);
+    }
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Duration::from_secs(seconds)
