@@ -25,7 +25,7 @@ pub mod sink;
 pub mod skipped;
 pub mod source;
 pub mod target_failures;
-mod traces;
+pub mod traces;
 pub mod transports;
 pub mod tunnel;
 

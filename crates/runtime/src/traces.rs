@@ -4,7 +4,7 @@ use packtrain_disk::LeftoverName;
 
 /// Whether a name is that of a temporary, a journal or a lock of Packtrain. Every digit counts, because
 /// users choose names too.
-pub(crate) fn is_trace(name: &[u8]) -> bool {
+pub fn is_trace(name: &[u8]) -> bool {
     // First of all what rules out nearly all names.
     name.first() == Some(&b'.') && LeftoverName::parse(name).is_some()
 }

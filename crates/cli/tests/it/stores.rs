@@ -279,6 +279,22 @@ fn an_upload_that_cannot_be_aborted_is_told_and_its_name_is_kept() {
 }
 
 #[test]
+fn working_files_of_interrupted_copies_are_not_sent() {
+    let home = Home::new();
+    home.file("src/f", b"data");
+    home.file("src/.packtrain-0a1b2c3d.journal", b"journal");
+    home.file("src/sub/.g.packtrain-0a1b2c3d", b"temporary");
+    let server = Server::new(|request, _| without_parts(request, 1));
+    let output = run(&home, &server, &["-r", "src", "s3://bucket"]);
+    let last = done(&output);
+    assert_eq!((code(&output), &last["files_moved"]), (0, &1.into()), "{}", stderr(&output));
+    let named = ["src/sub/.g.packtrain-0a1b2c3d", "s3://bucket/key"];
+    assert_eq!(code(&run(&home, &server, &named)), 23);
+    let all = server.requests();
+    assert!(!all.iter().any(|one| one.path.contains("packtrain-0a1b2c3d")), "{all:?}");
+}
+
+#[test]
 fn a_list_without_objects_does_not_go_on_for_ever() {
     let server = Server::new(|_, before| page(&[], Some(["one", "two"][before % 2])));
     let home = Home::new();
