@@ -81,6 +81,8 @@ enum StreamEvent {
     Failed(Failure),
     /// An upload that was given up stays in the store.
     NotAborted,
+    /// The store did not list the parts of an upload of an earlier run.
+    BegunAnew,
 }
 
 struct Work {
@@ -148,6 +150,7 @@ pub(super) fn run(setup: Setup<'_>) -> Result<(Outcome, Moved), Failure> {
         failure: None,
         failed: Vec::new(),
         not_aborted: 0,
+        begun_anew: 0,
     };
     for (path, failure) in failed {
         runner.fail(path, failure);
@@ -275,6 +278,8 @@ struct Runner<'a> {
     failed: Vec<(Vec<u8>, Failure)>,
     /// Number of uploads that were given up and stay in the store.
     not_aborted: usize,
+    /// Number of uploads of earlier runs whose parts the store did not list.
+    begun_anew: usize,
 }
 
 impl Runner<'_> {
@@ -303,7 +308,7 @@ impl Runner<'_> {
             task.abort();
         }
         self.finish_open_uploads();
-        self.warn_not_aborted();
+        self.warn_of_uploads();
         self.reported_at = Time::ZERO;
         self.report_progress(clock::now());
         let bytes = ByteCount(self.summary.bytes_moved);
@@ -356,6 +361,7 @@ impl Runner<'_> {
             StreamEvent::Resumed(bytes) => self.summary.bytes_resumed += bytes.get(),
             StreamEvent::Failed(failure) => self.failure = Some(failure),
             StreamEvent::NotAborted => self.not_aborted += 1,
+            StreamEvent::BegunAnew => self.begun_anew += 1,
             StreamEvent::Done(n, report) => {
                 let size = self.work.items[n].size.get();
                 match &report {
@@ -417,7 +423,15 @@ impl Runner<'_> {
         self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
     }
 
-    fn warn_not_aborted(&self) {
+    fn warn_of_uploads(&self) {
+        if self.begun_anew > 0 {
+            let text = format!(
+                "the store did not list the parts of {} unfinished upload(s), so cp began from the \
+                 beginning: to resume, the account needs the permission to list parts",
+                self.begun_anew
+            );
+            self.observer.notice(&Notice::new(NoticeLevel::Warning, text));
+        }
         if self.not_aborted == 0 {
             return;
         }

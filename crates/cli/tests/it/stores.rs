@@ -278,6 +278,33 @@ fn an_upload_that_cannot_be_aborted_is_told_and_its_name_is_kept() {
     }
 }
 
+/// The account may write parts, and neither list nor abort them.
+#[test]
+fn an_upload_whose_parts_may_not_be_listed_is_begun_anew() {
+    let home = Home::new();
+    home.file("big", &noise(17_000_000));
+    let ids = AtomicUsize::new(0);
+    let server = Server::new(move |request, _| {
+        let of_first = request.path.contains("uploadId=1");
+        let is_listed = request.method == "GET" || request.method == "DELETE";
+        if of_first && (is_listed || request.method == "PUT") {
+            return Response::new(403);
+        }
+        let is_new = request.method == "POST" && request.path.contains("?uploads");
+        without_parts(request, ids.fetch_add(usize::from(is_new), Ordering::Relaxed) + 1)
+    });
+    let words = ["--streams", "1", "big", "s3://bucket/key"];
+    assert_eq!(code(&run(&home, &server, &words)), 12, "no part is taken");
+    let output = run(&home, &server, &words);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("permission to list parts"), "{}", stderr(&output));
+    let all = server.requests();
+    let listed = |one: &&Request| one.method == "GET" && one.path.contains("uploadId=1");
+    assert!(all.iter().any(|one| listed(&one)), "{all:?}");
+    let parts = all.iter().filter(|one| one.method == "PUT" && one.path.contains("uploadId=2"));
+    assert_eq!(parts.count(), 3, "{all:?}");
+}
+
 #[test]
 fn working_files_of_interrupted_copies_are_not_sent() {
     let home = Home::new();

@@ -166,10 +166,11 @@ impl Put<'_> {
                     self.work.upload_queue().begun(n, upload);
                     return Ok(());
                 }
-                // A list that cannot be parsed must not fail every run: aborts that upload and
-                // creates a new one.
                 Ok(None) => self.abort_or_count(item, &begun.upload).await,
-                Err(Trouble::Never(f)) if f.kind == FailureKind::Protocol => {
+                // Parts that the store does not list must not fail every run: a user may be allowed
+                // to write parts and not to list them.
+                Err(Trouble::Never(f)) if is_of_list(f.kind) => {
+                    self.work.send_event(StreamEvent::BegunAnew);
                     self.abort_or_count(item, &begun.upload).await;
                 }
                 Err(trouble) => return Err(trouble),
@@ -211,6 +212,10 @@ impl Put<'_> {
             let asked = self.ask(Method::GET, plain(&action), Outgoing::none(), &item.name).await;
             let answer = match asked {
                 Err(Trouble::Never(f)) if f.kind == FailureKind::SourceMissing => return Ok(None),
+                // For a file of this machine this kind means that it cannot be read.
+                Err(Trouble::Never(f)) if f.kind == FailureKind::Unreadable => {
+                    return Err(Trouble::never(FailureKind::Protocol, f.text));
+                }
                 other => other?,
             };
             let text = results(&answer.document);
@@ -378,6 +383,11 @@ impl Put<'_> {
         upload_state::remove(place.object_url(&item.key).as_str(), upload);
         true
     }
+}
+
+/// Whether the answer to a list of parts fails the list alone.
+fn is_of_list(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Protocol | FailureKind::NotAuthorised)
 }
 
 /// The text of a document. S3 names documents `...Result`, some stores `...Response`.
