@@ -78,6 +78,7 @@ pub(super) fn parse_ack(reader: &mut Reader<'_>) -> Option<(Ack, Host)> {
         number: u32::try_from(reader.varint()?).ok()?,
         next: reader.varint()?,
         light: flags & LIGHT != 0,
+        early: false,
         rtt: Duration::from_nanos(reader.varint()?),
         rtt_var: Duration::from_nanos(reader.varint()?),
         room: reader.varint()?,

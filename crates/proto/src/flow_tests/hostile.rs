@@ -158,6 +158,7 @@ fn answers_to_acknowledgements_wait_for_those_before_them() {
                 number,
                 next: 0,
                 light: false,
+                early: false,
                 rtt: Duration::from_millis(20),
                 rtt_var: Duration::ZERO,
                 room: 1_000,

@@ -235,6 +235,7 @@ fn acknowledging_what_was_never_sent_ends_the_flow() {
         number: 9_999,
         next,
         light: false,
+        early: false,
         rtt: ms(20),
         rtt_var: ms(1),
         room: 100,

@@ -111,6 +111,7 @@ impl Reader {
             number: bitmap.number as u32,
             next,
             light: false,
+            early: false,
             rtt,
             rtt_var,
             room: bitmap.room,

@@ -37,6 +37,9 @@ pub struct Ack {
     pub next: u64,
     /// Light ACK: only `next` is meaningful.
     pub light: bool,
+    /// Sent before its time, perhaps every few packets: without `arrival` and `capacity`, and not every
+    /// one is answered.
+    pub early: bool,
     /// The receiver's smoothed round trip; zero while it has measured none.
     pub rtt: Duration,
     /// Its mean deviation.

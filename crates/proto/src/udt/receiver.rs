@@ -265,7 +265,7 @@ impl Receiver {
         let window = window.into_iter().chain(self.socket.get(self.arrival())).min();
         if window.is_some_and(|window| self.since_ack >= (window / 4).max(MIN_EARLY_UNITS)) {
             let ack = self.ack(now);
-            return Some(Message::Ack(Ack { arrival: None, capacity: None, ..ack }));
+            return Some(Message::Ack(Ack { early: true, arrival: None, capacity: None, ..ack }));
         }
         if !is_udt4 {
             return None;
@@ -308,6 +308,7 @@ impl Receiver {
             number: 0,
             next: self.next,
             light: false,
+            early: false,
             rtt: self.rtt.reported(),
             rtt_var: self.rtt.variation(),
             room: self

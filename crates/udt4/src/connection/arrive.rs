@@ -151,6 +151,7 @@ impl Link {
             number: ack.number,
             next,
             light: ack.detail.is_none(),
+            early: ack.detail.is_some_and(|detail| detail.rates.is_none()),
             rtt,
             rtt_var,
             room: u64::from(detail.room),

@@ -310,6 +310,7 @@ mod tests {
             number: 1,
             next: 2,
             light: false,
+            early: false,
             rtt,
             rtt_var,
             room: 100,

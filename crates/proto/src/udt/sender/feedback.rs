@@ -77,11 +77,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether an ACK gets an ACK2. An ACK without rates was sent before its time, perhaps every few
-    /// packets; of these one in each SYN is answered, as by the stock library.
+    /// Whether an ACK gets an ACK2. Of early ACKs one in each SYN is answered, as by the stock library.
     fn answers(&mut self, now: Time, ack: &Ack) -> bool {
-        let early = ack.arrival.is_none() && ack.capacity.is_none();
-        if early && self.answered_at.is_some_and(|at| now < at + SYN) {
+        if ack.early && self.answered_at.is_some_and(|at| now < at + SYN) {
             return false;
         }
         self.answered_at = Some(now);

@@ -140,6 +140,7 @@ fn message() -> impl Strategy<Value = Message> {
             number,
             next,
             light,
+            early: ns % 2 == 1,
             rtt: Duration::from_nanos(ns),
             rtt_var: Duration::from_nanos(ns / 2),
             room,
