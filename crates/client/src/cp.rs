@@ -48,11 +48,12 @@ pub fn run(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, R
     request.options.check_combination().map_err(usage)?;
     request.options.extra.origin = origin(&request);
     let routes = Routes::default();
-    let reporter = &Returns::new(reporter);
+    let reporter = &Returns::of(&request, reporter);
     let is_over = || pipe_in_use().is_some();
     let mut earlier = EarlierTries::none(&request);
     let mut result = again(&request, reporter, &routes, &is_over, || {
-        let result = once(&request, &earlier.moved(), reporter, &routes);
+        let mut result = once(&request, &earlier.moved(), reporter, &routes);
+        earlier::forgive(&request, &reporter.moved(), &mut result);
         earlier.add(&result);
         result
     });
@@ -533,11 +534,14 @@ fn pull(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestError> {
     };
     let open = open(request, Role::Source, paths(&request.sources), None, &ask)?;
     let (control, plan, rest) = far.ready(request, &ask, &limits, route, watch)?;
+    let mut options = request.options.clone();
+    // A try that loses its connection never hears what was removed, but it knows what it has.
+    options.report_files |= options.removes_source();
     let setup = SinkSetup {
         changed_pieces: false,
         transports: SinkTransports::new(plan.clone(), control.tx.clone()),
         control,
-        options: request.options.clone(),
+        options,
         destination,
         observer: watch,
         stop,

@@ -164,6 +164,36 @@ fn named_files_that_were_moved_before_the_connection_was_lost_are_not_missing() 
     assert_eq!(there, ["a", "b", "c"]);
 }
 
+/// The same of named files that are fetched.
+#[test]
+fn fetched_files_that_were_moved_before_the_connection_was_lost_are_not_missing() {
+    let rig = Rig::local();
+    fs::create_dir_all(rig.path("root/src")).expect("a folder");
+    fs::create_dir(rig.path("dst")).expect("a folder");
+    for (name, size) in [("a", 1000), ("b", 2000), ("c", 40 * MIB)] {
+        tree::file(&rig.path("root/src").join(name), size, size);
+    }
+    let (_server, port) = serve(&rig, &[]);
+    let proxy = Proxy::start(port, u64::MAX);
+    let mut get = rig.packtrain();
+    get.args(["cp", "--json", "--remove-source-files", "--transport", "pipe", "--rate", "60mbit"]);
+    get.args(["--ticket", &ticket(&rig)]);
+    get.args(["a", "b", "c"].map(|name| format!("pt://127.0.0.1:{}/src/{name}", proxy.port)));
+    let running = rig.start(get.arg(rig.path("dst")));
+    wait_until("both small files are moved", || {
+        !rig.path("root/src/a").exists() && !rig.path("root/src/b").exists()
+    });
+    assert!(rig.path("root/src/c").exists(), "it takes 5 s");
+    proxy.cut();
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!((ended.number("removed"), ended.number("files_moved")), (3, 3), "{}", ended.stderr);
+    assert_eq!(files(&rig.path("root/src")), [""; 0]);
+    let there = files(&rig.path("dst"));
+    let there: Vec<_> = there.iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(there, ["a", "b", "c"]);
+}
+
 #[test]
 fn what_cannot_be_removed_safely_is_refused() {
     let rig = Rig::local();

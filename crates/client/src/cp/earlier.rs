@@ -1,7 +1,11 @@
 //! What the earlier tries of one command did.
 
+use std::collections::BTreeSet;
+
+use packtrain_object::SourceName;
 use packtrain_os::clock;
 use packtrain_service::{CpRequest, Location, Outcome, RequestError};
+use packtrain_transfer::FailureKind;
 use packtrain_transfer::message::Summary;
 use packtrain_units::Time;
 
@@ -58,6 +62,36 @@ impl EarlierTries {
     }
 }
 
+/// Named sources of another machine that are missing because an earlier try moved them are no failures,
+/// and count as removed. `moved` has their names at the target. Of more than 100 failures the rest is
+/// not known by name and stays.
+pub(super) fn forgive(
+    request: &CpRequest,
+    moved: &BTreeSet<Vec<u8>>,
+    result: &mut Result<Outcome, RequestError>,
+) {
+    let is_moved = |path: &[u8]| match SourceName::of(path) {
+        SourceName::Named(name) => moved.contains(&name),
+        SourceName::Contents => false,
+    };
+    let kind = match &*result {
+        Ok(outcome) => outcome.failure.as_ref().map(|failure| failure.kind),
+        Err(error) => Some(error.kind),
+    };
+    let missing = FailureKind::SourceMissing;
+    if kind == Some(missing) && request.sources.iter().all(|place| is_moved(place.path())) {
+        let removed = request.sources.len() as u64;
+        let summary = Summary { removed, ..Summary::default() };
+        *result = Ok(Outcome { summary, ..Outcome::default() });
+    }
+    let Ok(outcome) = result else { return };
+    let before = outcome.failed.len();
+    outcome.failed.retain(|(path, failure)| failure.kind != missing || !is_moved(path));
+    let forgiven = (before - outcome.failed.len()) as u64;
+    outcome.summary.failed -= forgiven.min(outcome.summary.failed);
+    outcome.summary.removed += forgiven;
+}
+
 /// Whether a place of this machine exists; `None` if that is not known.
 fn exists(place: &Location) -> Option<bool> {
     use std::os::unix::ffi::OsStrExt as _;
@@ -70,7 +104,45 @@ fn exists(place: &Location) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use packtrain_transfer::Failure;
+
     use super::*;
+
+    #[test]
+    fn what_an_earlier_try_fetched_and_had_removed_is_not_missing() {
+        let place = |path: &str| Location::Ssh {
+            user: None,
+            host: "h".to_owned(),
+            path: path.as_bytes().to_vec(),
+        };
+        let mut request = crate::cp::tries::tests::request();
+        request.sources = vec![place("out/a"), place("out/b")];
+        let missing = |path: &str| {
+            let failure = Failure::new(FailureKind::SourceMissing, "no such file");
+            (path.as_bytes().to_vec(), failure)
+        };
+        let moved = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let partial = || {
+            let summary = Summary { failed: 2, ..Summary::default() };
+            let failed = vec![missing("out/a"), missing("out/typo")];
+            Ok::<_, RequestError>(Outcome { summary, failed, ..Outcome::default() })
+        };
+        let mut result = partial();
+        forgive(&request, &moved(&["a"]), &mut result);
+        let outcome = result.expect("an outcome");
+        assert_eq!(outcome.failed, [missing("out/typo")]);
+        assert_eq!((outcome.summary.failed, outcome.summary.removed), (1, 1));
+        let all = || Err(RequestError::new(FailureKind::SourceMissing, "no such file"));
+        let mut result = all();
+        forgive(&request, &moved(&["a"]), &mut result);
+        assert!(result.is_err(), "one of them was never there");
+        forgive(&request, &moved(&["a", "b"]), &mut result);
+        let outcome = result.expect("all are moved");
+        assert_eq!((outcome.failure, outcome.summary.removed), (None, 2));
+        let mut result = partial();
+        forgive(&request, &moved(&[]), &mut result);
+        assert_eq!(result.map(|outcome| outcome.failed.len()).ok(), Some(2));
+    }
 
     #[test]
     fn counts_are_those_of_all_tries_and_moved_files_are_no_sources() {

@@ -1,6 +1,9 @@
 //! Tries after temporary failures, and a word when a transfer that was interrupted goes on.
 
+use std::collections::BTreeSet;
+
 use packtrain_hops::route::Routes;
+use packtrain_object::SourceName;
 use packtrain_os::clock;
 use packtrain_runtime::sink::IN_USE;
 use packtrain_service::{
@@ -128,11 +131,35 @@ pub(super) struct Returns<'a> {
     reporter: &'a dyn Reporter,
     /// Since when the transfer is interrupted.
     since: Mutex<Option<Time>>,
+    /// Whether results of files are passed on.
+    reports_files: bool,
+    /// Names at the target of the sources of another machine that are to be moved, and those of them
+    /// that are moved.
+    named: BTreeSet<Vec<u8>>,
+    moved: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl<'a> Returns<'a> {
-    pub(super) fn new(reporter: &'a dyn Reporter) -> Self {
-        Self { reporter, since: Mutex::new(None) }
+    pub(super) fn of(request: &CpRequest, reporter: &'a dyn Reporter) -> Self {
+        let options = &request.options;
+        let moves = options.removes_source();
+        let named = request.sources.iter().filter(|place| moves && place.is_remote());
+        let named = named.filter_map(|place| match SourceName::of(place.path()) {
+            SourceName::Named(name) => Some(name),
+            SourceName::Contents => None,
+        });
+        Self {
+            reporter,
+            since: Mutex::new(None),
+            reports_files: options.report_files || options.dry_run || options.verify,
+            named: named.collect(),
+            moved: Mutex::default(),
+        }
+    }
+
+    /// The names of the sources of another machine that were moved so far.
+    pub(super) fn moved(&self) -> BTreeSet<Vec<u8>> {
+        self.moved.lock().clone()
     }
 
     /// What to say once there is progress again.
@@ -155,7 +182,12 @@ impl Reporter for Returns<'_> {
     }
 
     fn file(&self, path: &[u8], report: &FileReport) {
-        self.reporter.file(path, report);
+        if *report == FileReport::Moved && self.named.contains(path) {
+            self.moved.lock().insert(path.to_vec());
+        }
+        if self.reports_files {
+            self.reporter.file(path, report);
+        }
     }
 
     fn notice(&self, notice: &Notice) {
@@ -199,7 +231,7 @@ pub(super) mod tests {
     #[test]
     fn the_program_that_is_sent_is_shown() {
         let said = Said::default();
-        Returns::new(&said).sending_program("host", ByteCount(1), ByteCount(2));
+        Returns::of(&request(), &said).sending_program("host", ByteCount(1), ByteCount(2));
         assert_eq!(*said.0.lock(), ["host: 1 B of 2 B"]);
     }
 
@@ -315,7 +347,7 @@ pub(super) mod tests {
     #[test]
     fn each_return_is_told_once_and_only_when_data_moves() {
         let said = Said::default();
-        let reporter = Returns::new(&said);
+        let reporter = Returns::of(&request(), &said);
         let at = |done, present| ProgressSnapshot {
             bytes_done: ByteCount(done),
             bytes_present: ByteCount(present),
