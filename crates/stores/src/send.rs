@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use packtrain_disk::{Root, SourceFile, WalkOptions, Walker};
-use packtrain_object::{EntryKind, Mtime, RelPath, SourceName};
+use packtrain_object::{EntryKind, Mtime, RelPath};
 use packtrain_os::clock;
 use packtrain_transfer::message::{Options, Resume, Summary};
 use packtrain_transfer::{Failure, FailureKind, FileReport, Outcome, SinkTotals};
@@ -30,7 +30,7 @@ use super::http::Client;
 use super::s3::{Bucket, RETRY};
 use packtrain_runtime::session::{Observer, Stop};
 use packtrain_runtime::skipped::Skipped;
-use packtrain_runtime::traces::is_trace;
+use packtrain_runtime::traces::{IS_WORKING_FILE, is_working_file};
 use packtrain_runtime::transports::{Moved, StreamId};
 use packtrain_service::paths::show;
 use packtrain_service::{Notice, NoticeLevel, executor};
@@ -183,7 +183,7 @@ fn walk(
         .map(|path| PathBuf::from(OsStr::from_bytes(&packtrain_runtime::sink::expand_home(path))))
         .collect();
     let walker = Walker::new(&sources, walk_options);
-    let roots = walker.roots().to_vec();
+    let (roots, names) = (walker.roots().to_vec(), walker.target_names());
     let Walked { mut items, mut failed, mut special } = Walked::default();
     let mut only_file = paths.len() == 1;
     for found in walker {
@@ -206,12 +206,9 @@ fn walk(
             let failure = Failure::new(FailureKind::Unreadable, why);
             failed.push((found.entry.path.as_bytes().to_vec(), failure));
         };
-        // Working files of interrupted copies into the source are not user data. A target would treat
-        // a file of such a name as its own.
-        if found.entry.kind != EntryKind::Directory && is_trace(found.entry.path.file_name()) {
-            let name = found.entry.path.as_bytes();
-            if paths.iter().any(|path| SourceName::of(path) == SourceName::Named(name.to_vec())) {
-                fail("has the name of a temporary file of packtrain: rename it first");
+        if is_working_file(&found.entry) {
+            if names.iter().any(|name| name == found.entry.path.as_bytes()) {
+                fail(IS_WORKING_FILE);
             }
             continue;
         }

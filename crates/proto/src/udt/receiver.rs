@@ -261,9 +261,8 @@ impl Receiver {
         // A light ACK does not carry the room, and a window that is used up within SYN needs full
         // ACKs.
         let is_udt4 = self.config.variant == Variant::Udt4;
-        let window = is_udt4.then_some(self.config.window);
-        let window = window.into_iter().chain(self.socket.get(self.arrival())).min();
-        if window.is_some_and(|window| self.since_ack >= (window / 4).max(MIN_EARLY_UNITS)) {
+        let window = if is_udt4 { self.config.window } else { u64::MAX };
+        if self.since_ack >= (window.min(self.socket_window()) / 4).max(MIN_EARLY_UNITS) {
             let ack = self.ack(now);
             return Some(Message::Ack(Ack { early: true, arrival: None, capacity: None, ..ack }));
         }
@@ -311,15 +310,15 @@ impl Receiver {
             early: false,
             rtt: self.rtt.reported(),
             rtt_var: self.rtt.variation(),
-            room: self
-                .socket
-                .get(self.arrival())
-                .unwrap_or(u64::MAX)
-                .min(self.room)
-                .min(self.config.window),
+            room: self.room.min(self.config.window).min(self.socket_window()),
             arrival: None,
             capacity: None,
         }
+    }
+
+    /// What path and socket hold; no limit if it is not known.
+    fn socket_window(&self) -> u64 {
+        self.socket.get(|| self.arrival()).unwrap_or(u64::MAX)
     }
 
     /// The owner has room for this many units from `next` on. An ACK is due when room returns after

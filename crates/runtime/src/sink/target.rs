@@ -24,7 +24,7 @@ use packtrain_transfer::{Failure, FailureKind, Found, FoundKind, TargetState};
 
 use super::delete;
 use crate::assembly::SMALL_FILE_BYTES;
-use crate::traces::is_trace;
+use crate::traces::is_working_file;
 pub use leftovers::Leftovers;
 use packtrain_service::paths::show;
 pub(crate) use pieces::SharedTarget;
@@ -162,8 +162,7 @@ impl Target {
             return Err(Failure::new(FailureKind::TargetRefused, text));
         }
         // A later transfer would take a journal or temporary from the source for its own.
-        let name = entry.path.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
-        if entry.kind != EntryKind::Directory && is_trace(name) {
+        if is_working_file(entry) {
             let path = show(entry.path.as_bytes());
             let text = format!("{path}: has the name of a temporary file of packtrain");
             return Err(Failure::new(FailureKind::TargetRefused, text));

@@ -21,7 +21,7 @@ use crate::meters::Meters;
 use crate::not_kept::NotKept;
 use crate::pack::Unpacked;
 use crate::skipped::Skipped;
-use crate::traces::is_trace;
+use crate::traces::{IS_WORKING_FILE, is_working_file};
 use packtrain_service::executor::spawn;
 use packtrain_service::paths::show;
 
@@ -241,16 +241,11 @@ fn walk(
     let (mut mounts, mut special) = (Vec::new(), Skipped::default());
     for item in walker {
         match item {
-            // Working files of Packtrain in a source are skipped: they are not user data, and a
-            // target would treat a file of such a name as its own.
-            Ok(item)
-                if item.entry.kind != EntryKind::Directory
-                    && is_trace(item.entry.path.file_name()) =>
-            {
+            Ok(item) if is_working_file(&item.entry) => {
                 let path = item.entry.path.as_bytes();
                 if names.iter().any(|name| name == path) {
-                    let text = "has the name of a temporary file of packtrain: rename it first";
-                    failed.push((path.to_vec(), Failure::new(FailureKind::Unreadable, text)));
+                    let failure = Failure::new(FailureKind::Unreadable, IS_WORKING_FILE);
+                    failed.push((path.to_vec(), failure));
                 }
             }
             Ok(mut item) => {

@@ -38,11 +38,13 @@ impl SocketWindow {
         self.newest = Some(self.newest.map_or(rtt, |min| min.min(rtt)));
     }
 
-    /// Maximum packets beyond the first missing one, once it is known.
-    pub(super) fn get(&self, arrival: Option<PacketRate>) -> Option<u64> {
+    /// Maximum packets beyond the first missing one, once it is known. The arrival speed is a median,
+    /// which is found only where it is needed.
+    pub(super) fn get(&self, arrival: impl FnOnce() -> Option<PacketRate>) -> Option<u64> {
+        let buffer = self.buffer?;
         let rtt = [self.newest, self.before].into_iter().flatten().min()?;
-        let path = arrival?.get() * rtt.as_secs_f64() * PATH_MARGIN;
-        Some(self.buffer?.saturating_add(path as u64))
+        let path = arrival()?.get() * rtt.as_secs_f64() * PATH_MARGIN;
+        Some(buffer.saturating_add(path as u64))
     }
 }
 
@@ -50,8 +52,8 @@ impl SocketWindow {
 mod tests {
     use super::*;
 
-    fn rate(packets: f64) -> Option<PacketRate> {
-        PacketRate::per_second(packets)
+    fn rate(packets: f64) -> impl FnOnce() -> Option<PacketRate> {
+        move || PacketRate::per_second(packets)
     }
 
     #[test]
@@ -60,7 +62,7 @@ mod tests {
         assert_eq!(window.get(rate(1e6)), None, "no round trip is known");
         window.sample(Time::ZERO, Duration::from_millis(2));
         window.sample(Time::ZERO, Duration::from_micros(100));
-        assert_eq!(window.get(None), None, "no speed is known");
+        assert_eq!(window.get(|| None), None, "no speed is known");
         assert_eq!(window.get(rate(1e6)), Some(180 + 200));
         let mut unknown = SocketWindow::new(None, Time::ZERO);
         unknown.sample(Time::ZERO, Duration::from_micros(100));

@@ -207,8 +207,7 @@ fn on_a_short_path_no_more_is_under_way_than_path_and_socket_hold() {
         let puppet = Puppet::new(10_000, Some(RATE), 1);
         let path = Path::clean(Duration::from_micros(100));
         let mut pair = pair(variant, puppet, 3_000, path);
-        let config = ReceiverConfig { variant, first: 0, window: 10_000, train: 1, socket };
-        pair.receiver = Receiver::new(config, pair.now);
+        pair.set_socket(socket);
         let began = pair.now;
         let mut most = 0;
         while !pair.is_done() {

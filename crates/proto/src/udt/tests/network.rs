@@ -39,7 +39,7 @@ pub(super) struct Pair {
     path: Path,
     rng: Rng,
     air: UnderWay<Thing>,
-    window: u64,
+    config: ReceiverConfig,
 }
 
 /// A packet that is about to cross the network.
@@ -61,10 +61,10 @@ impl Pair {
         let now = Time::ZERO + START;
         let sender =
             SenderConfig { variant, first, datagram: DATAGRAM, train, window, bitmaps: false };
-        let receiver = ReceiverConfig { variant, first, window, train, socket: None };
+        let config = ReceiverConfig { variant, first, window, train, socket: None };
         Self {
             sender: Sender::new(sender, Box::new(puppet.clone()), now),
-            receiver: Receiver::new(receiver, now),
+            receiver: Receiver::new(config, now),
             now,
             puppet,
             total,
@@ -79,8 +79,13 @@ impl Pair {
             path,
             rng: Rng::new(seed),
             air: UnderWay::default(),
-            window,
+            config,
         }
+    }
+
+    /// The receiver's socket holds this many packets. Nothing was sent so far.
+    pub(super) fn set_socket(&mut self, socket: Option<u64>) {
+        self.receiver = Receiver::new(ReceiverConfig { socket, ..self.config }, self.now);
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -203,8 +208,8 @@ impl Pair {
 
     fn check(&self) {
         let open = self.sender.next() - self.sender.acked();
-        assert!(open <= self.window, "{open} units open");
-        assert!(self.receiver.missing() < self.window);
+        assert!(open <= self.config.window, "{open} units open");
+        assert!(self.receiver.missing() < self.config.window);
         assert!(self.lied_to || self.receiver.next() >= self.sender.acked());
     }
 

@@ -48,8 +48,7 @@ proptest! {
         let puppet = Puppet::new(cwnd, paced.then_some(RATE), u64::from(train));
         let size = (first, total, window);
         let mut pair = Pair::new(variant, puppet.clone(), size, train, path, seed);
-        let config = ReceiverConfig { variant, first, window, train, socket };
-        pair.receiver = Receiver::new(config, pair.now);
+        pair.set_socket(socket);
         pair.run(Duration::from_secs(3_600));
         prop_assert!(pair.is_done(), "{:?} of {}", pair.sender.acked(), total);
         prop_assert!(pair.all_placed());
