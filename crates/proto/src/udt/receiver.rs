@@ -262,7 +262,10 @@ impl Receiver {
         // ACKs.
         let is_udt4 = self.config.variant == Variant::Udt4;
         let window = if is_udt4 { self.config.window } else { u64::MAX };
-        if self.since_ack >= (window.min(self.socket_window()) / 4).max(MIN_EARLY_UNITS) {
+        let window = window.min(self.socket_window());
+        // A window of few units is full before that many have arrived.
+        let least = MIN_EARLY_UNITS.min(window / 2).max(1);
+        if self.since_ack >= (window / 4).max(least) {
             let ack = self.ack(now);
             return Some(Message::Ack(Ack { early: true, arrival: None, capacity: None, ..ack }));
         }

@@ -225,6 +225,8 @@ fn on_a_short_path_no_more_is_under_way_than_path_and_socket_hold() {
         assert!(free >= 60 || variant == Variant::Udt4 && free >= 20, "{variant:?}: {free}");
         assert!(held <= 20 + 4, "{variant:?}: {held}");
         assert!(held_time <= time + 10, "{variant:?}: {held_time} ms in place of {time}");
+        let (_, held_time) = most_open(variant, Some(2));
+        assert!(held_time <= time + 10, "{variant:?}, two packets: {held_time} ms for {time}");
     }
 }
 
