@@ -277,7 +277,9 @@ mod tests {
     #[test]
     fn buffers_are_as_asked_or_as_granted() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        assert_eq!(set_buffers(&socket, ByteCount(100_000)).unwrap(), ByteCount(100_000));
+        // Linux allows no limit of the machine below this.
+        let least = ByteCount(2304);
+        assert_eq!(set_buffers(&socket, least).unwrap(), least);
         assert!(set_buffers(&socket, ByteCount(1 << 50)).unwrap() < ByteCount(1 << 50));
     }
 }
