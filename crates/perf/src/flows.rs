@@ -16,6 +16,7 @@ use packtrain_units::{ByteCount, DataRate, Duration, Offset, RangeSet};
 use packtrain_runtime::transports::beside::Channels;
 use packtrain_runtime::transports::offer::{FlowOffer, Offer};
 use packtrain_runtime::transports::perf_parts::PerfTcp;
+use packtrain_runtime::transports::qlog::QlogFile;
 use packtrain_runtime::transports::{TransportConfig, causes, udp};
 use packtrain_service::ceilings::HeldBy;
 use packtrain_service::{LossCause, TransportChoice};
@@ -106,7 +107,14 @@ impl Sending {
             peer.check(&self.plan)?;
             let (up, failure) = (Arc::clone(&self.up), Arc::clone(&self.failure));
             let closing = AtomicBool::new(false);
+            let mut log = QlogFile::from_environment(flow.id).map_err(fatal)?;
+            let is_logged = log.is_some();
             let events = move |event: FlowEvent| match event {
+                FlowEvent::Log(line) => {
+                    if let Some(log) = &mut log {
+                        log.write(&line);
+                    }
+                }
                 FlowEvent::Flow(Event::Established { .. }) => {
                     up.fetch_add(1, Ordering::Relaxed);
                 }
@@ -124,6 +132,9 @@ impl Sending {
             let keys = (&flow, self.limiter.clone());
             let mut handle = udp::start_sender(&self.plan, sockets, keys, peer, pattern, events)
                 .map_err(fatal)?;
+            if is_logged {
+                handle.enable_log();
+            }
             handle.assign(Offset(0)..Offset(self.share));
             if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
                 let (count, waker) = (Arc::clone(&self.beside), handle.waker());

@@ -20,7 +20,7 @@ mod path_samples;
 mod payload;
 pub mod perf_parts;
 mod pipe;
-mod qlog;
+pub mod qlog;
 mod sinks;
 mod sources;
 mod tcp;

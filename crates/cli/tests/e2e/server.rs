@@ -371,6 +371,8 @@ fn a_network_gone_for_twenty_seconds_comes_back() {
 #[ignore = "takes seconds; `cargo xtask test` runs it"]
 fn perf_tells_its_goodput() {
     let rig = Rig::local();
+    fs::create_dir(rig.path("qlog")).expect("a directory");
+    let logs = || fs::read_dir(rig.path("qlog")).map_or(0, Iterator::count);
     for transport in ["native", "sabul", "tcp"] {
         let port = free_port();
         let at = format!("127.0.0.1:{port}");
@@ -387,6 +389,8 @@ fn perf_tells_its_goodput() {
             let mut client = rig.packtrain();
             client.args(["perf", "client", &at, "--ticket", &ticket(&rig), "--json"]);
             client.args(["--seconds", "2", "--transport", transport]).args(extra);
+            client.env("QLOGDIR", rig.path("qlog"));
+            let before = logs();
             let ended = rig.ok(&mut client);
             let text = String::from_utf8_lossy(&ended.stdout);
             let last = text.lines().last().unwrap_or_default();
@@ -394,6 +398,8 @@ fn perf_tells_its_goodput() {
             assert_eq!(value["event"], "done", "{last}");
             let goodput = value["goodput_bps"].as_f64().unwrap_or(0.0);
             assert!(goodput > 1e7, "{transport} {extra:?}: {last}");
+            let is_logged = transport != "tcp" && extra.is_none();
+            assert_eq!(logs() - before, usize::from(is_logged), "{transport} {extra:?}");
         }
     }
 }

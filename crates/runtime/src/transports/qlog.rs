@@ -17,15 +17,18 @@ const RECORD_SEPARATOR: u8 = 0x1e;
 
 /// The file of one flow. It is not buffered, because the process may end before the flow's thread.
 #[derive(Debug)]
-pub(super) struct QlogFile {
+pub struct QlogFile {
     file: File,
     /// A write failed: the rest is left out.
     failed: bool,
 }
 
 impl QlogFile {
-    /// Creates the file of the flow with this id, if `QLOGDIR` is set. An error is a sentence.
-    pub(super) fn from_environment(flow: u32) -> Result<Option<Self>, String> {
+    /// Creates the file of the flow with this id, if `QLOGDIR` is set.
+    ///
+    /// # Errors
+    /// A sentence: no file could be made there.
+    pub fn from_environment(flow: u32) -> Result<Option<Self>, String> {
         let Some(dir) = std::env::var_os("QLOGDIR").filter(|dir| !dir.is_empty()) else {
             return Ok(None);
         };
@@ -55,7 +58,7 @@ impl QlogFile {
     }
 
     /// Appends an event, one JSON object.
-    pub(super) fn write(&mut self, event: &str) {
+    pub fn write(&mut self, event: &str) {
         self.failed = self.failed || self.try_write(event).is_err();
     }
 
