@@ -105,7 +105,9 @@ impl Cruise {
         self.experiment.gain()
     }
 
-    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, act: Act, mtu: f64) {
+    /// Ends a round. Returns whether the window followed `act`.
+    pub(super) fn on_round(&mut self, round: &Round, cause: Cause, act: Act, mtu: f64) -> bool {
+        let mut followed = false;
         let blamed = self.experiment.on_round(round);
         if !round.app_limited || round.delivered > self.recent[0] {
             self.recent = [round.delivered, self.recent[0], self.recent[1]];
@@ -121,14 +123,18 @@ impl Cruise {
             _ if blamed && !was_deaf => self.cut(round, base),
             Cause::Congestion | Cause::Backstop => {}
             _ if round.app_limited => self.idle(round, base),
-            _ => match act {
-                Act::Stay => {}
-                Act::Step(factor) => self.window *= factor,
-                Act::Settle => self.window = round.delivered * base,
-                Act::Follow => self.steer(round, base, mtu),
-            },
+            _ => {
+                followed = true;
+                match act {
+                    Act::Stay => {}
+                    Act::Step(factor) => self.window *= factor,
+                    Act::Settle => self.window = round.delivered * base,
+                    Act::Follow => self.steer(round, base, mtu),
+                }
+            }
         }
         self.window = self.window.max(super::MIN_PACKETS * mtu);
+        followed
     }
 
     fn cut(&mut self, round: &Round, base: f64) {

@@ -51,6 +51,8 @@ pub(super) struct Jitter {
     /// Rounds in a row in which a delay with jitter held the window down.
     held: u32,
     step: Option<Step>,
+    /// Rounds left until the end of the last step shows.
+    settling: u32,
     /// Rounds left without a step, and the length of the next pause.
     pause: u32,
     next_pause: u32,
@@ -66,6 +68,8 @@ struct Step {
     /// Before it: the rate delivered in bytes per second, and the delay in seconds.
     delivered: f64,
     queue: f64,
+    /// The least delay since then.
+    least: f64,
 }
 
 /// What the window does.
@@ -88,6 +92,7 @@ impl Default for Jitter {
             bunches: [0; BUNCH_ROUNDS],
             held: 0,
             step: None,
+            settling: 0,
             pause: 0,
             next_pause: FIRST_PAUSE,
             full: 0.0,
@@ -99,6 +104,11 @@ impl Jitter {
     /// Delay that is no queue, in seconds.
     pub(super) fn delay(&self) -> f64 {
         self.delay
+    }
+
+    /// Whether the window has just become what was delivered, and its effect does not show yet.
+    pub(super) fn settles(&self) -> bool {
+        self.settling > 0
     }
 
     /// Takes a round as measured, and moves what is no queue from its queue to its base.
@@ -118,11 +128,16 @@ impl Jitter {
     fn act(&mut self, round: &Round, may_step: bool) -> Act {
         self.pause = self.pause.saturating_sub(1);
         if !may_step {
-            (self.held, self.step) = (0, None);
+            (self.held, self.step, self.settling) = (0, None, 0);
             return Act::Follow;
+        }
+        if self.settling > 0 {
+            self.settling -= 1;
+            return Act::Stay;
         }
         if let Some(step) = &mut self.step {
             step.left -= 1;
+            step.least = step.least.min(round.queue);
             if step.left > 0 {
                 return Act::Stay;
             }
@@ -146,7 +161,7 @@ impl Jitter {
     fn begin(&mut self, round: &Round, factor: f64) -> Act {
         self.held = 0;
         let (delivered, queue) = (round.delivered, round.queue);
-        self.step = Some(Step { left: EFFECT_ROUNDS, factor, delivered, queue });
+        self.step = Some(Step { left: EFFECT_ROUNDS, factor, delivered, queue, least: queue });
         Act::Step(factor)
     }
 
@@ -155,15 +170,29 @@ impl Jitter {
         let followed = round.delivered > step.delivered * (1.0 + share);
         let stayed = round.queue < step.queue + share * (round.base + step.queue);
         if followed && stayed {
-            self.delay = self.delay.max(step.queue.min(round.queue));
+            self.delay = self.delay.max(step.least);
             self.next_pause = FIRST_PAUSE;
             return self.begin(round, NEXT_STEP);
         }
+        self.fail(round);
+        self.settling = EFFECT_ROUNDS - 1;
+        Act::Settle
+    }
+
+    fn fail(&mut self, round: &Round) {
         self.step = None;
         self.full = round.delivered;
         self.pause = self.next_pause;
         self.next_pause = (self.next_pause * 2).min(MAX_PAUSE);
-        Act::Settle
+    }
+
+    /// The window did not follow in this round: it was cut, or the losses of a cut were reported. A
+    /// step that had just begun did not take place, an earlier one met a full queue.
+    pub(super) fn on_not_followed(&mut self, round: &Round) {
+        match self.step {
+            Some(step) if step.left < EFFECT_ROUNDS => self.fail(round),
+            _ => self.step = None,
+        }
     }
 }
 
@@ -242,7 +271,7 @@ mod tests {
             assert_eq!((jitter.delay(), round.queue), (0.0, 0.004));
         }
         assert!(steps.len() > 3 && steps.len() < 8, "{steps:?}");
-        while jitter.step.is_some() {
+        while jitter.step.is_some() || jitter.settles() {
             jitter
                 .on_round(&mut Round { delivered: 125e6, queue: 0.004, ..Round::default() }, true);
         }
@@ -253,6 +282,47 @@ mod tests {
             jitter.next_pause > FIRST_PAUSE * 2 && acts.contains(&Act::Step(FIRST_STEP)),
             "{acts:?}"
         );
+    }
+
+    /// A round of a path with jitter: the rate in Mbit/s and the delay in milliseconds.
+    fn round(mbps: f64, delay: f64) -> Round {
+        let (delivered, queue) = (mbps * 125e3, delay / 1e3);
+        Round { delivered, queue, bunches: 3, base: BASE, ..Round::default() }
+    }
+
+    #[test]
+    fn a_step_that_the_window_did_not_take_says_nothing() {
+        let mut jitter = Jitter::default();
+        let begin = |jitter: &mut Jitter| {
+            (0..9).find(|_| jitter.on_round(&mut round(500.0, 4.0), true) == Act::Step(FIRST_STEP))
+        };
+        begin(&mut jitter).expect("a step");
+        jitter.on_not_followed(&round(500.0, 4.0));
+        assert_eq!((jitter.pause, jitter.next_pause), (0, FIRST_PAUSE));
+        begin(&mut jitter).expect("the step again");
+        jitter.on_round(&mut round(500.0, 4.0), true);
+        jitter.on_not_followed(&round(500.0, 4.0));
+        assert_eq!((jitter.pause, jitter.next_pause), (FIRST_PAUSE, 2 * FIRST_PAUSE));
+    }
+
+    #[test]
+    fn what_a_step_found_is_no_longer_than_the_least_delay_in_it() {
+        // An own queue was about to drain when the step began.
+        let mut jitter = Jitter::default();
+        let rounds = [(800.0, 20.0), (800.0, 24.0), (760.0, 4.0), (900.0, 5.0), (1000.0, 15.0)];
+        let acts = rounds.map(|(rate, delay)| jitter.on_round(&mut round(rate, delay), true));
+        assert_eq!(acts[1], Act::Step(FIRST_STEP));
+        assert_eq!(acts[4], Act::Step(NEXT_STEP));
+        assert!((jitter.delay() - 0.004).abs() < 1e-9, "{jitter:?}");
+    }
+
+    #[test]
+    fn the_window_stays_until_the_end_of_a_step_shows() {
+        let mut jitter = Jitter::default();
+        let acts = [(); 8].map(|()| jitter.on_round(&mut round(900.0, 4.0), true));
+        let end = acts.iter().position(|act| *act == Act::Settle).expect("the step fails");
+        assert_eq!(acts[end + 1..end + EFFECT_ROUNDS as usize], [Act::Stay; 2]);
+        assert_eq!(acts[end + EFFECT_ROUNDS as usize], Act::Follow);
     }
 
     #[test]

@@ -151,7 +151,9 @@ impl Native {
         self.unmeasured_rounds = self.unmeasured_rounds.saturating_sub(1);
         let capacity = self.best.on_round(round);
         if self.competing().is_none() {
-            self.cruise.on_round(round, verdict, act, self.mtu);
+            if !self.cruise.on_round(round, verdict, act, self.mtu) {
+                self.jitter.on_not_followed(round);
+            }
             let share = round.delivered / capacity.max(1.0);
             self.drain.on_round(round, self.rounds.base_seen_at(), share);
         }
@@ -184,6 +186,11 @@ impl Native {
             State::Cruise => match self.competing() {
                 Some(competing) => {
                     competing.pacing_rate().map_or(0.0, |rate| rate.as_bps() as f64 / 8.0)
+                }
+                // The queue of the step is about to be gone.
+                None if self.jitter.settles() => {
+                    let base = self.rounds.base() + self.jitter.delay();
+                    PACE_LEAD * self.window() / (base + lateness(base))
                 }
                 None => PACE_LEAD * self.window() / self.rounds.effective_rtt(),
             },

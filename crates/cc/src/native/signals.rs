@@ -29,7 +29,7 @@ const BASE_AGE: f64 = 60.0;
 
 /// Packets that arrive together were bunched by the path, not by a host or a network card, if they
 /// were sent so far apart, in seconds.
-const BUNCH: f64 = 1e-3;
+const BUNCH: f64 = 5e-4;
 
 /// The sums of one round.
 #[derive(Clone, Copy, Debug, Default)]

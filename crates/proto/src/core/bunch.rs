@@ -15,6 +15,10 @@ const ABOVE_CAPACITY: f64 = 1.5;
 /// keeps the rate down, bunches are no longer than that, and the jitter may hide the capacity too.
 const UNMEASURED: DataRate = DataRate::from_mbps(200);
 
+/// Packets of several lanes that arrive within this time arrive together: each lane has a call of its
+/// own.
+const BUNCH_SPAN: Duration = Duration::from_micros(250);
+
 /// A marked packet as it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -37,30 +41,32 @@ pub(super) fn longest(
     let capacity = capacity.unwrap_or(UNMEASURED);
     // Later marks leave out arrivals between them.
     let unthinned = report.marks.iter().take(UNTHINNED_MARKS);
-    let marks = before.iter().chain(unthinned);
-    let pairs = marks.clone().zip(marks.skip(1)).filter_map(|(before, mark)| {
+    let marks: Vec<Mark> = before.iter().chain(unthinned).copied().collect();
+    let is_whole = report.acks.iter().all(|ack| ack.runs.len() == 1);
+    let pairs = (1..marks.len()).flat_map(|later| (0..later).map(move |early| (early, later)));
+    let bunches = pairs.filter_map(|(early, later)| {
+        let (before, mark) = (marks[early], marks[later]);
+        let span = mark.at.since(before.at).max(CLUSTER_SPAN);
         let last = find(lanes, mark.lane, mark.pn)?;
-        let (first, packets) = if before.lane == mark.lane {
+        let (first, packets, span) = if before.lane == mark.lane {
             // All after the mark before arrived as one cluster, unless some were lost.
             let next = before.pn.checked_add(1)?;
-            if !arrived(report, mark.lane, next, mark.pn) {
+            if early + 1 != later || !arrived(report, mark.lane, next, mark.pn) {
                 return None;
             }
             let first = find(lanes, before.lane, next)?;
-            (first, mark.pn.checked_sub(before.pn)?)
-        } else if mark.at.since(before.at) < CLUSTER_SPAN
-            && report.acks.iter().all(|ack| ack.runs.len() == 1)
-        {
+            (first, mark.pn.checked_sub(before.pn)?, CLUSTER_SPAN)
+        } else if is_whole && span < BUNCH_SPAN {
             let first = find(lanes, before.lane, before.pn)?;
-            (first, last.index.checked_sub(first.index)?)
+            (first, last.index.checked_sub(first.index)?, span)
         } else {
             return None;
         };
         let bits = (packets * last.size * 8) as f64;
-        let carried = capacity.as_bps() as f64 * CLUSTER_SPAN.as_secs_f64();
+        let carried = capacity.as_bps() as f64 * span.as_secs_f64();
         (bits > ABOVE_CAPACITY * carried).then(|| last.at.since(first.at))
     });
-    pairs.max().unwrap_or(Duration::ZERO)
+    bunches.max().unwrap_or(Duration::ZERO)
 }
 
 /// Whether a report acknowledges all packets from `first` to `last`.
@@ -128,6 +134,10 @@ mod tests {
     fn packets_of_different_times_that_arrive_together_are_one_on_any_lane() {
         let ms = Duration::from_millis;
         assert_eq!(longest_of(&[(0, 3, 20_000), (1, 3, 20_050)], 0..0), ms(1), "two lanes");
+        let several = [(0, 3, 20_000), (1, 3, 20_060), (0, 7, 20_110)];
+        assert_eq!(longest_of(&several, 0..0), ms(1), "of all pairs of lanes");
+        let three = [(0, 3, 20_000), (0, 7, 20_060), (1, 7, 20_110)];
+        assert_eq!(longest_of(&three, 0..0), ms(3), "not only of neighbours");
         // The last four packets of lane 0 before, and then twelve at once, sent over 4 ms.
         assert_eq!(longest_of(&[(0, 3, 20_000), (0, 15, 26_000)], 0..0), ms(4), "one lane");
     }
@@ -158,7 +168,7 @@ mod tests {
     #[test]
     fn marks_that_cannot_be_are_ignored() {
         let marks = [(0, u64::MAX, 0), (0, 3, 1), (9, 4, 2), (1, 3, 2), (1, 1, 3), (0, 70, 3)];
-        assert_eq!(longest_of(&marks, 0..0), Duration::ZERO);
+        assert_eq!(longest_of(&marks, 0..0), Duration::from_millis(1), "of the others");
         assert_eq!(longest_of(&[], 0..0), Duration::ZERO);
     }
 }
