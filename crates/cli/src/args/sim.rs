@@ -108,7 +108,8 @@ pub(crate) struct SimReproduceArgs {
     /// Print one JSON object a line; the last line has the result.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write expected.csv and plot.svg into this folder, and the table into its README.md.
+    /// Write expected.csv and plot.svg into this folder, which is made if it is missing, and the
+    /// table into its README.md.
     #[arg(long, value_name = "DIR", conflicts_with = "all", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
     /// Draw the figure to this file (.svg or .png).

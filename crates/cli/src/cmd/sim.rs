@@ -63,6 +63,11 @@ fn list(args: &SimListArgs) -> Result<Code, Exit> {
 
 fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
     plot_name(args.plot.as_deref())?;
+    if let Some(dir) = &args.out {
+        // Before the runs, which may take hours.
+        std::fs::create_dir_all(dir)
+            .map_err(|error| unwritable(format!("{}: {error}", dir.display())))?;
+    }
     let mut ok = true;
     let names = match &args.name {
         Some(name) => vec![name.clone()],
