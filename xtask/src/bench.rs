@@ -115,7 +115,7 @@ impl Plan {
 
     /// Whether the program of this name is selected.
     fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+        self.only.as_ref().is_none_or(|parts| parts.split(',').any(|part| name.contains(part)))
     }
 }
 
