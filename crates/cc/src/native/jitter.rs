@@ -187,12 +187,13 @@ impl Jitter {
     }
 
     /// The window did not follow in this round: it was cut, or the losses of a cut were reported. A
-    /// step that had just begun did not take place, an earlier one met a full queue.
+    /// step that had just begun did not take place, an earlier one met a full queue, and nothing settles.
     pub(super) fn on_not_followed(&mut self, round: &Round) {
         match self.step {
             Some(step) if step.left < EFFECT_ROUNDS => self.fail(round),
             _ => self.step = None,
         }
+        self.settling = 0;
     }
 }
 
@@ -323,6 +324,13 @@ mod tests {
         let end = acts.iter().position(|act| *act == Act::Settle).expect("the step fails");
         assert_eq!(acts[end + 1..end + EFFECT_ROUNDS as usize], [Act::Stay; 2]);
         assert_eq!(acts[end + EFFECT_ROUNDS as usize], Act::Follow);
+        // Unless it was cut in the round in which the step failed.
+        let mut jitter = Jitter::default();
+        let failed = (0..9).find(|_| jitter.on_round(&mut round(900.0, 4.0), true) == Act::Settle);
+        assert!(failed.is_some() && jitter.settles());
+        jitter.on_not_followed(&round(900.0, 4.0));
+        assert!(!jitter.settles());
+        assert_eq!(jitter.on_round(&mut round(900.0, 4.0), true), Act::Follow);
     }
 
     #[test]

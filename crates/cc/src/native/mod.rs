@@ -187,10 +187,9 @@ impl Native {
                 Some(competing) => {
                     competing.pacing_rate().map_or(0.0, |rate| rate.as_bps() as f64 / 8.0)
                 }
-                // The queue of the step is about to be gone.
+                // The queue of the step is about to be gone; the delay of the jitter stays.
                 None if self.jitter.settles() => {
-                    let base = self.rounds.base() + self.jitter.delay();
-                    PACE_LEAD * self.window() / (base + lateness(base))
+                    PACE_LEAD * self.window() / (self.rounds.empty_rtt() + self.jitter.delay())
                 }
                 None => PACE_LEAD * self.window() / self.rounds.effective_rtt(),
             },

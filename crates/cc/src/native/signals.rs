@@ -311,7 +311,12 @@ impl Rounds {
 
     /// The round trip that converts a window to a rate: base, lateness and queue.
     pub(super) fn effective_rtt(&self) -> f64 {
-        self.base + super::lateness(self.base) + self.stall + self.queue
+        self.empty_rtt() + self.queue
+    }
+
+    /// That without a queue.
+    pub(super) fn empty_rtt(&self) -> f64 {
+        self.base + super::lateness(self.base) + self.stall
     }
 }
 
