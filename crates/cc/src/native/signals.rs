@@ -68,7 +68,7 @@ pub(super) struct Round {
 impl Round {
     /// The round trip with its lateness, without a queue: the time base of the window.
     pub(super) fn span(&self) -> f64 {
-        self.base + super::lateness(self.base) + self.stall
+        span(self.base, self.stall)
     }
 
     /// Share of packets lost in the network.
@@ -316,8 +316,13 @@ impl Rounds {
 
     /// That without a queue.
     pub(super) fn empty_rtt(&self) -> f64 {
-        self.base + super::lateness(self.base) + self.stall
+        span(self.base, self.stall)
     }
+}
+
+/// A round trip with the lateness of its feedback, in seconds.
+fn span(base: f64, stall: f64) -> f64 {
+    base + super::lateness(base) + stall
 }
 
 pub(super) fn seconds(t: Time) -> f64 {

@@ -63,11 +63,6 @@ fn list(args: &SimListArgs) -> Result<Code, Exit> {
 
 fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
     plot_name(args.plot.as_deref())?;
-    if let Some(dir) = &args.out {
-        // Before the runs, which may take hours.
-        std::fs::create_dir_all(dir)
-            .map_err(|error| unwritable(format!("{}: {error}", dir.display())))?;
-    }
     let mut ok = true;
     let names = match &args.name {
         Some(name) => vec![name.clone()],
@@ -75,7 +70,13 @@ fn reproduce(args: &SimReproduceArgs) -> Result<Code, Exit> {
     };
     let experiments: Result<Vec<_>, _> =
         names.iter().map(|name| packtrain_reproduce::find(name)).collect();
-    for experiment in experiments.map_err(usage)? {
+    let experiments = experiments.map_err(usage)?;
+    if let Some(dir) = &args.out {
+        // Before the runs, which may take hours.
+        std::fs::create_dir_all(dir)
+            .map_err(|error| unwritable(format!("{}: {error}", dir.display())))?;
+    }
+    for experiment in experiments {
         if let Some(reason) = &experiment.not_simulated {
             if args.name.is_some() {
                 let what = format!("{}: is not simulated: {reason}", experiment.name);
