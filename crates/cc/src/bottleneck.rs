@@ -33,6 +33,7 @@ pub(crate) fn silence(now: Time) -> Feedback<'static> {
         in_flight: ByteCount::ZERO,
         rtt: None,
         queueing_delay: None,
+        reverse_queue: None,
         delivery_rate: None,
         arrival_rate: None,
         capacity: None,

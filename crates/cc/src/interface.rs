@@ -164,6 +164,16 @@ pub struct RttSample {
     pub min: Duration,
 }
 
+/// One-way delay of a report, above the lowest ever: the queue of the reverse direction, or a longer
+/// path.
+#[derive(Clone, Copy, Debug)]
+pub struct ReverseQueue {
+    /// Of this report.
+    pub newest: Duration,
+    /// The minimum of the last twelve seconds.
+    pub least: Duration,
+}
+
 /// Consecutive packets that were declared lost together.
 #[derive(Clone, Copy, Debug)]
 pub struct LossRange {
@@ -197,6 +207,8 @@ pub struct Feedback<'a> {
     pub rtt: Option<RttSample>,
     /// Queueing delay on the forward path: one-way delay minus its skew-corrected minimum.
     pub queueing_delay: Option<Duration>,
+    /// The queue that this feedback met on its way. `None` without one-way delays.
+    pub reverse_queue: Option<ReverseQueue>,
     /// Rate at which data was delivered over the last round (draft-cheng-iccrg-delivery-rate).
     pub delivery_rate: Option<DataRate>,
     /// Rate at which packets arrived, as the receiver measured it.

@@ -35,8 +35,8 @@ pub use fixed::Fixed;
 pub use fobs::Fobs;
 pub use highspeed::HighSpeed;
 pub use interface::{
-    CongestionController, Feedback, LossRange, LossWindow, ProbeTrain, RttSample, SavedPath, Sent,
-    Signal, Signals,
+    CongestionController, Feedback, LossRange, LossWindow, ProbeTrain, ReverseQueue, RttSample,
+    SavedPath, Sent, Signal, Signals,
 };
 pub use registry::{BuildError, Constructor, RegisterError, build, build_with, names, register};
 pub use reno::Reno;

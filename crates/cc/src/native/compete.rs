@@ -354,7 +354,7 @@ impl Compete {
     /// the others must yield to.
     fn enter(&mut self, round: &Round, capacity: f64) {
         let window = self.past.iter().map(|past| past.window);
-        let before = window.fold(START * capacity * round.base, f64::max);
+        let before = window.fold(START * capacity * (round.base + round.reverse), f64::max);
         let window = before + START * capacity * round.queue;
         self.alone = (round.at, 0);
         self.plan_trial(round);
@@ -375,7 +375,8 @@ impl Compete {
         let config = self.config_at(round);
         (self.yielding, self.losing) = (round.at, round.at);
         self.loss = 0.0;
-        self.mode = Some(Mode::Rate(Box::new(Bbr::resumed(&config, rate, round.base))));
+        self.mode =
+            Some(Mode::Rate(Box::new(Bbr::resumed(&config, rate, round.base + round.reverse))));
     }
 
     fn config_at(&self, round: &Round) -> ControllerConfig {
@@ -388,7 +389,7 @@ impl Compete {
         let share = round.delivered / capacity.max(1.0);
         match &self.mode {
             Some(Mode::Loss(_)) => {
-                let quiet = QUIET.max(QUIET_ROUNDS * (round.base + round.queue));
+                let quiet = QUIET.max(QUIET_ROUNDS * round.round_trip());
                 let bounded = round.at - self.cut_at > quiet && share > GAINING;
                 let unyielding = self.early >= CUTS || self.loss > HEAVY_LOSS;
                 if (unyielding || bounded) && round.at > self.rate_from {
@@ -405,7 +406,7 @@ impl Compete {
                 let since = self.yielding.min(self.losing);
                 if round.at - since > YIELD_TIME {
                     self.rate_from = round.at + RATE_AFTER;
-                    self.start_loss(round, START * capacity * (round.base + round.queue));
+                    self.start_loss(round, START * capacity * round.round_trip());
                 }
             }
             None => {}

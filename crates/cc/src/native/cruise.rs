@@ -195,7 +195,7 @@ impl Cruise {
             self.average_queue(round);
             self.window *= self.fair_step(round, path, target);
         }
-        self.window = self.window.min(HEADROOM * fastest * base + a);
+        self.window = self.window.min(HEADROOM * fastest * round.mean_span() + a);
     }
 
     fn average_queue(&mut self, round: &Round) {

@@ -466,6 +466,7 @@ mod tests {
             in_flight: ByteCount(0),
             rtt: None,
             queueing_delay: Some(Duration::ZERO),
+            reverse_queue: None,
             delivery_rate: None,
             arrival_rate: None,
             capacity: None,

@@ -16,6 +16,7 @@ mod drain;
 mod jitter;
 mod launch;
 mod probes;
+mod reverse;
 mod saved;
 mod signals;
 mod verdict;
@@ -278,7 +279,8 @@ impl CongestionController for Native {
         self.drain.on_time(feedback.now, base);
         if let State::Launch(launch) = &mut self.state {
             if launch.on_feedback(feedback, base, self.rate) {
-                self.cruise.enter(launch.rate(), base + lateness(base));
+                let span = base + lateness(base) + self.rounds.reverse();
+                self.cruise.enter(launch.rate(), span);
                 self.rounds.restart(feedback.now);
                 self.unmeasured_rounds = if launch.has_leapt() { 0 } else { MAX_UNMEASURED_ROUNDS };
                 self.state = State::Cruise;

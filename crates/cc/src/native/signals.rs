@@ -3,6 +3,7 @@
 use packtrain_units::Time;
 
 use crate::interface::{Feedback, Sent};
+use crate::native::reverse::ReverseDelay;
 
 /// Minimum length of a round. Reports and threads run in steps of half a millisecond, which must
 /// not look like changes of rate.
@@ -21,7 +22,7 @@ const MIN_STALL: f64 = 6e-3;
 const MAX_STALL: f64 = 64e-3;
 const MIN_STALLED_PACKETS: f64 = 32.0;
 const STALL_DECAY: f64 = 0.9;
-/// A minimum round trip within this and a fiftieth of the base, in seconds, is the base.
+/// A minimum round trip within this, in seconds, and a fiftieth of the base is the base.
 const BASE_NOISE: f64 = 5e-4;
 /// A minimum round trip that was not met again for this time, in seconds, is given up: the path has
 /// become longer.
@@ -50,6 +51,10 @@ pub(super) struct Round {
     pub(super) base: f64,
     /// How much longer than usual feedback is held back at most, in seconds.
     pub(super) stall: f64,
+    /// Queueing delay of the reverse direction beyond what the base contains, in seconds.
+    pub(super) reverse: f64,
+    /// Mean round trip, with all queues, in seconds.
+    pub(super) rtt: f64,
     /// Packets that arrived, and packets lost without refused ones and spurious losses.
     pub(super) arrived: f64,
     pub(super) lost: f64,
@@ -66,9 +71,21 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// The round trip with its lateness, without a queue: the time base of the window.
+    /// The round trip with its lateness, without a queue of the data: the time base of the window.
     pub(super) fn span(&self) -> f64 {
-        span(self.base, self.stall)
+        span(self.base, self.stall) + self.reverse
+    }
+
+    /// The span, and by how much the mean queue of the data exceeds the least. Where feedback waits in a
+    /// queue of the reverse direction, data comes in bursts, and the two differ.
+    pub(super) fn mean_span(&self) -> f64 {
+        let excess = self.rtt - self.round_trip();
+        if self.reverse > 0.0 { self.span() + excess.max(0.0) } else { self.span() }
+    }
+
+    /// The round trip with the queues of both directions, in seconds.
+    pub(super) fn round_trip(&self) -> f64 {
+        self.base + self.reverse + self.queue
     }
 
     /// Share of packets lost in the network.
@@ -113,8 +130,15 @@ pub(super) struct Rounds {
     measured: bool,
     /// When the minimum round trip was last near `base`, in seconds.
     base_met_at: f64,
-    /// By how much the minimum of the last seconds exceeds `base`: another flow's standing queue.
+    /// By how much the minimum of the last seconds exceeds `base`: standing queues of both directions.
     raised: f64,
+    /// The least queue of the reverse direction of the last seconds, and what it was when the base was
+    /// met, in seconds.
+    reverse_least: f64,
+    reverse_in_base: f64,
+    reverse: ReverseDelay,
+    /// The sum of the round trips of this round, in seconds, and their number.
+    rtts: (f64, u32),
     queue: f64,
     base_seen_at: f64,
     over: bool,
@@ -143,6 +167,10 @@ impl Rounds {
             measured: false,
             base_met_at: seconds(now),
             raised: 0.0,
+            reverse_least: 0.0,
+            reverse_in_base: 0.0,
+            reverse: ReverseDelay::default(),
+            rtts: (0.0, 0),
             queue: 0.0,
             base_seen_at: seconds(now),
             over: false,
@@ -170,6 +198,8 @@ impl Rounds {
     pub(super) fn restart(&mut self, now: Time) {
         self.sum = Round::default();
         (self.least_queue, self.least_before) = (None, None);
+        self.reverse.restart();
+        self.rtts = (0.0, 0);
         self.begin(now);
     }
 
@@ -187,12 +217,18 @@ impl Rounds {
         self.acked += feedback.acked.get() as f64;
         self.reports += u32::from(feedback.acked_packets > 0);
         self.limited += u32::from(feedback.acked_packets > 0 && feedback.app_limited);
+        if let Some(reverse) = feedback.reverse_queue {
+            self.reverse_least = reverse.least.as_secs_f64();
+            self.reverse.sample(reverse.newest.as_secs_f64() - self.reverse_in_base);
+        }
         if let Some(rtt) = feedback.rtt {
             self.srtt = rtt.smoothed.as_secs_f64();
+            self.rtts = (self.rtts.0 + rtt.latest.as_secs_f64(), self.rtts.1 + 1);
             self.on_min_rtt(feedback.now, rtt.min.as_secs_f64());
         }
         if let Some(q) = feedback.queueing_delay {
-            let q = q.as_secs_f64() + self.raised;
+            let q = q.as_secs_f64();
+            let q = q + self.standing(feedback, q);
             self.newest_queue = q;
             let now = seconds(feedback.now);
             if now - self.least_from > QUEUE_SPAN {
@@ -229,6 +265,10 @@ impl Rounds {
         let mut round = std::mem::take(&mut self.sum);
         self.measure_stall(&round);
         round.stall = self.stall;
+        let (sum, samples) = std::mem::take(&mut self.rtts);
+        round.rtt = if samples > 0 { sum / f64::from(samples) } else { self.srtt };
+        self.reverse.on_round(self.base, round.rtt);
+        round.reverse = self.reverse.delay();
         round.at = seconds(now);
         round.delivered = self.acked / span;
         round.sent = self.sent / span;
@@ -236,7 +276,9 @@ impl Rounds {
         round.queue = self.queue;
         round.base = self.base;
         round.lost = (round.lost - round.refused).max(0.0);
-        round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * rate;
+        // The pace is for the least queue of the round.
+        let paced = rate * round.span() / round.mean_span();
+        round.app_limited = self.limited * 2 > self.reports || round.sent < 0.7 * paced;
         self.begin(now);
         round
     }
@@ -247,7 +289,8 @@ impl Rounds {
     fn measure_stall(&mut self, round: &Round) {
         let usual = self.srtt.max(self.base + self.queue);
         let excess = std::mem::take(&mut self.longest_gap) - usual;
-        let silent = if excess > MIN_STALL { excess + usual - self.base } else { 0.0 };
+        let covered = self.base + self.reverse.delay();
+        let silent = if excess > MIN_STALL { (excess + usual - covered).max(0.0) } else { 0.0 };
         let held = self.held.take().map_or(0.0, |(least, most)| most - least);
         let held = if held > self.usual_hold() + MIN_STALL { held } else { 0.0 };
         let stalled = round.arrived > MIN_STALLED_PACKETS;
@@ -275,20 +318,53 @@ impl Rounds {
         if !std::mem::replace(&mut self.measured, true)
             || seconds(now) - self.base_met_at > BASE_AGE
         {
-            self.base = min;
+            self.set_base(min);
         }
-        let near = min < self.base + BASE_NOISE + self.base / 50.0;
+        let near = min < self.base + self.noise();
         if near {
-            self.base = self.base.min(min);
             self.base_met_at = seconds(now);
+            self.set_base(self.base.min(min));
+        } else {
+            self.raised = min - self.base;
         }
-        self.raised = if near { 0.0 } else { min - self.base };
+    }
+
+    /// Sets the base, and counts the least queue of the reverse direction as part of it.
+    fn set_base(&mut self, base: f64) {
+        let more =
+            self.reverse_least - std::mem::replace(&mut self.reverse_in_base, self.reverse_least);
+        self.reverse.on_longer_base(more);
+        (self.base, self.raised) = (base, 0.0);
+    }
+
+    /// The standing queue of the data, in seconds, beside what its delay `q` shows of ten seconds. The
+    /// minimum round trip contains the queues of both directions, which seldom are empty at the same
+    /// time. So where one of the reverse direction counts, a report tells how long it waited there.
+    fn standing(&self, feedback: &Feedback<'_>, q: f64) -> f64 {
+        let standing = match feedback.rtt.zip(feedback.reverse_queue) {
+            Some((rtt, reverse)) if self.reverse.delay() > 0.0 => {
+                let waited = reverse.newest.as_secs_f64() - self.reverse_in_base;
+                (rtt.latest.as_secs_f64() - waited - self.base - q).min(self.raised)
+            }
+            _ => {
+                let least = self.reverse_least - self.reverse_in_base;
+                if least < self.noise() {
+                    return self.raised;
+                }
+                self.raised - least
+            }
+        };
+        if standing < self.noise() { 0.0 } else { standing }
+    }
+
+    /// A minimum round trip that exceeds the base by less is the base, in seconds.
+    fn noise(&self) -> f64 {
+        BASE_NOISE + self.base / 50.0
     }
 
     /// Takes the minimum round trip of the last seconds for the base: no other flow is there.
     pub(super) fn forget_base(&mut self) {
-        self.base += self.raised;
-        self.raised = 0.0;
+        self.set_base(self.base + self.raised);
     }
 
     /// The newest queueing delay, in seconds.
@@ -304,6 +380,11 @@ impl Rounds {
         self.base
     }
 
+    /// The queueing delay of the reverse direction, in seconds.
+    pub(super) fn reverse(&self) -> f64 {
+        self.reverse.delay()
+    }
+
     /// When the queue was last empty, in seconds.
     pub(super) fn base_seen_at(&self) -> f64 {
         self.base_seen_at
@@ -316,7 +397,7 @@ impl Rounds {
 
     /// That without a queue.
     pub(super) fn empty_rtt(&self) -> f64 {
-        span(self.base, self.stall)
+        span(self.base, self.stall) + self.reverse.delay()
     }
 }
 
@@ -331,7 +412,89 @@ pub(super) fn seconds(t: Time) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use packtrain_units::{ByteCount, Duration};
+
     use super::*;
+    use crate::bottleneck::silence;
+    use crate::interface::{ReverseQueue, RttSample};
+
+    /// The last round of some seconds on a path of 100 ms, after one second without queues. `queues`
+    /// are those of the data and of the reverse direction each 10 ms, in milliseconds.
+    fn round_after(seconds: u64, queues: impl Fn(u64) -> (u64, u64)) -> Round {
+        let ms = Duration::from_millis;
+        let mut rounds = Rounds::new(Time::ZERO, 0.1);
+        let mut past = Vec::new();
+        let mut round = Round::default();
+        for i in 0..100 * (seconds + 1) {
+            let (data, reverse) = if i < 100 { (0, 0) } else { queues(i) };
+            past.push((data, reverse));
+            let recent = &past[past.len().saturating_sub(1_000)..];
+            let least = |queue: fn(&(u64, u64)) -> u64| recent.iter().map(queue).min().unwrap_or(0);
+            let rtt = ms(100 + data + reverse);
+            let least_rtt = ms(100 + least(|(data, reverse)| data + reverse));
+            let feedback = Feedback {
+                acked: ByteCount(10_000),
+                acked_packets: 10,
+                rtt: Some(RttSample {
+                    latest: rtt,
+                    smoothed: rtt,
+                    variation: ms(1),
+                    min: least_rtt,
+                }),
+                queueing_delay: Some(ms(data - least(|(data, _)| *data))),
+                reverse_queue: Some(ReverseQueue {
+                    newest: ms(reverse),
+                    least: ms(least(|(_, reverse)| *reverse)),
+                }),
+                round_ended: i % 10 == 9,
+                ..silence(Time::ZERO + ms(i * 10))
+            };
+            if let Some(ended) = rounds.on_feedback(&feedback, 1e6) {
+                round = ended;
+            }
+        }
+        round
+    }
+
+    fn assert_near(measured: f64, ms: f64) {
+        assert!((measured - ms / 1e3).abs() < 5e-4, "{measured} for {ms} ms");
+    }
+
+    #[test]
+    fn a_queue_of_the_reverse_direction_is_no_queue_of_the_data() {
+        for seconds in [5, 30] {
+            let round = round_after(seconds, |_| (0, 50));
+            assert_near(round.queue, 0.0);
+            assert_near(round.reverse, 50.0);
+            assert_near(round.span() - round.base, 50.0 + 1e3 * super::super::lateness(0.1));
+        }
+        // Of both directions: first shown by the one-way delay, then only by the round trip.
+        for seconds in [5, 30] {
+            let round = round_after(seconds, |_| (30, 50));
+            assert_near(round.queue, 30.0);
+            assert_near(round.reverse, 50.0);
+        }
+        let round = round_after(30, |_| (30, 0));
+        assert_near(round.queue, 30.0);
+        assert_near(round.reverse, 0.0);
+        // They are never empty together, so the minimum round trip has risen by more than the data's.
+        let round = round_after(30, |i| if i / 100 % 2 == 0 { (0, 60) } else { (60, 0) });
+        assert_near(round.queue, 0.0);
+        // One that is too short to count is no standing queue of the data either.
+        let round = round_after(30, |_| (0, 7));
+        assert_near(round.queue, 0.0);
+        assert_near(round.reverse, 0.0);
+    }
+
+    #[test]
+    fn a_base_that_is_given_up_contains_the_queue_of_the_reverse_direction() {
+        let round = round_after(80, |_| (0, 50));
+        assert_near(round.base, 150.0);
+        assert_near(round.reverse, 0.0);
+        let round = round_after(80, |i| (0, if i % 100 < 50 { 50 } else { 90 }));
+        assert_near(round.base, 150.0);
+        assert!(round.reverse > 0.01, "what comes and goes is none of it: {}", round.reverse);
+    }
 
     /// What is taken for a stall in a round of `packets` with a base of 20 ms, after `gap` seconds
     /// without feedback.

@@ -126,6 +126,7 @@ impl Fluid {
                 min: Duration::from_secs_f64(self.rtt),
             }),
             queueing_delay: Some(Duration::from_secs_f64(queue)),
+            reverse_queue: None,
             delivery_rate: None,
             arrival_rate: None,
             capacity: None,

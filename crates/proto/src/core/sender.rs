@@ -5,7 +5,7 @@ mod feedback;
 
 use std::ops::Range;
 
-use packtrain_cc::{CongestionController, LossRange, Sent as SentInfo};
+use packtrain_cc::{CongestionController, LossRange, ReverseQueue, Sent as SentInfo};
 use packtrain_units::{ByteCount, DataRate, Duration, Offset, Time};
 
 use crate::breaker::{Breaker, Verdict};
@@ -13,7 +13,7 @@ use crate::codec::frame::Mark;
 use crate::codec::header::DATA_OVERHEAD;
 use crate::core::backlog::{Backlog, Piece};
 use crate::core::credit::Credit;
-use crate::core::delay::{LearnedQueue, Rising};
+use crate::core::delay::{LearnedQueue, ReportDelay, Rising};
 use crate::core::delivery::Delivery;
 use crate::core::lane::Lane;
 use crate::core::ledger::{Sent, Train};
@@ -55,6 +55,9 @@ pub(crate) struct Sender {
     warning: bool,
     /// The longest time between packets that arrived together; not passed on yet.
     bunched: Duration,
+    report_delay: ReportDelay,
+    /// The queue that a report met; not passed on yet.
+    reverse_queue: Option<ReverseQueue>,
     /// How long the newest report was held back.
     held: Option<Duration>,
     bursts: Bursts,
@@ -122,6 +125,8 @@ impl Sender {
             rising: Rising::default(),
             warning: false,
             bunched: Duration::ZERO,
+            report_delay: ReportDelay::default(),
+            reverse_queue: None,
             held: None,
             bursts: Bursts::default(),
             capacity: Capacity::default(),

@@ -151,6 +151,7 @@ impl Sender {
             in_flight: self.in_flight(),
             rtt,
             queueing_delay: None,
+            reverse_queue: None,
             delivery_rate,
             arrival_rate: None,
             capacity: None,

@@ -180,6 +180,7 @@ impl Sender {
             in_flight: self.in_flight(),
             rtt: contents.rtt,
             queueing_delay: None,
+            reverse_queue: None,
             delivery_rate: contents.delivery,
             arrival_rate: contents.arrival,
             capacity: contents.capacity,

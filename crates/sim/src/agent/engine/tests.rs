@@ -342,6 +342,26 @@ fn native_lives_beside_tcp() {
     }
 }
 
+/// A queue of the reverse direction delays the feedback, but is no queue of the data.
+#[test]
+fn native_fills_the_link_though_a_rival_fills_the_reverse_direction() {
+    let rate = DataRate::from_mbps(100);
+    let back = FlowSpec {
+        name: "back".to_owned(),
+        from: 1,
+        to: 0,
+        kind: FlowKind::Tcp(TcpSpec::linux("cubic")),
+        ..flow("", engine("native"))
+    };
+    let scenario = Scenario {
+        warm_up: Duration::from_secs(5),
+        duration: Duration::from_secs(60),
+        ..path(rate, Duration::from_millis(100), vec![flow("there", engine("native")), back])
+    };
+    let shares: Vec<f64> = play(&scenario).flows.iter().map(|flow| share(flow, rate)).collect();
+    assert!(shares[0] > 0.85 && shares[1] > 0.85, "there and back: {shares:?}");
+}
+
 #[test]
 fn a_busy_host_drops_and_is_told_apart() {
     let rate = DataRate::from_mbps(1_000);

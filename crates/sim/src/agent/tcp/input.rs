@@ -295,6 +295,7 @@ impl Sender {
             in_flight: self.shape.segments_as_bytes(self.pipe()),
             rtt: newest.filter(|newest| !newest.again).and_then(|_| self.rto.rtt()),
             queueing_delay: None,
+            reverse_queue: None,
             delivery_rate,
             arrival_rate: None,
             capacity: None,
