@@ -113,9 +113,13 @@ impl Plan {
         self.counts.as_ref().is_none_or(|list| list.split(',').any(|one| one == count))
     }
 
-    /// Whether the program of this name is selected.
+    /// Whether the program of this name is selected: it contains one of the texts, or is one with `=`.
     fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|parts| parts.split(',').any(|part| name.contains(part)))
+        let fits = |part: &str| match part.strip_prefix('=') {
+            Some(whole) => name == whole,
+            None => name.contains(part),
+        };
+        self.only.as_ref().is_none_or(|parts| parts.split(',').any(fits))
     }
 }
 
