@@ -107,14 +107,8 @@ impl Sending {
             peer.check(&self.plan)?;
             let (up, failure) = (Arc::clone(&self.up), Arc::clone(&self.failure));
             let closing = AtomicBool::new(false);
-            let mut log = QlogFile::from_environment(flow.id).map_err(fatal)?;
-            let is_logged = log.is_some();
+            let log = QlogFile::from_environment(flow.id).map_err(fatal)?;
             let events = move |event: FlowEvent| match event {
-                FlowEvent::Log(line) => {
-                    if let Some(log) = &mut log {
-                        log.write(&line);
-                    }
-                }
                 FlowEvent::Flow(Event::Established { .. }) => {
                     up.fetch_add(1, Ordering::Relaxed);
                 }
@@ -130,11 +124,9 @@ impl Sending {
             let go = Arc::new(AtomicBool::new(self.channels.is_none()));
             let pattern = Pattern::new(Arc::clone(&go));
             let keys = (&flow, self.limiter.clone());
-            let mut handle = udp::start_sender(&self.plan, sockets, keys, peer, pattern, events)
-                .map_err(fatal)?;
-            if is_logged {
-                handle.enable_log();
-            }
+            let mut handle =
+                udp::start_sender(&self.plan, sockets, keys, peer, pattern, log, events)
+                    .map_err(fatal)?;
             handle.assign(Offset(0)..Offset(self.share));
             if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
                 let (count, waker) = (Arc::clone(&self.beside), handle.waker());

@@ -122,20 +122,14 @@ impl FlowSource {
         };
         let ready = outbox.clone();
         let payload = ReaderPayload::new(reader.clone());
-        let mut log = QlogFile::from_environment(flow.id).unwrap_or_else(|text| {
+        let log = QlogFile::from_environment(flow.id).unwrap_or_else(|text| {
             self.notices.push(Notice::new(NoticeLevel::Warning, text));
             None
         });
-        let is_logged = log.is_some();
-        let events = move |event| match (&event, &mut log) {
-            (FlowEvent::Log(line), Some(log)) => log.write(line),
-            _ => outbox.send(News::Flow(Box::new(event))),
-        };
+        let events = move |event| outbox.send(News::Flow(Box::new(event)));
         let keys = (flow, self.limiter.clone());
-        let mut handle = udp::start_sender(&self.config, sockets, keys, peer, payload, events)?;
-        if is_logged {
-            handle.enable_log();
-        }
+        let mut handle =
+            udp::start_sender(&self.config, sockets, keys, peer, payload, log, events)?;
         if let (Some(channels), Some(beside)) = (&self.channels, handle.channel()) {
             channels.add(flow.id, beside, move || ready.send(News::BesideUp));
             channels.connect(&self.config, peer, Duration::ZERO);

@@ -22,7 +22,8 @@ fn running(choice: TransportChoice) -> (FlowSource, mpsc::Receiver<FlowEvent>, U
     let peer = Offer { udp: vec![far.local_addr().port()], ..Offer::new(&plan) };
     let (tell, told) = mpsc::channel();
     let events = move |event| drop(tell.send(event));
-    let flow = udp::start_sender(&plan, own, (&udp::offer(), None), &peer, Empty, events).unwrap();
+    let flow =
+        udp::start_sender(&plan, own, (&udp::offer(), None), &peer, Empty, None, events).unwrap();
     let mut source = FlowSource::new(plan, None);
     (source.state, source.established) = (State::Running(flow), true);
     (source, told, far)

@@ -17,6 +17,7 @@ use packtrain_transfer::FailureKind;
 
 use super::TransportConfig;
 use super::offer::{FlowOffer, Offer};
+use super::qlog::QlogFile;
 use packtrain_service::history::EarlierPath;
 use packtrain_service::{RequestError, TransportChoice, cipher};
 
@@ -127,14 +128,15 @@ fn config(
     config
 }
 
-/// Starts the sending end.
+/// Starts the sending end. `log` receives what the flow logs; `events` the rest.
 pub fn start_sender<P: Payload + Send + 'static>(
     plan: &TransportConfig,
     mut sockets: Vec<UdpSocket>,
     (flow, limiter): (&FlowOffer, Option<RateLimiter>),
     peer: &Offer,
     payload: P,
-    events: impl FnMut(FlowEvent) + Send + 'static,
+    mut log: Option<QlogFile>,
+    mut events: impl FnMut(FlowEvent) + Send + 'static,
 ) -> Result<FlowHandle, String> {
     let lanes = sockets.len().min(peer.udp.len());
     sockets.truncate(lanes);
@@ -159,11 +161,20 @@ pub fn start_sender<P: Payload + Send + 'static>(
         controller.on_saved_path(SavedPath { rate, rtt });
     }
     let flow = Flow::new(config, Some(controller), now).map_err(|e| e.to_string())?;
-    match limiter {
+    let is_logged = log.is_some();
+    let events = move |event| match (&event, &mut log) {
+        (FlowEvent::Log(line), Some(log)) => log.write(line),
+        _ => events(event),
+    };
+    let handle = match limiter {
         Some(limiter) => flow::spawn_limited_sender(sockets, flow, limiter, payload, events),
         None => flow::spawn_sender(sockets, flow, payload, events),
     }
-    .map_err(|e| e.to_string())
+    .map_err(|e| e.to_string())?;
+    if is_logged {
+        handle.enable_log();
+    }
+    Ok(handle)
 }
 
 /// Starts the receiving end.
