@@ -76,6 +76,8 @@ def draw(cells, axis, rate, target):
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
     pyplot.close(figure)
+    lines = target.read_text().splitlines()
+    target.write_text("".join(line.rstrip() + "\n" for line in lines))
     print(target)
 
 
