@@ -8,8 +8,9 @@ const MIN_SHARE: f64 = 1.0 / 16.0;
 /// The share of it that is left after a round in which it was not seen.
 const DECAY: f64 = 0.9;
 
-/// Queueing delay of the reverse direction, beyond what the base contains. The mean of a round counts: it turns the window into a
-/// rate, and that queue may be empty at times. Of two rounds the lesser counts.
+/// Queueing delay of the reverse direction, beyond what the base contains. The mean of a round counts:
+/// it turns the window into a rate, and that queue may be empty at times. Of two rounds the lesser
+/// counts.
 #[derive(Debug, Default)]
 pub(super) struct ReverseDelay {
     /// The sum of the samples of this round, in seconds, and their number.

@@ -101,7 +101,7 @@ impl Delay {
 
     /// How fast the delay grows, in seconds a second: by the skew of the clocks, and by a queue. `None`
     /// in the first seconds.
-    pub(crate) fn slope(&self) -> Option<f64> {
+    fn slope(&self) -> Option<f64> {
         self.minima.slope()
     }
 
@@ -133,14 +133,15 @@ pub(crate) struct ReportDelay {
 }
 
 impl ReportDelay {
-    /// A report sent at `at` on the receiver's clock arrived at `now`. `there` is the slope of the
-    /// delay of its newest packet's lane, if known.
-    pub(crate) fn sample(&mut self, at: Time, now: Time, there: Option<f64>) -> ReverseQueue {
+    /// A report sent at `at` on the receiver's clock arrived at `now`. `data` is the delay on the lane
+    /// of its newest packet; its slope is computed once a second.
+    pub(crate) fn sample(&mut self, at: Time, now: Time, data: Option<&Delay>) -> ReverseQueue {
         let raw = nanos(at, now);
         if self.minima.sample(now, raw) {
             let [back_before, there_before] = self.slopes;
             let back = self.minima.slope().unwrap_or(back_before);
-            self.slopes = [back, there.unwrap_or(there_before)];
+            let there = data.and_then(Delay::slope).unwrap_or(there_before);
+            self.slopes = [back, there];
             self.skew = skew_of_both(self.slopes);
         }
         let least = self.minima.least(now, self.skew);
@@ -250,7 +251,7 @@ mod tests {
             let passed = Duration::from_secs_f64((there + back) / 1e3);
             let queueing = delay.sample(sent, arrived);
             let reported = sent + Duration::from_millis(40) + passed;
-            let reverse = reports.sample(arrived, reported, delay.slope());
+            let reverse = reports.sample(arrived, reported, Some(&delay));
             [queueing, reverse.newest, reverse.least].map(|delay| delay.as_secs_f64() * 1e6)
         };
         (0..12_000).map(step).collect()

@@ -40,9 +40,9 @@ impl Sender {
         let oldest = report.marks.iter().map(|mark| mark.at).min();
         self.held = oldest.map(|at| report.at.since(at));
         let measured = self.on_marks(now, &report.marks, report.at, lanes, rtt);
-        let slope = report.marks.last().and_then(|mark| lanes.get(usize::from(mark.lane)));
-        let slope = slope.and_then(|lane| lane.delay.slope());
-        self.reverse_queue = Some(self.report_delay.sample(report.at, now, slope));
+        let lane = report.marks.last().and_then(|mark| lanes.get(usize::from(mark.lane)));
+        let data = lane.map(|lane| &lane.delay);
+        self.reverse_queue = Some(self.report_delay.sample(report.at, now, data));
         let mut acked = Acked::default();
         for ack in &report.acks {
             let lane = lanes.get_mut(usize::from(ack.lane)).ok_or(Impossible)?;
