@@ -514,8 +514,9 @@ fn clauses(line: &str) -> Vec<String> {
             clock if is_clock(clock) => "NUMBER TIME",
             "bit/s" | "kbit/s" | "Mbit/s" | "Gbit/s" => "RATE",
             "native" | "tcp" | "pipe" => "TRANSPORT",
-            number if number.parse::<f64>().is_ok() => "NUMBER",
+            // Before the numbers: one id in thirty has digits alone, or reads as an exponent.
             id if is_id(id) => "ID",
+            number if number.parse::<f64>().is_ok() => "NUMBER",
             _ => return word.to_owned(),
         };
         word.replace(core, class)
@@ -539,6 +540,9 @@ fn screens_differ_by_more_than_figures_or_not_at_all() {
     };
     assert!(has(same));
     assert!(has(&same.replace("310 ms", "1:02").replace("tcp", "native and tcp")));
+    for id in ["43139851", "1234e567"] {
+        assert!(has(&same.replace("00aa11bb", id)), "{id}");
+    }
     for (from, to) in
         [(" in ", " within "), ("files", "file"), ("; id 00aa11bb", ""), (" over tcp", "")]
     {
