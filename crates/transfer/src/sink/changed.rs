@@ -65,6 +65,10 @@ impl Sink {
     /// Hashes the old version of a chunk that is one piece of a large file, if there is one. Returns
     /// false if the pieces are requested as usual. A source can find the bytes of a short piece from
     /// its digest by guessing, so only whole chunks are hashed.
+    ///
+    /// With `--inplace` the old version may be what an earlier run wrote. After a failed write-back the
+    /// kernel keeps the pages, takes them for clean, and tells the error once. So the target writes
+    /// the bytes again even where they are the same, and the next sync covers them.
     pub(super) fn hash_old(&mut self, chunk: ChunkIndex, pieces: &[Piece]) -> bool {
         let [piece] = pieces else { return false };
         let Some(item) = self.entries.get(piece.entry).filter(|_| self.changed.enabled) else {

@@ -123,7 +123,10 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
         return Decision::Keep { settle: needs_settling(options, entry, found) };
     }
     if options.checksum || options.verify {
-        return Decision::Compare;
+        return match may_be_unfinished(options, entry, found) {
+            true => moved,
+            false => Decision::Compare,
+        };
     }
     if found.mtime == entry.mtime || options.extra.size_only {
         return Decision::Keep { settle: needs_settling(options, entry, found) };
@@ -134,6 +137,13 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
 /// Whether `update` leaves the target alone.
 fn is_newer(options: &Options, entry: &Entry, found: &Found) -> bool {
     options.update && !options.verify && entry.is_file() && found.mtime > entry.mtime
+}
+
+/// Whether an earlier run may have begun to write the file in place and not ended: it then has a new
+/// time. What it wrote may be right in the page cache and lost on the disk ([`Sink::hash_old`]), so its
+/// digest says nothing.
+fn may_be_unfinished(options: &Options, entry: &Entry, found: &Found) -> bool {
+    options.inplace && !options.verify && found.mtime != entry.mtime
 }
 
 /// In a run that changes nothing: replaces changes with a report.

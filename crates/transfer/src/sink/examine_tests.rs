@@ -97,6 +97,16 @@ fn options_change_what_is_unchanged() {
 }
 
 #[test]
+fn an_unfinished_file_in_place_is_not_trusted_by_its_digest() {
+    let later = Found { mtime: Mtime { secs: 2000, nanos: 0 }, ..found(5) };
+    let checksum = Options { checksum: true, inplace: true, ..Options::default() };
+    assert_eq!(decided(&checksum, &file(5), Some(later)), Decision::Move);
+    assert_eq!(decided(&checksum, &file(5), Some(found(5))), Decision::Compare);
+    let verify = Options { verify: true, ..checksum };
+    assert_eq!(decided(&verify, &file(5), Some(later)), Decision::Compare, "it changes nothing");
+}
+
+#[test]
 fn kinds_that_are_in_the_way() {
     let options = Options::default();
     let kind = |kind| Some(Found { kind, ..found(5) });

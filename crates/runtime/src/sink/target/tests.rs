@@ -7,6 +7,7 @@ use packtrain_transfer::message::{Backup, ExtraOptions, Message};
 use rustix::io::Errno;
 
 use super::*;
+use crate::assembly::PieceTarget;
 use crate::confinement::Confinement;
 use crate::sink::Destination;
 use crate::sink::open::open;
@@ -62,6 +63,26 @@ fn closed_files_are_free_for_another_transfer() {
     one.close_all();
     other.file(EntryId(0), &entry).expect("it is free again");
     assert!(one.dirty.lock().many, "what was written is still to be synced");
+}
+
+#[test]
+fn same_bytes_in_place_are_written_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { inplace: true, ..Options::default() };
+    let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+    let target =
+        Target::new((root, b"d".to_vec()), RelPath::root(), None, "0".into(), options, false);
+    let target = SharedTarget(Arc::new(target));
+    let entry = Entry { kind: EntryKind::File { size: 3 }, ..entry() };
+    let path = dir.path().join("f");
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    std::fs::write(&path, "old").expect("written");
+    let there = File::options().write(true).open(&path).expect("it is there");
+    there.set_modified(long_ago).expect("an old time");
+    target.write_old(EntryId(0), &entry, 0, b"old").expect("written");
+    assert_eq!(std::fs::read(&path).expect("readable"), b"old");
+    let time = there.metadata().expect("open").modified().expect("a time");
+    assert_ne!(time, long_ago, "the write-back of an earlier run may have failed");
 }
 
 #[test]
