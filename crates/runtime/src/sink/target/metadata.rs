@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 
-use packtrain_disk::Meta;
+use packtrain_disk::{Kind, Meta, Stat};
 use packtrain_object::{Entry, EntryKind};
 use packtrain_transfer::Failure;
 use rustix::process::{getegid, geteuid};
@@ -56,7 +56,8 @@ impl Target {
         let mut meta = self.meta(entry);
         // With an access control list this is the mode of both: without a change of the mode the list
         // stays as it is, and nobody loses access for an instant.
-        if found.is_some_and(|f| Some(f.mode & 0o7777) == self.kept_mode(entry)) {
+        let has_mode = |f: &Stat| Some(f.mode & 0o7777) == self.kept_mode(entry);
+        if found.is_some_and(|f| has_mode(&f) && !loses_bits(&f, meta.owner)) {
             meta.mode = None;
         }
         if self.is_home(entry) {
@@ -93,6 +94,14 @@ impl Target {
         let home = identity(home.as_ref());
         home.is_some() && home == identity(&place)
     }
+}
+
+/// Whether the kernel takes the set-user-id and set-group-id bits from this file when it gets the owner.
+/// A directory keeps its bits.
+fn loses_bits(found: &Stat, owner: Option<(u32, u32)>) -> bool {
+    found.kind == Kind::File
+        && found.mode & 0o6000 != 0
+        && owner.is_some_and(|owner| owner != (found.uid, found.gid))
 }
 
 /// What of `mode` may be set before the access control list of the entry.

@@ -1,10 +1,13 @@
 //! Messages of failures, and files that are closed for another transfer.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use packtrain_disk::Kept;
 use packtrain_transfer::message::{Backup, ExtraOptions, Message};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::*;
 use crate::assembly::PieceTarget;
@@ -83,6 +86,30 @@ fn same_bytes_in_place_are_written_again() {
     assert_eq!(std::fs::read(&path).expect("readable"), b"old");
     let time = there.metadata().expect("open").modified().expect("a time");
     assert_ne!(time, long_ago, "the write-back of an earlier run may have failed");
+}
+
+#[test]
+fn a_file_that_changes_its_owner_keeps_its_bits() {
+    const NOBODY: u32 = 65_534;
+    if !geteuid().is_root() {
+        packtrain_testkit::skip("another user's file needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { preserve_mode: true, preserve_owner: true, ..Options::default() };
+    let root = Arc::new(Root::open(dir.path()).expect("a directory"));
+    let target =
+        Target::new((root, b"d".to_vec()), RelPath::root(), None, "0".into(), options, true);
+    let path = dir.path().join("f");
+    std::fs::write(&path, "x").expect("written");
+    for (mode, owner) in [(0o4755, (NOBODY, 0)), (0o2755, (0, NOBODY)), (0o6711, (0, 0))] {
+        std::os::unix::fs::chown(&path, Some(owner.0), Some(owner.1)).expect("changed");
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("changed");
+        let entry = Entry { mode, ..entry() };
+        target.settle(&entry).expect("settled");
+        let found = std::fs::metadata(&path).expect("it is there");
+        assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (mode, 0, 0));
+    }
 }
 
 #[test]
