@@ -33,6 +33,11 @@ pub(crate) const MAX_KEPT: usize = 64 << 20;
 pub(crate) const MAX_UNSYNCED_PATHS: u64 = 64 << 20;
 /// Complete files that may wait for a sync before the source must pause.
 pub(crate) const MAX_UNSYNCED_FILES: usize = 64 << 10;
+/// Maximum files in a journal. The sink keeps their paths, in two copies, until they are complete, and
+/// to the end if they fail. Further files are copied without a journal: a later run begins them anew.
+pub(crate) const MAX_JOURNALLED: usize = 1 << 20;
+/// Maximum bytes of the paths of these files.
+pub(crate) const MAX_JOURNALLED_PATHS: u64 = 256 << 20;
 /// Maximum files with several names of which not all were found, at a source. Each takes about 40
 /// bytes there, and about 150 bytes and its path at the sink. Further ones become files of their own.
 pub const MAX_LINK_GROUPS: usize = 4 << 20;

@@ -15,6 +15,8 @@ pub struct JournalState {
     note: String,
     files: BTreeMap<u32, FileState>,
     by_path: HashMap<RelPath, u32>,
+    /// Bytes of the paths of all files.
+    path_bytes: u64,
     /// Chunks that the next `Durable` makes durable: those of this run that are not durable yet.
     fresh: BTreeSet<(u32, u32)>,
 }
@@ -68,6 +70,16 @@ impl JournalState {
     /// The note of the latest run.
     pub fn note(&self) -> &str {
         &self.note
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Bytes of the paths of all files.
+    pub const fn path_bytes(&self) -> u64 {
+        self.path_bytes
     }
 
     /// Whether there is no file.
@@ -163,6 +175,7 @@ impl JournalState {
         if let Some(old) = self.by_path.get(&key.path).copied() {
             self.forget(old);
         }
+        self.path_bytes += key.path.as_bytes().len() as u64;
         self.by_path.insert(key.path.clone(), id);
         self.files.insert(id, FileState { id, key: key.clone(), chunks: BTreeMap::new() });
     }
@@ -170,6 +183,7 @@ impl JournalState {
     fn forget(&mut self, id: u32) {
         if let Some(file) = self.files.remove(&id) {
             self.by_path.remove(&file.key.path);
+            self.path_bytes -= file.key.path.as_bytes().len() as u64;
             // A number may be reused: fresh chunks of the old file do not belong to the new one.
             let mut rest = self.fresh.split_off(&(id, 0));
             if let Some(next) = id.checked_add(1) {

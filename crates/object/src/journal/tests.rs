@@ -85,6 +85,8 @@ proptest! {
         let lived = states(&records).pop().unwrap();
         let replayed = state(&records);
         prop_assert_eq!(&replayed, &lived);
+        let paths = lived.files().map(|file| file.key.path.as_bytes().len() as u64);
+        prop_assert_eq!((lived.files().count(), paths.sum()), (lived.len(), lived.path_bytes()));
         // A rewritten journal has the same state, and appended records have the same meaning.
         let rewritten = lived.rewrite();
         let short = replay(&rewritten).unwrap();

@@ -40,7 +40,7 @@ impl Sink {
         let group = self.entries.get(id).and_then(|item| item.group);
         self.leave_group(id, group);
         let Some(item) = self.entries.remove(id) else { return };
-        self.resumed.forget(id);
+        let has_chunks = self.resumed.forget(id) || item.verified > 0;
         self.roots.forget(id);
         if let Some(range) = &item.range {
             for part in self.chunks.give_up(range) {
@@ -48,7 +48,7 @@ impl Sink {
             }
             self.changed.forget(range);
         }
-        self.drop_temporary(id, &item, &failure);
+        self.drop_temporary(id, &item, &failure, has_chunks);
         // Every other file would fail too, so the transfer fails, with one message.
         if failure.kind == FailureKind::TargetFull {
             self.end(failure, true);
@@ -60,8 +60,9 @@ impl Sink {
         self.tally.failures.add(item.entry.path.into_bytes(), failure);
     }
 
-    /// Removes a temporary that no later run can resume.
-    fn drop_temporary(&mut self, id: EntryId, item: &Item, failure: &Failure) {
+    /// Removes a temporary that no later run can resume, and forgets its file: a source may announce and
+    /// fail any number of files without sending a byte of them.
+    fn drop_temporary(&mut self, id: EntryId, item: &Item, failure: &Failure, has_chunks: bool) {
         if !matches!(item.stage, Stage::Moving | Stage::Complete | Stage::Committing) {
             return;
         }
@@ -70,7 +71,7 @@ impl Sink {
             FailureKind::Changed | FailureKind::Vanished | FailureKind::Integrity
         );
         match item.journal {
-            Some(_) if !stale => return,
+            Some(_) if has_chunks && !stale => return,
             Some(number) => self.journal.forget(&[number], &mut self.out),
             None => {}
         }

@@ -13,7 +13,7 @@ use packtrain_units::escape::hex;
 
 use crate::action::SinkAction;
 use crate::failure::{Failure, FailureKind};
-use crate::limits::SYNC_BYTES;
+use crate::limits::{MAX_JOURNALLED, MAX_JOURNALLED_PATHS, SYNC_BYTES};
 use crate::message::{Options, Resume};
 
 /// The note of a journal with files of several origins.
@@ -115,9 +115,9 @@ impl Journal {
         self.state.files().map(|file| file.key.path.clone()).collect()
     }
 
-    /// Starts a file. Returns its number and the durable chunks of an earlier run, if its `temporary`
-    /// still exists. Others may be right in the page cache and lost on the disk: after a failed
-    /// write-back the kernel keeps the page, takes it for clean, and tells the error once.
+    /// Starts a file, if it is journalled. Returns its number and the durable chunks of an earlier run, if
+    /// its `temporary` still exists. Others may be right in the page cache and lost on the disk: after a
+    /// failed write-back the kernel keeps the page, takes it for clean, and tells the error once.
     pub(super) fn begin_file(
         &mut self,
         key: &FileKey,
@@ -140,6 +140,9 @@ impl Journal {
         }
         if let Some(id) = known {
             self.append(&Record::Forget { file: id }, out);
+        }
+        if !has_room(self.state.len(), self.state.path_bytes(), &key.path) {
+            return None;
         }
         let id = self.state.next_id()?;
         self.append(&Record::File { id, key: key.clone() }, out);
@@ -227,7 +230,26 @@ impl Journal {
     }
 }
 
+/// Whether a journal of so many files, whose paths have so many bytes, takes a file with this path.
+fn has_room(files: usize, path_bytes: u64, path: &RelPath) -> bool {
+    let path_bytes = path_bytes + path.as_bytes().len() as u64;
+    files < MAX_JOURNALLED && path_bytes <= MAX_JOURNALLED_PATHS
+}
+
 /// Offset in the file at which this chunk ends.
 fn chunk_end(index: u32, size: u64) -> u64 {
     (u64::from(index) + 1).saturating_mul(CHUNK.get()).min(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_beyond_the_limits_are_not_journalled() {
+        let path = RelPath::new(vec![b'p'; 100]).unwrap();
+        assert!(has_room(MAX_JOURNALLED - 1, MAX_JOURNALLED_PATHS - 100, &path));
+        assert!(!has_room(MAX_JOURNALLED, 0, &path));
+        assert!(!has_room(0, MAX_JOURNALLED_PATHS - 99, &path));
+    }
 }

@@ -38,11 +38,11 @@ impl Resumed {
         file.zip(index).is_some_and(|(file, index)| file.chunks.contains(&index))
     }
 
-    /// The file is complete or failed.
-    pub(super) fn forget(&mut self, id: EntryId) {
-        if let Some(file) = self.files.remove(&id) {
-            self.reading -= file.reading.len();
-        }
+    /// The file is complete or failed. Returns whether an earlier run left chunks of it.
+    pub(super) fn forget(&mut self, id: EntryId) -> bool {
+        let file = self.files.remove(&id);
+        self.reading -= file.as_ref().map_or(0, |file| file.reading.len());
+        file.is_some()
     }
 
     /// The next chunk to read back.

@@ -12,6 +12,7 @@ use crate::limits::{MAX_TRIES, SYNC_BYTES};
 use crate::message::PieceDigest;
 
 mod changed;
+mod journalled;
 mod late;
 mod links;
 mod repeated;
