@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use packtrain_disk::{LeftoverName, Lock, LockError, Root};
+use packtrain_disk::{Kind, LeftoverName, Lock, LockError, Root, Trouble, classify};
 use packtrain_object::{Entry, EntryKind, RelPath, SourceName, manifest};
 use packtrain_transfer::message::{Message, Options};
 use packtrain_transfer::{Failure, FailureKind, Requested};
@@ -316,9 +316,17 @@ fn confined(
     }
     let place = RelPath::new(clean)
         .map_err(|e| Failure::new(FailureKind::NotAuthorised, format!("{}: {e}", show(path))))?;
-    let there = root.stat(&place).map_err(|e| unusable::confined(&root, path, &e))?;
-    if there.is_some_and(|s| s.kind == packtrain_disk::Kind::Directory) {
-        return Ok((root, place, None));
+    let refused = |e: &std::io::Error| unusable::confined(&root, path, e);
+    match root.stat(&place).map_err(|e| refused(&e))?.map(|stat| stat.kind) {
+        Some(Kind::Directory) => return Ok((root, place, None)),
+        // Followed to a directory, as in a destination of the user's own account.
+        Some(Kind::Symlink) => match root.open_beneath(place.as_bytes()) {
+            Ok(inside) => return Ok((inside, RelPath::root(), None)),
+            // A link to a file or to nothing is replaced.
+            Err(e) if matches!(classify(&e), Trouble::NotFound | Trouble::NotDirectory) => {}
+            Err(e) => return Err(refused(&e)),
+        },
+        _ => {}
     }
     if is_file && !slash {
         let parent = place.parent().unwrap_or_else(RelPath::root);

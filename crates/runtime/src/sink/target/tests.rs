@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use packtrain_disk::Kept;
+use packtrain_object::manifest::encode_segment;
 use packtrain_transfer::message::{Backup, ExtraOptions, Message};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -47,6 +48,47 @@ fn a_client_of_a_server_is_not_told_where_its_root_is() {
     }
     let own = dir.path().as_os_str().as_encoded_bytes();
     assert!(said(own, None).starts_with(&format!("{}: ", dir.path().display())));
+}
+
+#[test]
+fn a_link_to_a_directory_below_the_root_of_a_server_is_one() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    for made in ["root/releases/5", "outside"] {
+        std::fs::create_dir_all(at(made)).expect("a directory");
+    }
+    std::fs::write(at("root/file"), "old").expect("written");
+    for (to, name) in [
+        ("releases/5", "current"),
+        ("file", "other"),
+        ("nothing", "dangling"),
+        ("../outside", "out"),
+    ] {
+        symlink(to, at("root").join(name)).expect("a link");
+    }
+    let put = |name: &str| -> Result<(), Failure> {
+        let confined = Some(Confinement::open(&at("root")).expect("a directory"));
+        let (path, owners) = (name.as_bytes().to_vec(), false);
+        let destination = Destination { path, confined, sources: 1, names: None, owners };
+        let first = Message::Manifest(encode_segment(EntryId(0), &[entry()]));
+        let options = Options::default();
+        let target = Arc::new(open(&destination, &first, &options)?.target(&options, false));
+        SharedTarget(Arc::clone(&target)).write_small(EntryId(0), &entry(), b"x")?;
+        target.commit(EntryId(0), &entry())
+    };
+    let is_link = |name: &str| at("root").join(name).is_symlink();
+    put("current").expect("put into the directory");
+    assert!(is_link("current"));
+    assert_eq!(std::fs::read(at("root/releases/5/f")).expect("it is there"), b"x");
+    // As anywhere, a link to a file or to nothing is replaced.
+    for name in ["other", "dangling"] {
+        put(name).expect("put in the place of the link");
+        assert!(!is_link(name) && at("root").join(name).is_file());
+    }
+    let failure = put("out").expect_err("it leads out");
+    assert_eq!(failure.kind, FailureKind::TargetRefused);
+    assert!(is_link("out") && std::fs::read_dir(at("outside")).expect("it").next().is_none());
 }
 
 #[test]
