@@ -30,6 +30,9 @@ pub(super) struct Journal {
     /// Whose files the journal has: the origin of this run, or [`SEVERAL_ORIGINS`].
     note: String,
     state: JournalState,
+    /// The number of the next file. A number is not used again in the same run: records that are held
+    /// back may be of a file that failed meanwhile, and would become those of another file.
+    next_id: Option<u32>,
     buffering: Buffering,
 }
 
@@ -59,6 +62,7 @@ impl Journal {
             transfer,
             note: hex(&options.extra.origin),
             state: JournalState::default(),
+            next_id: Some(0),
             buffering: Buffering::Off,
         };
         if !enabled {
@@ -79,6 +83,7 @@ impl Journal {
                 return Ok(journal);
             }
             journal.state = replay.state;
+            journal.next_id = journal.state.next_id();
             if journal.has_files() && journal.state.note() != journal.note {
                 SEVERAL_ORIGINS.clone_into(&mut journal.note);
             }
@@ -144,7 +149,8 @@ impl Journal {
         if !has_room(self.state.len(), self.state.path_bytes(), &key.path) {
             return None;
         }
-        let id = self.state.next_id()?;
+        let id = self.next_id?;
+        self.next_id = id.checked_add(1);
         self.append(&Record::File { id, key: key.clone() }, out);
         Some((id, BTreeMap::new()))
     }

@@ -1,9 +1,10 @@
 //! Files of several chunks and the journal.
 
-use packtrain_object::journal::{FORMAT, encode};
+use packtrain_object::journal::{FORMAT, Replay, encode, replay};
 use packtrain_object::{FileKey, Record};
 
 use super::*;
+use crate::limits::SYNC_EVERY;
 
 const GOOD: Digest = Digest([1; 32]);
 
@@ -35,6 +36,19 @@ fn resumed(sizes: &[u64]) -> Sink {
     sink
 }
 
+/// What a later run reads after these actions of a run that found no journal.
+fn journal_of(actions: &[SinkAction]) -> Replay {
+    let mut file = Vec::new();
+    for action in actions {
+        match action {
+            SinkAction::RewriteJournal(bytes) => file.clone_from(bytes),
+            SinkAction::Journal(bytes) => file.extend_from_slice(bytes),
+            _ => {}
+        }
+    }
+    replay(&file).expect("a journal")
+}
+
 fn fail(sink: &mut Sink, kind: FailureKind) {
     let failure = Failure::new(kind, "no");
     sink.on_message(now(), Message::SourceFailed { entry: EntryId(0), failure }).unwrap();
@@ -56,4 +70,33 @@ fn a_failed_file_stays_in_the_journal_only_if_it_can_be_resumed() {
         let is_discarded = actions(&mut sink).iter().any(|a| matches!(a, SinkAction::Discard(..)));
         assert_eq!(is_discarded, !stays);
     }
+}
+
+#[test]
+fn a_record_that_waits_for_a_sync_is_never_that_of_another_file() {
+    let mut sink = sink();
+    let all = entries(&[3 * CHUNK.get(), 2 * CHUNK.get()]);
+    let nothing = TargetState { target: None, temporary: None };
+    let announce = |sink: &mut Sink, id: u32| {
+        let segment = encode_segment(EntryId(id), std::slice::from_ref(&all[id as usize]));
+        sink.on_message(now(), Message::Manifest(segment)).unwrap();
+        sink.on_examined(now(), EntryId(id), vec![nothing]);
+    };
+    announce(&mut sink, 0);
+    verify(&mut sink, 0, 0, true);
+    sink.on_timeout(now() + SYNC_EVERY);
+    // A sync is under way: the record of this chunk waits. Then its file fails.
+    verify(&mut sink, 1, 0, true);
+    fail(&mut sink, FailureKind::Changed);
+    announce(&mut sink, 1);
+    let mut done = actions(&mut sink);
+    let sync = done.iter().find_map(|action| match action {
+        SinkAction::Sync(token) => Some(*token),
+        _ => None,
+    });
+    sink.on_synced(sync.expect("a sync"));
+    done.append(&mut actions(&mut sink));
+    let later = journal_of(&done).state;
+    let file = later.lookup(&key(&all[1])).expect("it was begun");
+    assert!(file.chunks.is_empty(), "{:?} of another file", file.chunks);
 }
