@@ -39,7 +39,7 @@ impl Planner {
         self.add(chunk.0..chunk.0 + 1);
     }
 
-    /// Adds a chunk whose digest did not match.
+    /// Adds a chunk of an earlier run whose digest did not match, or a further part of a chunk.
     pub(super) fn add_again(&mut self, chunk: ChunkIndex) {
         self.again.push_back(chunk);
     }
@@ -94,7 +94,7 @@ impl Sink {
             && self.changed.has_room()
             && let Some((chunk, is_again)) = self.planner.next()
         {
-            let pieces = self.needed_pieces(chunk);
+            let pieces = self.needed_pieces(chunk, is_again);
             if pieces.is_empty() {
                 if !is_again {
                     self.skip_if_gone(chunk);
@@ -122,13 +122,14 @@ impl Sink {
         }
     }
 
-    /// The pieces of a chunk that must be moved.
-    fn needed_pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
+    /// The pieces of a chunk that must be moved. Those that an earlier run left are requested only
+    /// again: if the run of the file reaches such a chunk later, it may be moved and verified already.
+    fn needed_pieces(&self, chunk: ChunkIndex, is_again: bool) -> Vec<Piece> {
         let mut pieces = self.layout.pieces(chunk);
         pieces.retain(|piece| {
             self.entries.is_moving(piece.entry)
                 && !self.chunks.is_asked(piece)
-                && !self.resumed.has(piece.entry, piece.file_offset / CHUNK.get())
+                && (is_again || !self.resumed.has(piece.entry, piece.file_offset / CHUNK.get()))
         });
         pieces
     }

@@ -23,7 +23,8 @@ pub(super) struct Resumed {
 
 #[derive(Debug, Default)]
 struct ResumedFile {
-    /// Chunks that are valid, or may be: they are not requested.
+    /// Chunks that the earlier run left: they are not requested with the others of their file. Those
+    /// that are not valid are requested again.
     chunks: BTreeSet<u32>,
     /// Of those, the ones to read back, with their journalled digests.
     unread: BTreeMap<u32, Digest>,
@@ -31,7 +32,7 @@ struct ResumedFile {
 }
 
 impl Resumed {
-    /// Whether this chunk of a file need not be requested.
+    /// Whether the earlier run left this chunk of a file.
     pub(super) fn has(&self, id: EntryId, index: u64) -> bool {
         let index = u32::try_from(index).ok();
         let file = self.files.get(&id);
@@ -68,12 +69,6 @@ impl Resumed {
         let digest = self.files.get_mut(&id)?.reading.remove(&index)?;
         self.reading -= 1;
         Some(digest)
-    }
-
-    fn invalidate(&mut self, id: EntryId, index: u32) {
-        if let Some(file) = self.files.get_mut(&id) {
-            file.chunks.remove(&index);
-        }
     }
 }
 
@@ -135,7 +130,6 @@ impl Sink {
                 self.send_present();
             }
         } else {
-            self.resumed.invalidate(id, index);
             self.tally.again();
             self.journal.invalidate(number, index, &mut self.out);
             self.planner.add_again(chunk);

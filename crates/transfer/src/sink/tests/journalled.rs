@@ -4,7 +4,7 @@ use packtrain_object::journal::{FORMAT, Replay, encode, replay};
 use packtrain_object::{FileKey, Record};
 
 use super::*;
-use crate::limits::SYNC_EVERY;
+use crate::limits::{NEED_CHUNKS, SYNC_EVERY};
 
 const GOOD: Digest = Digest([1; 32]);
 
@@ -99,4 +99,25 @@ fn a_record_that_waits_for_a_sync_is_never_that_of_another_file() {
     let later = journal_of(&done).state;
     let file = later.lookup(&key(&all[1])).expect("it was begun");
     assert!(file.chunks.is_empty(), "{:?} of another file", file.chunks);
+}
+
+#[test]
+fn a_chunk_that_was_bad_is_requested_once() {
+    let ahead = NEED_CHUNKS as u64;
+    let mut sink = resumed(&[(ahead + 1) * CHUNK.get(), 2 * CHUNK.get()]);
+    let bad = ChunkIndex(ahead + 1);
+    let times =
+        |actions: &[SinkAction]| plans(actions).iter().filter(|plan| plan.chunk == bad).count();
+    assert_eq!(times(&actions(&mut sink)), 0, "the window is full of what comes before");
+    sink.on_rehashed(bad, EntryId(1), None);
+    verify(&mut sink, 0, 0, true);
+    assert_eq!(times(&actions(&mut sink)), 1);
+    verify(&mut sink, bad.0, 1, true);
+    for chunk in 1..=ahead {
+        verify(&mut sink, chunk, 0, true);
+    }
+    verify(&mut sink, bad.0 + 1, 1, true);
+    let rest = actions(&mut sink);
+    assert_eq!(times(&rest), 0, "the run of its file comes to it later");
+    assert_eq!(sink.chunks.held(), 0, "nothing is waited for");
 }
