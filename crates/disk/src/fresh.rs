@@ -12,6 +12,7 @@
 //!
 //! Paths are always those at the target; this module knows which of them have another name on disk.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -265,7 +266,8 @@ impl Root {
     /// Gives all sealed trees their names, after a sync that began after they were sealed. The files
     /// in `unverified` become temporaries before. If a directory has the name of a tree meanwhile,
     /// the content of the tree moves into it, name by name. Returns the trees that could not get
-    /// their names; their files fail in [`Root::take_named`] and [`Root::naming_error`].
+    /// their names, and what of a tree could not move; files of [`Root::write_fresh`] in both fail in
+    /// [`Root::take_named`] and [`Root::naming_error`].
     pub fn publish_trees(&self, tag: &str, unverified: &[EntryId]) -> Vec<(Vec<u8>, io::Error)> {
         let mut remains = Vec::new();
         let failed = {
@@ -274,15 +276,14 @@ impl Root {
                 self.make_temporary(*id, tag);
             }
             let trees = self.fresh.state().trees.clone();
-            let mut failed = Vec::new();
+            let told = self.fresh.state().failed.len();
             for (path, tree) in trees.into_iter().filter(|(_, tree)| tree.is_sealed) {
                 match self.publish(&path, &tree, &mut remains) {
                     Ok(()) => {
                         self.fresh.state().trees.remove(&path);
                     }
                     Err(error) if self.fresh.state().error(&path).is_none() => {
-                        self.fresh.state().failed.push((path.clone(), error));
-                        failed.push((path.into_vec(), error.into()));
+                        self.fresh.state().failed.push((path, error));
                     }
                     // Reported before.
                     Err(_) => {}
@@ -290,6 +291,7 @@ impl Root {
             }
             let mut state = self.fresh.state();
             let sealed = std::mem::take(&mut state.sealed);
+            let failed = without_files(&state.failed[told..], &sealed);
             state.named.extend(sealed.into_keys());
             self.fresh.any.store(!state.trees.is_empty(), Ordering::Release);
             failed
@@ -459,6 +461,19 @@ impl Root {
             let _ = self.remove_tree(&path);
         }
     }
+}
+
+/// The failures of all but these files, which tell their own ([`Root::take_named`]).
+fn without_files(
+    failed: &[(Box<[u8]>, Errno)],
+    files: &HashMap<EntryId, RelPath>,
+) -> Vec<(Vec<u8>, io::Error)> {
+    if failed.is_empty() {
+        return Vec::new();
+    }
+    let files: HashSet<&[u8]> = files.values().map(RelPath::as_bytes).collect();
+    let others = failed.iter().filter(|(path, _)| !files.contains(&**path));
+    others.map(|(path, error)| (path.to_vec(), (*error).into())).collect()
 }
 
 /// Opens the top of a tree that was just made, and makes it private; none if it is not this user's

@@ -182,6 +182,33 @@ fn a_directory_that_appears_meanwhile_takes_the_content() {
 }
 
 #[test]
+fn what_cannot_move_into_a_directory_that_appears_meanwhile_is_told() {
+    let (dir, root) = place();
+    make(&root, "d", 0o755);
+    assert!(write(&root, 1, "d/file", 0o644) && write(&root, 2, "d/in_the_way", 0o644));
+    for link in ["d/link", "d/other"] {
+        root.make_symlink(&rel(link), b"file").unwrap();
+    }
+    for empty in ["d/empty", "d/merged"] {
+        make(&root, empty, 0o755);
+    }
+    for theirs in ["d/in_the_way", "d/link", "d/merged"] {
+        fs::create_dir_all(dir.path().join(theirs)).unwrap();
+    }
+    fs::write(dir.path().join("d/empty"), "theirs").unwrap();
+    let mut told = publish(&root, &[]);
+    told.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let told: Vec<_> = told.iter().map(|(path, error)| (&path[..], classify(error))).collect();
+    let wanted = [(&b"d/empty"[..], Trouble::NotDirectory), (b"d/link", Trouble::IsDirectory)];
+    assert_eq!(told, wanted, "a file tells its own failure");
+    root.take_named(EntryId(1), &rel("d/file")).expect("known").unwrap();
+    root.take_named(EntryId(2), &rel("d/in_the_way")).expect("known").unwrap_err();
+    let left = ["d", "d/empty", "d/file", "d/in_the_way", "d/link", "d/merged", "d/other"];
+    assert_eq!(names(dir.path()), left);
+    assert!(publish(&root, &[]).is_empty(), "once");
+}
+
+#[test]
 fn something_else_that_appears_meanwhile_stays() {
     for is_link in [false, true] {
         let (dir, root) = place();

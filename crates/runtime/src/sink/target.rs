@@ -327,11 +327,11 @@ impl Target {
     }
 
     /// Gives the directories that a sync covered their names; `unverified` are the files in them of
-    /// which nobody knows whether they are right.
+    /// which nobody knows whether they are right. Tells what could not get its name, except files.
     pub(crate) fn publish(&self, unverified: &[EntryId]) {
         self.renamed.store(true, Ordering::Release);
         for (path, error) in self.root.publish_trees(&self.tag, unverified) {
-            self.directory_failed(&path, "cannot put the directory in its place", &error);
+            self.directory_failed(&path, "cannot be put in its place", &error);
         }
     }
 
