@@ -156,13 +156,20 @@ impl Root {
     }
 
     /// Removes what has the hidden name of a tree: a tree of an earlier run of this user, or a file.
-    /// A directory of another user is removed only if it is empty.
+    /// A directory of another user is removed only if it is empty. A tree of this run stays: where names
+    /// differ only in case, or two paths lead to one directory, it may have the same hidden name.
     fn remove_earlier(&self, path: &[u8], tag: &str) {
         let (dir, last) = split(path);
         let Ok(hidden) = RelPath::new(root::join(dir, &name(last, tag, self.name_max))) else {
             return;
         };
         let stat = self.stat(&hidden).ok().flatten();
+        let is_live = |stat: Stat| {
+            self.fresh.state().trees.values().any(|tree| tree.file == (stat.dev, stat.ino))
+        };
+        if stat.is_some_and(is_live) {
+            return;
+        }
         let is_tree = stat.is_some_and(|stat| stat.kind == Kind::Directory && stat.is_own());
         // If it stays, the name is still taken, which the caller sees.
         let _ = if is_tree { self.remove_tree(&hidden) } else { self.remove(&hidden) };

@@ -209,6 +209,23 @@ fn what_cannot_move_into_a_directory_that_appears_meanwhile_is_told() {
 }
 
 #[test]
+fn a_tree_of_this_run_is_not_removed_for_another_of_its_hidden_name() {
+    let (dir, root) = place();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    // Two paths to one directory, as two names that differ in case where case does not count.
+    symlink("a", dir.path().join("b")).unwrap();
+    make(&root, "a/d", 0o755);
+    assert!(write(&root, 1, "a/d/1", 0o644));
+    make(&root, "b/d", 0o755);
+    assert!(write(&root, 2, "b/d/2", 0o644) && write(&root, 3, "a/d/3", 0o644));
+    assert!(publish(&root, &[]).is_empty());
+    for (id, path) in [(1, "a/d/1"), (2, "b/d/2"), (3, "a/d/3")] {
+        root.take_named(EntryId(id), &rel(path)).expect("known").unwrap();
+    }
+    assert_eq!(names(dir.path()), ["a", "a/d", "a/d/1", "a/d/2", "a/d/3", "b"]);
+}
+
+#[test]
 fn something_else_that_appears_meanwhile_stays() {
     for is_link in [false, true] {
         let (dir, root) = place();
