@@ -19,14 +19,37 @@ use packtrain_service::address_policy::DialPolicy;
 use packtrain_service::ceilings::{Ceilings, MIN_RATE};
 use packtrain_units::DataRate;
 
+/// Maximum bytes of a path in a request: `PATH_MAX` of Linux, so no file has a longer one.
+const MAX_REQUEST_PATH: usize = 4096;
+
+type Ended = Result<(Outcome, Moved), Failure>;
+
 /// Answers one caller and carries out its request.
 pub(crate) fn serve(
+    control: Control,
+    hints: Hints,
+    admit: impl FnOnce(&SessionRequest) -> Result<Permissions, Failure>,
+    observer: &dyn Observer,
+    stop: Stop,
+) -> Ended {
+    bounded(answer(control, hints, admit, observer, stop))
+}
+
+/// Bounds a result, which waits for its report and goes into the history: its texts quote paths and
+/// options of the caller. The caller has the failures of single entries; here their number suffices.
+fn bounded(ended: Ended) -> Ended {
+    let (outcome, moved) = ended.map_err(Failure::bounded)?;
+    let failure = outcome.failure.map(Failure::bounded);
+    Ok((Outcome { failure, failed: Vec::new(), ..outcome }, moved))
+}
+
+fn answer(
     mut control: Control,
     mut hints: Hints,
     admit: impl FnOnce(&SessionRequest) -> Result<Permissions, Failure>,
     observer: &dyn Observer,
     stop: Stop,
-) -> Result<(Outcome, Moved), Failure> {
+) -> Ended {
     let begun = clock::now();
     control.set_linger(UNADMITTED_LINGER);
     let handshake::Asked { mut open, version } = handshake::answer(&control, &stop)?;
@@ -158,6 +181,10 @@ fn check(open: &Open, ask: &SessionRequest, allowed: &Permissions) -> Result<(),
         );
         return Err(Failure::new(FailureKind::Usage, text));
     }
+    if open.paths.iter().any(|path| path.len() > MAX_REQUEST_PATH) {
+        let text = format!("a path of the request is longer than {MAX_REQUEST_PATH} bytes");
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     if ask.perf.is_some() {
         return Ok(());
     }
@@ -186,6 +213,7 @@ mod tests {
 
     use super::*;
     use packtrain_runtime::control::{Incoming, pair};
+    use packtrain_runtime::handshake::MeasureRequest;
     use packtrain_runtime::transports::Caller;
     use packtrain_runtime::transports::offer::{ControlMessage, Offer};
     use packtrain_service::StopHandle;
@@ -321,6 +349,58 @@ mod tests {
         for (asked, ceiling) in [(Some(least - 1), None), (Some(0), None), (None, Some(1))] {
             assert_eq!(check_rates(asked, ceiling), Err(FailureKind::Usage));
         }
+    }
+
+    #[test]
+    fn a_path_that_no_file_has_is_refused_also_with_a_measurement() {
+        let check_paths = |paths: Vec<Vec<u8>>, perf: Option<MeasureRequest>| {
+            let ask = SessionRequest { perf, ..SessionRequest::default() };
+            let (role, options) = (Role::Source, Options::default());
+            let open = Open { role, paths, sources: None, options, channel: ask.encode() };
+            check(&open, &ask, &Permissions::default()).map_err(|failure| failure.kind)
+        };
+        let path = |len| vec![1; len];
+        for perf in [None, Some(MeasureRequest::default())] {
+            assert_eq!(check_paths(vec![path(4096), path(4096)], perf.clone()), Ok(()));
+            let refused = check_paths(vec![path(1), path(4097)], perf);
+            assert_eq!(refused, Err(FailureKind::Usage));
+        }
+    }
+
+    /// A key of any rights must not fill the memory or the history with texts of its choice.
+    #[test]
+    fn a_result_holds_no_more_of_the_callers_texts_than_a_report_needs() {
+        let (near, far) = pair().expect("sockets");
+        let stop = StopHandle::new();
+        let called = {
+            let stop = Stop::of_called_end(stop.clone());
+            let admit = |_: &SessionRequest| Ok(Permissions::default());
+            std::thread::spawn(move || serve(far, Hints::default(), admit, &Nobody, stop))
+        };
+        let ask = SessionRequest { choice: 3, sources: 1, ..SessionRequest::default() };
+        let open = Open {
+            role: Role::Sink,
+            // Names of 255 bytes, each of which is five bytes in a text.
+            paths: vec![vec![[1; 255].as_slice(); 15].join(&b'/')],
+            sources: None,
+            options: Options::default(),
+            channel: ask.encode(),
+        };
+        handshake::call(&near, open, &Stop::new(stop)).expect("it agrees");
+        drop(near);
+        let (outcome, _) = called.join().expect("no panic").expect("it was admitted");
+        let failure = outcome.failure.expect("no such directory, or no caller");
+        assert!(failure.text.len() <= 512, "{}", failure.text.len());
+        let long = || Failure::new(FailureKind::Fatal, "x".repeat(5 << 20));
+        let failed = vec![(vec![1; 4096], long()); 100];
+        let much = Outcome { summary: Default::default(), failure: Some(long()), failed };
+        let (outcome, _) = bounded(Ok((much, Moved::default()))).expect("it ended");
+        assert_eq!(
+            (outcome.failure.map(|failure| failure.text.len()), outcome.failed.len()),
+            (Some(512), 0)
+        );
+        let Err(refused) = bounded(Err(long())) else { panic!("it is refused") };
+        assert_eq!(refused.text.len(), 512);
     }
 
     #[test]
