@@ -80,6 +80,8 @@ enum Event {
     Stats(DepotStats),
     Kept(DepotSpoolEvent),
     Notice(Notice),
+    /// Ends the reports, even if tasks that forward records still hold the depot.
+    End,
 }
 
 /// The state that all sessions share.
@@ -250,10 +252,14 @@ pub fn run(request: DepotRequest, reporter: &dyn DepotReporter) -> Result<(), Re
                     Event::Stats(stats) => reporter.stats(&stats),
                     Event::Kept(kept) => reporter.kept(&kept),
                     Event::Notice(notice) => reporter.notice(&notice),
+                    Event::End => return,
                 }
             }
         });
-        listen_and_relay(request, path, report, reporter)
+        let last = report.clone();
+        let ended = listen_and_relay(request, path, report, reporter);
+        let _ = last.send(Event::End);
+        ended
     })
 }
 
@@ -374,8 +380,8 @@ fn measurements(bound: SocketAddr) -> Option<PathBuf> {
     Some(dirs.state.join(format!("depot-{}.json", bound.port())))
 }
 
-/// Accepts connections until the request to stop, then waits for the running sessions within the
-/// limit.
+/// Accepts connections until the request to stop, then waits for the running sessions until the
+/// limit or a request to stop at once.
 async fn serve_until(
     depot: &Arc<Depot>,
     listener: TcpListener,
@@ -416,14 +422,18 @@ async fn serve_until(
     };
     if left > 0 {
         depot.warn(format!(
-            "no new sessions; {left} running sessions have {} to end",
+            "no new sessions; {left} running sessions have {} to end: a second signal ends them at \
+             once",
             drain.to_readable()
         ));
     }
-    if tokio::time::timeout(drain.to_std(), over.closed()).await.is_err() {
-        let _ = over.send(true);
-        let _ = tokio::time::timeout(LAST_EVENTS_TIME.to_std(), over.closed()).await;
+    tokio::select! {
+        () = over.closed() => return,
+        () = stop.stopped_at_once() => {}
+        () = tokio::time::sleep(drain.to_std()) => {}
     }
+    let _ = over.send(true);
+    let _ = tokio::time::timeout(LAST_EVENTS_TIME.to_std(), over.closed()).await;
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use packtrain_hops::read_answer;
 mod fair;
 mod hops;
 mod spool;
+mod stop;
 
 /// Records events.
 #[derive(Default)]

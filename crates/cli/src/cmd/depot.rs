@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DepotArgs) -> Result<Code, Exit> {
         }),
         stop: stop.clone(),
     };
-    signals::watch(&stop, true);
+    signals::watch_server(&stop);
     packtrain_depot::run(request, &DepotPrinter { json: args.json })?;
     Ok(Code::DONE)
 }

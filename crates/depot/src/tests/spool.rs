@@ -6,7 +6,7 @@ use packtrain_session::{Claim, ClaimPurpose, Deposit, DepotId, Spool as Asked};
 use super::*;
 
 /// A depot with a spool.
-fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (TestDepot, tempfile::TempDir) {
+pub(super) fn keeping(change: impl FnOnce(&mut DepotRequest)) -> (TestDepot, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let spool = DepotSpool {
         dir: dir.path().join("spool"),
@@ -39,11 +39,11 @@ fn deposit(route: &[&Place]) -> Session {
     }
 }
 
-fn hello(session: &Session, node: u8) -> Vec<u8> {
+pub(super) fn hello(session: &Session, node: u8) -> Vec<u8> {
     [&header(session, 1)[..], &[node]].concat()
 }
 
-async fn bring(depot: &Place, hello: &[u8]) -> (TcpStream, Answer) {
+pub(super) async fn bring(depot: &Place, hello: &[u8]) -> (TcpStream, Answer) {
     let mut socket = reach(depot).await;
     socket.write_all(hello).await.expect("room");
     let answer = read_answer(&socket).await.expect("an answer");
@@ -73,7 +73,7 @@ async fn reason(socket: &mut TcpStream, answer: Answer) -> Option<Reason> {
     }
 }
 
-fn record(number: u64, last: bool) -> Vec<u8> {
+pub(super) fn record(number: u64, last: bool) -> Vec<u8> {
     record_of((SESSION, 1), number, last)
 }
 
@@ -87,7 +87,7 @@ fn record_of((session, seed): (SessionId, u8), number: u64, last: bool) -> Vec<u
     [&frame.write()[..], &record].concat()
 }
 
-async fn until_safe(socket: &mut TcpStream, want: u64) {
+pub(super) async fn until_safe(socket: &mut TcpStream, want: u64) {
     loop {
         match frame(socket).await {
             Some(Frame::Have { records, .. }) if records >= want => return,
@@ -259,7 +259,7 @@ fn a_branch_that_is_refused_for_good_is_left_and_who_waits_for_it_told() {
 }
 
 /// A tree with one branch below `root`.
-fn branch_to(root: &Place, policy: u8, next: &Place) -> Session {
+pub(super) fn branch_to(root: &Place, policy: u8, next: &Place) -> Session {
     let tree = vec![
         Branch { parent: None, policy: 1, hop: Hop::tcp(root.clone()) },
         Branch { parent: Some(0), policy, hop: Hop::tcp(next.clone()) },
