@@ -254,7 +254,9 @@ impl Spool {
                 Found::Session(head, files) => {
                     let (kept, damage) = Kept::new(id, *head, files, ByteCount::ZERO, began)?;
                     let size = kept.head.deposit().and_then(|deposit| deposit.size);
-                    let size = if kept.records.progress().over { None } else { size };
+                    // A complete session has returned what it announced beyond its records.
+                    let progress = kept.records.progress();
+                    let size = size.filter(|_| !progress.over && !progress.all_safe);
                     let reserved = size.unwrap_or(kept.records.bytes()).max(MIN_SESSION_SPACE);
                     *kept.reserved.lock() = reserved;
                     Ok(Some((kept, damage)))

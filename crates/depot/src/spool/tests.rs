@@ -82,6 +82,23 @@ fn a_session_that_has_nothing_may_come_as_another_depot() {
 }
 
 #[test]
+fn a_complete_session_takes_the_space_of_its_records_also_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let spool = spool(dir.path(), ByteCount(3 * MIB));
+    let kept = spool.admit(head(1, 0, Some(2 * MIB), HOUR)).expect("room");
+    kept.records.append(0, true, &vec![1; RECORD]).expect("room");
+    assert!(kept.records.sync().expect("a disk").all_safe);
+    spool.release_surplus(&kept);
+    let used = spool.ledger().used();
+    assert_eq!(used, ByteCount(RECORD as u64));
+    let settings = spool.settings.clone();
+    drop((kept, spool));
+    let (again, _) = Spool::open(settings).expect("it opens");
+    assert_eq!(again.ledger().used(), used);
+    assert_eq!(denied(again.admit(head(2, 0, Some(2 * MIB), HOUR))), None);
+}
+
+#[test]
 fn a_pipe_gets_what_room_there_is_and_nothing_once_it_is_over() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let spool = spool(dir.path(), ByteCount(MIB));
