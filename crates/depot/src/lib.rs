@@ -280,7 +280,7 @@ fn listen_and_relay(
     reporter: &dyn DepotReporter,
 ) -> Result<(), RequestError> {
     // Taken before any connection, so that no later header appears older.
-    let begun = clock::wall();
+    let begun = (clock::now(), clock::wall());
     let _runtime = executor::handle().enter();
     let (listener, bound) = bind(&request.listen, "--listen")?;
     // Accepted connections inherit the options of their listener.

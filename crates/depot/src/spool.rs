@@ -39,6 +39,7 @@ pub(super) use deposit::deposit;
 pub(super) use expiry::sweep;
 
 use depositors::Depositors;
+use expiry::{Phase, expired};
 use files::{Files, Found};
 use forward_turns::ForwardTurns;
 use ledger::{Ledger, MIN_SESSION_SPACE, QuotaError};
@@ -170,8 +171,8 @@ pub(super) struct Spool {
     ledger: Mutex<Ledger>,
     counted: Counted,
     forwards: ForwardTurns,
-    /// Start of the depot, since 1970.
-    began: Duration,
+    /// Start of the depot, also since 1970.
+    began: (Time, Duration),
     /// Locks the directory for this depot.
     _lock: File,
 }
@@ -196,7 +197,7 @@ impl Kept {
         head: Head,
         files: Files,
         reserved: ByteCount,
-        began: Duration,
+        began: (Time, Duration),
     ) -> std::io::Result<(Self, Option<String>)> {
         let (records, damage) = Records::open(id, files)?;
         let session = &head.header.session;
@@ -225,10 +226,6 @@ impl Kept {
         };
         Ok((kept, damage))
     }
-
-    fn is_over(&self) -> bool {
-        self.records.progress().over || clock::wall() >= self.expires
-    }
 }
 
 impl Spool {
@@ -247,7 +244,7 @@ impl Spool {
         }
         let mut ledger = Ledger::new(settings.quota, settings.key_quota);
         let mut sessions = Sessions::default();
-        let began = clock::wall();
+        let began = (clock::now(), clock::wall());
         for id in found {
             let opened = files::reopen(&dir, id).and_then(|found| match found {
                 Found::Unfinished => Ok(None),
@@ -428,7 +425,7 @@ impl Spool {
         // A reservation for a session that has ended meanwhile would never be returned.
         let same = |one: &Arc<Kept>| std::ptr::eq(Arc::as_ptr(one), kept);
         if kept.is_over() || !sessions.all.get(&kept.id).is_some_and(same) {
-            return Err(Denied::new(Reason::Absent, "this session is over"));
+            return Err(kept.over());
         }
         self.ledger().fits(need).map_err(|text| Denied::new(Reason::Forbidden, text))?;
         let more = GROWTH_RESERVATION.min(self.ledger().left(kept.key)).max(record);
@@ -507,7 +504,7 @@ impl Sessions {
             return Err(Denied::new(Reason::Stale, text));
         }
         if kept.is_over() {
-            return Err(Denied::new(Reason::Absent, "this session is over"));
+            return Err(kept.over());
         }
         if kept.head.node == head.node {
             return Ok(Some((Arc::clone(kept), true)));

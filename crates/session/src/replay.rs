@@ -9,6 +9,9 @@ use super::id::SessionId;
 /// Maximum offset between a sender's clock and a depot's.
 pub const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(120);
 
+/// How long an admitted header may be valid: a stamp ahead of this clock, for twice the window.
+const VALID_FOR: Duration = Duration::from_nanos(2 * MAX_CLOCK_OFFSET.as_nanos());
+
 /// A single sender may use at most this fraction of the memory.
 const SENDER_SHARE: usize = 8;
 
@@ -24,7 +27,8 @@ pub enum ReplayError {
         .0.to_readable()
     )]
     Clock(Duration),
-    /// It is older than the depot's start, before which nothing is remembered.
+    /// The depot has started only now, and it may have been seen before the start, of which nothing
+    /// is remembered.
     #[error("it was made before this depot began")]
     Before,
     /// The memory for sessions is full.
@@ -36,7 +40,8 @@ pub enum ReplayError {
 /// that could be replayed.
 #[derive(Debug)]
 pub struct ReplayGuard {
-    began: Duration,
+    /// The start, by a clock that does not jump and by the wall clock of that time.
+    began: (Time, Duration),
     max_sessions: usize,
     seen: BTreeSet<([u8; 32], SessionId)>,
     /// Number of entries per sender.
@@ -46,10 +51,11 @@ pub struct ReplayGuard {
 }
 
 impl ReplayGuard {
-    /// A guard that starts at `wall` (since 1970) and remembers at most `max_sessions` sessions.
-    pub fn new(wall: Duration, max_sessions: usize) -> Self {
+    /// A guard that starts at `now`, which is `wall` since 1970, and remembers at most `max_sessions`
+    /// sessions.
+    pub fn new((now, wall): (Time, Duration), max_sessions: usize) -> Self {
         Self {
-            began: wall,
+            began: (now, wall),
             max_sessions,
             seen: BTreeSet::new(),
             each: BTreeMap::new(),
@@ -87,8 +93,7 @@ impl ReplayGuard {
         if off > MAX_CLOCK_OFFSET {
             return Err(ReplayError::Clock(off));
         }
-        // Stamps count whole milliseconds.
-        if sent.as_millis() < self.began.as_millis() {
+        if self.may_precede(now, wall, sent) {
             return Err(ReplayError::Before);
         }
         if self.seen.contains(&(*sender, id)) {
@@ -102,9 +107,19 @@ impl ReplayGuard {
         }
         self.seen.insert((*sender, id));
         self.each.insert(*sender, own + 1);
-        // A stamp ahead of this clock remains valid for twice the window.
-        self.order.push_back((now + MAX_CLOCK_OFFSET + MAX_CLOCK_OFFSET, *sender, id));
+        self.order.push_back((now + VALID_FOR, *sender, id));
         Ok(())
+    }
+
+    /// Whether a header of this time may have been admitted before the start. Such a header is valid
+    /// for as long as one that is remembered, so later the start no longer matters: a clock that was
+    /// ahead at the start, and is right since, would refuse new headers until it is that time again.
+    fn may_precede(&self, now: Time, wall: Duration, sent: Duration) -> bool {
+        let age = now.since(self.began.0);
+        // The time of the start by the clock of then, or by that of now if it was set forward since.
+        let began = self.began.1.max(wall.saturating_sub(age));
+        // Stamps count whole milliseconds.
+        age < VALID_FOR && sent.as_millis() < began.as_millis()
     }
 }
 
@@ -123,7 +138,7 @@ mod tests {
     #[test]
     fn once_and_in_time() {
         let wall = Duration::from_secs;
-        let mut guard = ReplayGuard::new(wall(1000), 2);
+        let mut guard = ReplayGuard::new((at(0), wall(1000)), 2);
         assert_eq!(guard.max_sessions.div_ceil(SENDER_SHARE), 1);
         let id = |n| SessionId([n; 16]);
         assert_eq!(guard.admit(at(1), wall(1001), wall(1000), &KEY, id(1)), Ok(()));
@@ -141,11 +156,58 @@ mod tests {
         assert_eq!(guard.admit(at(242), wall(1242), wall(1242), &KEY, id(1)), Ok(()), "forgotten");
     }
 
+    #[test]
+    fn a_clock_that_was_ahead_at_the_start_refuses_for_four_minutes() {
+        let wall = Duration::from_secs;
+        // It is an hour ahead for ten seconds.
+        let mut guard = ReplayGuard::new((at(50), wall(4600)), 9);
+        let id = |n| SessionId([n; 16]);
+        let mut come = |after: u64, n| {
+            let now = wall(1000 + after);
+            guard.admit(at(50 + after), now, now, &KEY, id(n))
+        };
+        assert_eq!(come(10, 1), Err(ReplayError::Before));
+        assert_eq!(come(239, 2), Err(ReplayError::Before));
+        assert_eq!(come(240, 3), Ok(()));
+        assert_eq!(come(240, 3), Err(ReplayError::Seen));
+    }
+
+    #[test]
+    fn a_clock_that_was_behind_at_the_start_admits_nothing_from_before() {
+        let wall = Duration::from_secs;
+        // It shows 1970 for ten seconds.
+        let mut guard = ReplayGuard::new((at(50), wall(7)), 9);
+        let mut come = |after: u64, sent: u64, n| {
+            let (now, id) = (at(50 + after), SessionId([n; 16]));
+            guard.admit(now, wall(1000 + after), wall(sent), &KEY, id)
+        };
+        assert_eq!(come(10, 999, 1), Err(ReplayError::Before));
+        assert_eq!(come(10, 1000, 1), Ok(()));
+    }
+
     proptest! {
+        /// What one guard has admitted its successor refuses, at any later time, also if the clock
+        /// is set forward.
+        #[test]
+        fn nothing_from_before_the_start(
+            admitted in 0u64..600, early in 0u64..=120, pause in 0u64..300, later in 0u64..600,
+            forward in 0u64..300,
+        ) {
+            let wall = |seconds: u64| Duration::from_secs(1000 + seconds);
+            let (id, sent) = (SessionId([1; 16]), wall(admitted.saturating_sub(early)));
+            let mut guard = ReplayGuard::new((at(0), wall(0)), 9);
+            prop_assert_eq!(guard.admit(at(admitted), wall(admitted), sent, &KEY, id), Ok(()));
+            let start = admitted + 1 + pause;
+            let mut guard = ReplayGuard::new((at(start), wall(start)), 9);
+            let now = start + later;
+            let again = guard.admit(at(now), wall(now + forward), sent, &KEY, id);
+            prop_assert!(again.is_err());
+        }
+
         /// In whatever order headers arrive and repeat, none is admitted twice.
         #[test]
         fn never_twice(headers in prop::collection::vec((0u64..400, 0u64..500, 0u8..6), 1..80)) {
-            let mut guard = ReplayGuard::new(Duration::from_secs(0), 1000);
+            let mut guard = ReplayGuard::new((at(0), Duration::ZERO), 1000);
             let mut headers = headers;
             headers.sort_by_key(|(when, ..)| *when);
             let mut taken = BTreeSet::new();

@@ -14,7 +14,7 @@ use super::super::Depot;
 use super::super::session::{Arrival, Ended, Flow, authorize, idle, refusal};
 use super::depositors::DepositorSlot;
 use super::store::Appended;
-use super::{Denied, Kept, SHORT_RETRY, Spool, Stage, disk_failed, forward, sync};
+use super::{Denied, Kept, SHORT_RETRY, Spool, Stage, disk_failed, expired, forward, sync};
 
 /// How many records a session may be ahead of a slow branch, before the depot waits for the branch
 /// or drops it.
@@ -68,11 +68,13 @@ fn judge(depot: &Depot, spool: &Spool, header: Header, node: u8) -> Result<Head,
         let text = format!("the depot keeps sessions for {most}, not {asked}: ask for less");
         return no(Reason::Forbidden, text);
     }
-    if session.sent + deposit.keep <= now {
-        let text = "the time of this session is over, or the sender's clock is behind the depot's";
-        return no(Reason::Absent, text.into());
+    let over = session.sent + deposit.keep <= now;
+    let head = Head { node, header };
+    if over {
+        let Denied { reason, text, .. } = expired(&head);
+        return no(reason, text);
     }
-    Ok(Head { node, header })
+    Ok(head)
 }
 
 /// Maximum number of depots in a row.
@@ -93,7 +95,8 @@ fn over(kept: &Kept) -> Ended {
             "the session was deposited under another position of its plan".into(),
         );
     }
-    refusal(usize::from(kept.head.node), Reason::Absent, "this session is over").into()
+    let Denied { reason, text, .. } = kept.over();
+    refusal(usize::from(kept.head.node), reason, text).into()
 }
 
 /// Serves a connection that deposits records.

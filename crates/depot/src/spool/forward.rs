@@ -14,7 +14,7 @@ use super::super::Depot;
 use super::super::session::{Ended, connect, refusal};
 use super::deposit::MAX_LEAD_RECORDS;
 use super::forward_turns::ForwardTurn;
-use super::{Branch, Kept, Spool, Stage, report};
+use super::{Branch, Kept, Phase, Spool, Stage, report};
 use packtrain_hops::read_answer;
 
 /// Timeout for the answer of a next depot.
@@ -35,7 +35,7 @@ enum Fault {
     Passing(String, Option<Duration>),
     /// Every try will be refused.
     Final(Refusal),
-    /// The session has ended, or the branch is to be dropped.
+    /// The session is over, or the branch is to be dropped.
     Over,
     /// The next depot has all records so far, and another session waits for the turn.
     Idle,
@@ -75,7 +75,15 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
     let place = branch.hop.place.to_string();
     let (mut failures, mut backoff) = (0, RETRY);
     let mut warned = false;
-    while !kept.is_over() {
+    loop {
+        match kept.phase(clock::wall()) {
+            Phase::Live => {}
+            Phase::Expired => {
+                wait_end(kept, RETRY_PAUSES.1).await;
+                continue;
+            }
+            Phase::Ended => return Stage::Done,
+        }
         let before = *branch.have.borrow();
         let fault = match push(depot, spool, kept, branch).await {
             Ok(()) => {
@@ -92,7 +100,7 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
         }
         let slow = matches!(fault, Fault::Over);
         let (text, wait) = match fault {
-            Fault::Over if kept.is_over() => return Stage::Done,
+            Fault::Over if kept.is_over() => continue,
             Fault::Over => ("it is too slow".to_owned(), None),
             Fault::Damaged(number) => match damaged(depot, kept, number) {
                 Ok(text) => (text, None),
@@ -120,12 +128,16 @@ async fn forward(depot: &Depot, spool: &Spool, kept: &Kept, branch: &Branch) -> 
         }
         let pause = backoff.next_wait();
         let wait = wait.unwrap_or(pause).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1);
-        let mut progress = kept.records.watch();
-        let over = progress.wait_for(|progress| progress.over);
-        let _ = tokio::time::timeout(wait.to_std(), over).await;
+        wait_end(kept, wait).await;
         wait_for_records(kept, have).await;
     }
-    Stage::Done
+}
+
+/// Waits for this time, or until the session has ended.
+async fn wait_end(kept: &Kept, time: Duration) {
+    let mut progress = kept.records.watch();
+    let over = progress.wait_for(|progress| progress.over);
+    let _ = tokio::time::timeout(time.to_std(), over).await;
 }
 
 /// Waits for records beyond the first `have`, or the end: without them there is nothing to send.
@@ -312,15 +324,10 @@ fn genuine(kept: &Kept, number: u64) -> std::io::Result<Result<Read, u64>> {
     Ok(if good { Ok(read) } else { Err(number) })
 }
 
-/// Returns when the session ends.
+/// Returns when the session is over.
 async fn wait_over(kept: &Kept) {
-    let mut progress = kept.records.watch();
-    loop {
-        let over = progress.wait_for(|progress| progress.over);
-        let waited = tokio::time::timeout(RETRY_PAUSES.0.to_std(), over).await;
-        if waited.is_ok() || kept.is_over() {
-            return;
-        }
+    while !kept.is_over() {
+        wait_end(kept, RETRY_PAUSES.0).await;
     }
 }
 

@@ -99,6 +99,19 @@ fn a_complete_session_takes_the_space_of_its_records_also_after_a_restart() {
 }
 
 #[test]
+fn a_session_that_is_over_by_the_clock_alone_is_refused_to_a_depot_for_now() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let spool = spool(dir.path(), ByteCount(3 * MIB));
+    for (node, reason) in [(0, Reason::Absent), (1, Reason::Stale)] {
+        let expired = head(node, node, Some(MIB), Duration::ZERO);
+        let kept = spool.admit(expired.clone()).expect("room");
+        assert_eq!(denied(spool.admit(expired.clone())), Some(reason));
+        kept.records.end().expect("a disk");
+        assert_eq!(denied(spool.admit(expired)), Some(Reason::Absent));
+    }
+}
+
+#[test]
 fn a_pipe_gets_what_room_there_is_and_nothing_once_it_is_over() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let spool = spool(dir.path(), ByteCount(MIB));
@@ -142,11 +155,15 @@ fn a_clock_that_was_ahead_for_some_minutes_removes_nothing() {
     let kept = spool.admit(head(1, 0, Some(MIB), HOUR)).expect("room");
     let (ahead, right) = (kept.expires + HOUR, kept.expires.saturating_sub(HOUR));
     let at = |minutes: u64| Time::ZERO + Duration::from_secs(60 * minutes);
+    // Its branches wait meanwhile.
+    assert_eq!((kept.phase(ahead), kept.phase(right)), (Phase::Expired, Phase::Live));
     assert!(!kept.is_due(ahead, at(0)) && !kept.is_due(ahead, at(9)));
     // The time service sets the clock, and later another jump begins anew.
     assert!(!kept.is_due(right, at(9)) && !kept.is_due(right, at(11)));
     assert!(!kept.is_due(ahead, at(12)) && !kept.is_due(ahead, at(21)));
     assert!(kept.is_due(ahead, at(22)));
+    kept.records.end().expect("a disk");
+    assert_eq!(kept.phase(right), Phase::Ended);
 }
 
 #[test]

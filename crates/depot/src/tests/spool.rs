@@ -283,6 +283,21 @@ async fn until(station: &TestDepot, is: impl Fn(&SpoolStats) -> bool) {
 }
 
 #[test]
+fn a_deposit_that_is_over_by_the_clock_may_come_again_from_a_depot() {
+    let (depot, _dir) = keeping(|_| {});
+    executor::handle().block_on(async {
+        let long_ago = Duration::from_secs(1_000_000_000);
+        let route = [&depot.place, &depot.place];
+        let session = Session { sent: long_ago, ..deposit(&route) };
+        // The depot's clock may be ahead, and the previous depot must not give the branch up.
+        for (node, why) in [(0, Reason::Absent), (1, Reason::Stale)] {
+            let (mut socket, answer) = bring(&depot.place, &hello(&session, node)).await;
+            assert_eq!(reason(&mut socket, answer).await, Some(why));
+        }
+    });
+}
+
+#[test]
 fn a_branch_that_lacks_nothing_is_neither_dropped_nor_called_again() {
     let (next, _dir) = keeping(|request| request.idle = Duration::from_secs(1));
     let (depot, _other) = keeping(|_| {});
