@@ -38,7 +38,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use packtrain_hops::{Hops, Pool};
-use packtrain_identity::authorized::AuthorizedKeys;
+use packtrain_identity::authorized::{AuthorizedError, AuthorizedKeys};
 use packtrain_identity::config::Dirs;
 use packtrain_identity::keys;
 use packtrain_service::address_policy::AllowRule;
@@ -163,13 +163,14 @@ impl Depot {
 }
 
 /// The admitted keys. The file is read again at a new session if the last read is more than a
-/// second ago, so that a removed key is refused.
+/// second ago, so that a removed key is refused. A failure to read it is not remembered: it may be a
+/// want of file descriptors, and over by the next session.
 struct KeyFile {
     path: PathBuf,
     read: Mutex<Option<(Time, ReadKeys)>>,
 }
 
-type ReadKeys = Result<Arc<AuthorizedKeys>, String>;
+type ReadKeys = Result<Arc<AuthorizedKeys>, Arc<AuthorizedError>>;
 
 impl KeyFile {
     fn keys(&self) -> ReadKeys {
@@ -179,12 +180,18 @@ impl KeyFile {
             Some((at, keys)) if now.since(*at) < TICK => keys.clone(),
             _ => {
                 let keys = tokio::task::block_in_place(|| AuthorizedKeys::load(&self.path));
-                let keys = keys.map(Arc::new).map_err(|error| error.to_string());
-                *read = Some((now, keys.clone()));
+                let keys = keys.map(Arc::new).map_err(Arc::new);
+                let failed = keys.as_ref().is_err_and(|error| is_failure(error));
+                *read = (!failed).then(|| (now, keys.clone()));
                 keys
             }
         }
     }
+}
+
+/// Whether the file could not be read, which says nothing about a key.
+fn is_failure(error: &AuthorizedError) -> bool {
+    matches!(error, AuthorizedError::Io { .. })
 }
 
 fn usage(text: impl Into<String>) -> RequestError {

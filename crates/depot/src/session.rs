@@ -1,7 +1,7 @@
 //! What the modules of a depot share of a session: authorization, byte counts, the end, and the
 //! connection to the next hop.
 
-use super::Depot;
+use super::{Depot, is_failure};
 use packtrain_hops::DatagramStatus;
 use packtrain_identity::pubkey::PublicKey;
 use packtrain_net::tcp::{connect_any, lookup, tune};
@@ -22,6 +22,9 @@ pub(super) const HOP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection ends when the network is unreachable for this long.
 pub(super) const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Suggested pause while the depot cannot read its list of keys.
+const KEYS_RETRY: Duration = Duration::from_secs(10);
 
 /// How often a session is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -145,8 +148,16 @@ pub(super) fn authorize(depot: &Depot, header: &Header) -> Result<PublicKey, End
     let position = header.position();
     let key = PublicKey(header.sender);
     let keys = depot.keys.keys().map_err(|error| {
-        depot.warn(error);
-        refusal(position, Reason::NotAuthorised, "the depot's authorized_keys cannot be used")
+        depot.warn(error.to_string());
+        let text = "the depot's authorized_keys cannot be used";
+        // A refusal of the key is final: the previous depot would give up a branch for good.
+        match is_failure(&error) {
+            true => {
+                let retry_after = Some(KEYS_RETRY);
+                Refusal { retry_after, ..refusal(position, Reason::Busy, text) }
+            }
+            false => refusal(position, Reason::NotAuthorised, text),
+        }
     })?;
     let grant = keys.grant(&key);
     // A key that is restricted to files may not relay.

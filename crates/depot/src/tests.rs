@@ -49,7 +49,7 @@ struct TestDepot {
     stop: StopHandle,
     thread: Option<std::thread::JoinHandle<()>>,
     ear: Arc<RecordingReporter>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl TestDepot {
@@ -89,7 +89,7 @@ impl TestDepot {
         let thread = std::thread::spawn(move || run(request, &*received).expect("it listens"));
         let address = told.recv().expect("it listens");
         let place = address.to_string().parse().expect("a place");
-        Self { place, stop, thread: Some(thread), ear, _dir: dir }
+        Self { place, stop, thread: Some(thread), ear, dir }
     }
 
     /// Stops it; returns its events.

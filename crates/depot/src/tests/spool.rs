@@ -283,6 +283,24 @@ async fn until(station: &TestDepot, is: impl Fn(&SpoolStats) -> bool) {
 }
 
 #[test]
+fn a_file_of_keys_that_cannot_be_read_refuses_nobody_for_good() {
+    let depot = TestDepot::start(|_| {});
+    let (file, aside) = (depot.dir.path().join("authorized_keys"), depot.dir.path().join("aside"));
+    executor::handle().block_on(async {
+        let to = echo().await;
+        std::fs::rename(&file, &aside).expect("it is there");
+        // Opening it fails, also for root.
+        std::os::unix::fs::symlink(&file, &file).expect("a link to itself");
+        let no = refused(&depot.place, &ask(&to, &[&depot.place]), 1).await;
+        assert_eq!(no.reason, Reason::Busy);
+        assert!(no.retry_after.is_some());
+        std::fs::rename(&aside, &file).expect("it is there");
+        // The failure is not remembered.
+        echoes(&depot.place, &ask(&to, &[&depot.place]), 1000).await;
+    });
+}
+
+#[test]
 fn a_deposit_that_is_over_by_the_clock_may_come_again_from_a_depot() {
     let (depot, _dir) = keeping(|_| {});
     executor::handle().block_on(async {
