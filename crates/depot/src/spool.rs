@@ -316,8 +316,7 @@ impl Spool {
             }
             if let Some(old) = &abandoned {
                 sessions.all.remove(&id);
-                let reserved = *old.reserved.lock();
-                self.ledger().give_back(old.key, reserved);
+                self.give_back_all(old);
             }
             let room = self.room(&sessions, key);
             (abandoned.is_some(), room.and_then(|()| self.reserve(&sessions, key, first)))
@@ -432,6 +431,13 @@ impl Spool {
         self.reserve(&sessions, kept.key, more)?;
         *kept.reserved.lock() += more;
         Ok(())
+    }
+
+    /// Returns the whole reservation of a session that is no longer here. Who still holds the session
+    /// finds nothing to return.
+    fn give_back_all(&self, kept: &Kept) {
+        let reserved = std::mem::take(&mut *kept.reserved.lock());
+        self.ledger().give_back(kept.key, reserved);
     }
 
     /// Returns the surplus reservation of a complete session.

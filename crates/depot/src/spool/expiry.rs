@@ -106,8 +106,7 @@ impl Spool {
             let expired = (gone.is_ok() && !over).then_some(bytes);
             let gone = gone.and_then(|()| files::remove(&self.settings.dir, kept.id));
             if gone.is_ok() {
-                let reserved = *kept.reserved.lock();
-                self.ledger().give_back(kept.key, reserved);
+                self.give_back_all(&kept);
             } else {
                 // The removal failed, so the session keeps its space until the next try.
                 self.sessions().all.insert(kept.id, Arc::clone(&kept));

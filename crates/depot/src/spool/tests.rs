@@ -82,6 +82,21 @@ fn a_session_that_has_nothing_may_come_as_another_depot() {
 }
 
 #[test]
+fn the_space_of_a_replaced_session_is_returned_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let spool = spool(dir.path(), ByteCount(3 * MIB));
+    let as_last = head(1, 2, Some(2 * MIB), HOUR);
+    let as_first = Head { node: 0, ..as_last.clone() };
+    let replaced = spool.admit(as_last).expect("room");
+    let right = spool.admit(as_first).expect("in its place");
+    // Its receiver found the replaced one before.
+    spool.release(&replaced).expect("a disk");
+    assert_eq!(spool.ledger().used(), ByteCount(2 * MIB));
+    spool.release(&right).expect("a disk");
+    assert_eq!(spool.ledger().used(), MIN_SESSION_SPACE);
+}
+
+#[test]
 fn a_complete_session_takes_the_space_of_its_records_also_after_a_restart() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let spool = spool(dir.path(), ByteCount(3 * MIB));
