@@ -323,6 +323,36 @@ fn buffers_and_windows() {
 }
 
 #[test]
+fn small_buffers_are_blamed_on_what_keeps_them_small() {
+    let remedy = |each: u64, limit: u64, sockets: u64| {
+        let diagnosis = with(|_, _, sink, path| {
+            path.lost_packets = 9000;
+            path.host_drops = 8000;
+            let (each, limit) = (ByteCount(each), Some(ByteCount(limit)));
+            let covers = Some(Duration::from_millis(3));
+            sink.buffers = Some(Buffers { each, sockets, limit, covers, drops: 8000 });
+        });
+        is(&diagnosis, Limiter::SocketBuffer);
+        diagnosis.first().remedy.clone()
+    };
+    const MIB: u64 = 1 << 20;
+    let default = remedy(425_984, 212_992, 8);
+    assert_eq!(default, "there, as root: `sysctl -w net.core.rmem_max=8388608`");
+    assert_eq!(remedy(8 * MIB, 4 * MIB, 8), default);
+    // A flow requests 8 MiB and gets 16 MiB. A higher limit changes nothing.
+    for limit in [8 * MIB, 64 * MIB] {
+        let ports = remedy(16 * MIB, limit, 1);
+        assert!(ports.starts_with("let it use 8 ports"), "{ports}");
+        let none = remedy(16 * MIB, limit, 8);
+        assert!(none.starts_with("a lower rate"), "{none}");
+    }
+    for limit in [8 * MIB, 64 * MIB] {
+        assert!(remedy(425_984, limit, 8).contains("seccomp"));
+    }
+    assert!(remedy(212_992, 212_993, 8).contains("seccomp"));
+}
+
+#[test]
 fn what_a_path_does() {
     let pipe = |_: &mut Evidence, _: &mut End, _: &mut End, path: &mut PathPart| {
         (path.by_pipe, path.by_udp) = (path.by_udp, ByteCount::ZERO);

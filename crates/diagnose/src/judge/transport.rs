@@ -6,12 +6,14 @@ use super::ends::WaitShares;
 use super::path::host_share;
 use super::series::Series;
 use super::{Finding, Limiter, goodput, percent, ramp, seconds};
-use packtrain_service::evidence::{Evidence, PathPart, Work};
+use packtrain_service::evidence::{Buffers, Evidence, PathPart, Work};
 
 /// Smaller buffers overflow during the latency of an ordinary scheduler.
 const SCHEDULING_LATENCY: Duration = Duration::from_millis(8);
 /// Number of sockets of a flow, if enough ports are available.
 const MAX_PORTS: u64 = 8;
+/// The size of a UDP buffer that a flow requests, whatever the system's limit is.
+const REQUESTED_BUFFER: ByteCount = ByteCount(8 << 20);
 
 pub(super) fn asked(path: &PathPart, series: &Series, found: &mut Vec<Finding>) {
     let Some(asked) = path.asked_rate else { return };
@@ -144,18 +146,7 @@ pub(super) fn buffer(evidence: &Evidence, path: &PathPart, found: &mut Vec<Findi
     let covers = buffers.covers.unwrap_or(Duration::MAX);
     let tight = 1.0 - ramp(covers.as_secs_f64() / SCHEDULING_LATENCY.as_secs_f64(), 1.0, 4.0);
     let sure = 0.9 * ramp(share, 1e-5, 1e-3) * ramp(host_share(path), 0.05, 0.4) * tight;
-    let want = buffers.each.get().clamp(2 << 20, 64 << 20).next_power_of_two() * 4;
-    // A system grants twice its limit. A buffer below the limit means that the request had no
-    // effect.
-    let mut remedy = match buffers.limit {
-        Some(limit) if buffers.each < limit => "there something (a seccomp filter?) keeps it from \
-                                                setting SO_RCVBUF: let that through"
-            .to_owned(),
-        _ => format!("there, as root: `sysctl -w net.core.rmem_max={want}`"),
-    };
-    if buffers.sockets < MAX_PORTS {
-        remedy += &format!("; let it use {MAX_PORTS} ports (--ports A-B): each brings a buffer");
-    }
+    let remedy = buffer_remedy(buffers);
     found.push(
         Finding::new(
             Limiter::SocketBuffer,
@@ -168,6 +159,31 @@ pub(super) fn buffer(evidence: &Evidence, path: &PathPart, found: &mut Vec<Findi
         .fact("datagrams that found them full", path.host_drops)
         .fact("of those sent", percent(share)),
     );
+}
+
+fn buffer_remedy(buffers: &Buffers) -> String {
+    // The system grants twice what is requested, or twice its limit if that is less. A smaller
+    // buffer means that the request had no effect.
+    let effective = buffers.limit.map(|limit| limit.min(REQUESTED_BUFFER));
+    let whole = buffers.each >= REQUESTED_BUFFER + REQUESTED_BUFFER;
+    let enlarge = match effective {
+        _ if whole => None,
+        Some(effective) if buffers.each < effective => Some(
+            "there something (a seccomp filter?) keeps it from setting SO_RCVBUF: let that through"
+                .to_owned(),
+        ),
+        _ => {
+            let want = REQUESTED_BUFFER.get();
+            Some(format!("there, as root: `sysctl -w net.core.rmem_max={want}`"))
+        }
+    };
+    let ports = (buffers.sockets < MAX_PORTS)
+        .then(|| format!("let it use {MAX_PORTS} ports (--ports A-B): each brings a buffer"));
+    let remedies: Vec<String> = enlarge.into_iter().chain(ports).collect();
+    if remedies.is_empty() {
+        return "a lower rate (--rate): there are no more or larger buffers".to_owned();
+    }
+    remedies.join("; ")
 }
 
 pub(super) fn window(
