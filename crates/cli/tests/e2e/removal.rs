@@ -195,6 +195,27 @@ fn fetched_files_that_were_moved_before_the_connection_was_lost_are_not_missing(
 }
 
 #[test]
+fn sources_that_share_names_are_refused_and_stay() {
+    let rig = Rig::local();
+    for dir in ["a", "b"] {
+        fs::create_dir(rig.path(dir)).expect("a folder");
+        fs::write(rig.path(dir).join("f"), dir).expect("a file");
+    }
+    let mut cp = rig.cp();
+    cp.arg("--remove-source-files").args([contents(&rig.path("a")), contents(&rig.path("b"))]);
+    let ended = rig.run(cp.arg(rig.path("d")));
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let mut cp = rig.cp();
+    cp.arg("--remove-source-files").args([rig.path("a/f"), rig.path("b/f")]);
+    let ended = rig.run(cp.arg(rig.path("d")));
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("move them one by one"), "{}", ended.stderr);
+    for dir in ["a", "b"] {
+        assert_eq!(fs::read_to_string(rig.path(dir).join("f")).expect("it stays"), dir);
+    }
+}
+
+#[test]
 fn what_cannot_be_removed_safely_is_refused() {
     let rig = Rig::local();
     fill(&rig.path("src"));

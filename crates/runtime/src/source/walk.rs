@@ -102,7 +102,9 @@ pub(super) fn start(
                     paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
                 let links = tracked_links(&options);
                 check_rules(&prepared, paths.len())?;
-                walk(Walker::new(&paths, prepared), links, &meters, &table, &credit, &news)
+                let walker = Walker::new(&paths, prepared);
+                check_removal(&options, &walker)?;
+                walk(walker, links, &meters, &table, &credit, &news)
             }),
             SourceSpec::Confined(root, paths) => prepare(&options).and_then(|prepared| {
                 let root = root.served()?;
@@ -110,6 +112,7 @@ pub(super) fn start(
                 let paths = expanded(paths, &options, expand)?;
                 check_rules(&prepared, paths.len())?;
                 let walker = Walker::beneath(&root, paths, prepared);
+                check_removal(&options, &walker)?;
                 walk(walker, tracked_links(&options), &meters, &table, &credit, &news)
             }),
         };
@@ -208,6 +211,32 @@ fn check_rules(options: &WalkOptions, sources: usize) -> Result<(), Failure> {
     let text = "with filter rules in files of each directory, --delete and verify need exactly one \
                 source and no --files-from: copy the sources one by one, or give the rules \
                 themselves with --filter";
+    Err(Failure::new(FailureKind::Usage, text))
+}
+
+/// Checks sources whose files are removed: no two may have files of the same name at the target. The
+/// first file may be removed before the walk, or the next try, gets to the second one, which would
+/// then replace the only copy.
+fn check_removal(options: &Options, walker: &Walker) -> Result<(), Failure> {
+    let mut names = walker.target_names();
+    if !options.removes_source() || names.len() <= 1 {
+        return Ok(());
+    }
+    names.sort_unstable();
+    let text = match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        _ if names[0].is_empty() => {
+            "--remove-source-files takes the contents of a directory (SRC/) only as its single \
+             source, because files of the same name would replace each other: move the sources one \
+             by one, or leave out the slash"
+                .to_owned()
+        }
+        Some(pair) => format!(
+            "two sources are called `{}`, and with --remove-source-files one would replace the \
+             other: move them one by one, to different directories",
+            show(&pair[0])
+        ),
+        None => return Ok(()),
+    };
     Err(Failure::new(FailureKind::Usage, text))
 }
 
@@ -369,4 +398,60 @@ pub(crate) fn explain(failure: &WalkFailure) -> Failure {
         _ => (FailureKind::Unreadable, format!("{path}: {}", failure.error)),
     };
     Failure::new(kind, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use packtrain_transfer::message::ExtraOptions;
+
+    use super::*;
+    use crate::source::collect;
+
+    /// What a walk that removes these sources says, of a directory with `a/f`, `b/f` and `b/g`.
+    fn refusal(sources: &[&str], edit: impl FnOnce(&mut Options)) -> Option<String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (sub, name) in [("a", "f"), ("b", "f"), ("b", "g")] {
+            fs::create_dir_all(dir.path().join(sub)).expect("a directory");
+            fs::write(dir.path().join(sub).join(name), sub).expect("a file");
+        }
+        let extra = Box::new(ExtraOptions { remove_source_files: true, ..Default::default() });
+        let mut options = Options { recursive: true, extra, ..Options::default() };
+        edit(&mut options);
+        let root = dir.path().as_os_str().as_bytes();
+        let local = sources.iter().map(|path| [root, b"/", path.as_bytes()].concat()).collect();
+        let served = sources.iter().map(|path| path.as_bytes().to_vec()).collect();
+        let confinement = Confinement::open(dir.path()).expect("a directory");
+        let [here, there] = [SourceSpec::Paths(local), SourceSpec::Confined(confinement, served)]
+            .map(|spec| collect(spec, &options).err());
+        assert_eq!(here, there, "{sources:?}");
+        here.map(|failure| {
+            assert_eq!(failure.kind, FailureKind::Usage);
+            failure.text
+        })
+    }
+
+    #[test]
+    fn sources_that_share_names_are_not_removed() {
+        let none = |_: &mut Options| {};
+        let keeps = |options: &mut Options| options.extra.remove_source_files = false;
+        let patterns = |options: &mut Options| options.extra.patterns = true;
+        for sources in [&["a/f", "b/f"][..], &["a/f", "b/g", "a/f"]] {
+            let text = refusal(sources, none).expect("they have one name");
+            assert!(text.contains("two sources are called `f`"), "{text}");
+        }
+        assert!(refusal(&["*/f"], patterns).is_some());
+        for sources in [["a/", "b/"], ["a/", "b"], ["b/g", "a/."]] {
+            let text = refusal(&sources, none).expect("contents may have any name");
+            assert!(text.contains("only as its single source"), "{text}");
+        }
+        for sources in [&["a/"][..], &["a", "b"], &["a/f", "b/g"]] {
+            assert_eq!(refusal(sources, none), None, "{sources:?}");
+        }
+        assert_eq!(refusal(&["b/*"], patterns), None);
+        // Nothing is removed.
+        assert_eq!(refusal(&["a/", "b/"], |options| options.dry_run = true), None);
+        assert_eq!(refusal(&["a/", "b/"], keeps), None);
+    }
 }
