@@ -16,3 +16,4 @@ mod settings;
 mod sim;
 mod stores;
 mod web;
+mod web_versions;

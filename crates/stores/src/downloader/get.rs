@@ -98,7 +98,8 @@ impl<'a> Get<'a> {
                     return Err(self.odd("gives a range of another length than it says"));
                 }
             }
-            (StatusCode::OK, None) => {
+            // For a range that is the whole file this answer is allowed (RFC 9110, section 14.2).
+            (StatusCode::OK, part) if part.is_none_or(|part| *part == (0..self.size)) => {
                 if answer::length(headers).is_some_and(|length| length != self.size) {
                     return Err(changed());
                 }
