@@ -66,8 +66,9 @@ pub fn of_directory(
     let own = out.and_then(|out| std::fs::canonicalize(out).ok());
     // With a slash: the contents of the directory.
     let contents: PathBuf = dir.join("");
+    let named = contents.as_os_str().as_bytes().to_vec();
     let walker = Walker::new(&[contents], walk_options(options)?);
-    each_file(walker, |path, file| {
+    each_file(walker, &named, |path, file| {
         let is_own = own.as_deref().is_some_and(|own| is_file(dir, path, own));
         if file.is_err() || !is_own {
             on_digest(path, file.and_then(|file| digest(&file, kind, || Ok(()))));
@@ -91,18 +92,14 @@ pub fn of_asked(
     on_digest: &mut OnDigest<'_>,
 ) -> Result<(), Failure> {
     let options = walk_options(options)?;
+    // An empty path is the root, or the directory in which ssh starts.
+    let dir = if dir.is_empty() && root.is_none() { b"." } else { dir };
+    let contents = [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
     let walker = match root {
-        Some(root) => {
-            let contents = [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
-            Walker::beneath(root, vec![contents], options)
-        }
-        None => {
-            // An empty path is the directory in which ssh starts.
-            let dir = if dir.is_empty() { b"." } else { dir };
-            Walker::new(&[Path::new(OsStr::from_bytes(dir)).join("")], options)
-        }
+        Some(root) => Walker::beneath(root, vec![contents.clone()], options),
+        None => Walker::new(&[PathBuf::from(OsStr::from_bytes(&contents))], options),
     };
-    each_file(walker, |path, file| {
+    each_file(walker, &contents, |path, file| {
         check()?;
         let sum = match file {
             Ok(file) => {
@@ -157,8 +154,9 @@ pub fn check(
     digests(&mut |path, found| {
         let sum = RelPath::try_from(path.to_vec()).ok().and_then(|path| wanted.remove(&path));
         let outcome = match (sum, found) {
-            (None, _) => FileReport::Deleted,
-            (Some(_), Err(failure)) => FileReport::Failed(failure),
+            // It may be a directory, of which the list has no line.
+            (_, Err(failure)) => FileReport::Failed(failure),
+            (None, Ok(_)) => FileReport::Deleted,
             (Some(sum), Ok(found)) if found == sum => FileReport::Unchanged,
             (Some(_), Ok(_)) => FileReport::Differs,
         };
@@ -182,9 +180,11 @@ fn walk_options(options: &Options) -> Result<WalkOptions, Failure> {
     Ok(WalkOptions { recursive: true, filters, ..WalkOptions::default() })
 }
 
-/// Calls `work` for each regular file of a walk, in its order.
+/// Calls `work` for each regular file of a walk over the contents of the directory `contents`, in its
+/// order, and for each path there that cannot be read. Paths are relative to the directory.
 fn each_file(
     mut walker: Walker,
+    contents: &[u8],
     mut work: impl FnMut(&[u8], Result<SourceFile, Failure>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let roots = walker.roots().to_vec();
@@ -199,7 +199,10 @@ fn each_file(
             }
             Err(failure) if failure.is_special => {}
             Err(failure) if failure.is_source => return Err(explain(&failure)),
-            Err(failure) => work(&failure.path, Err(explain(&failure)))?,
+            Err(failure) => {
+                let path = failure.path.strip_prefix(contents).unwrap_or(&failure.path);
+                work(path, Err(explain(&failure)))?;
+            }
         }
     }
     Ok(())
@@ -376,6 +379,38 @@ mod tests {
         assert_eq!(reports[0], (b"a".to_vec(), FileReport::Differs));
         assert_eq!(reports[1], (b"sub/new\nline\\".to_vec(), FileReport::Deleted));
         assert_eq!(reports[2], (b"gone".to_vec(), FileReport::Missing));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_a_failed_path_of_the_list() {
+        let dir = tree();
+        fs::write(dir.path().join("sub/.rules"), "nonsense").expect("fine");
+        let options = Options { filters: vec![": .rules".to_owned()], ..Options::default() };
+        let path = dir.path().as_os_str().as_bytes();
+        let root = Root::open(dir.path()).expect("a directory");
+        let here: Box<Digests<'_>> = Box::new(|on_digest| {
+            of_directory(dir.path(), &options, HashKind::Blake3, None, on_digest)
+        });
+        let asked = |root, path| -> Box<Digests<'_>> {
+            let options = &options;
+            Box::new(move |on_digest| {
+                of_asked(root, path, options, HashKind::Blake3, || Ok(()), on_digest)
+            })
+        };
+        for digests in [here, asked(None, path), asked(Some(&root), b"/"), asked(Some(&root), b"")]
+        {
+            let (list, failed) = write(digests).expect("the rest is read");
+            assert_eq!(String::from_utf8(list).expect("text"), format!("{EMPTY}  a\n"));
+            let [(path, failure)] = &failed[..] else { panic!("{failed:?}") };
+            assert_eq!((&path[..], failure.kind), (&b"sub"[..], FailureKind::Unreadable));
+        }
+        // It is not an extra name, which would be no failure.
+        let unread = |on_digest: &mut OnDigest<'_>| {
+            on_digest(b"sub", Err(Failure::new(FailureKind::Unreadable, "no permission")));
+            Ok(())
+        };
+        let checked = check(Box::new(unread), &Options::default(), b"", |_, _| {});
+        assert_eq!(checked, Ok(Checked { failed: 1, ..Checked::default() }));
     }
 
     #[test]

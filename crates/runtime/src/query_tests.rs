@@ -90,6 +90,22 @@ fn the_other_end_answers_with_the_digests_of_its_files_alone() {
 }
 
 #[test]
+fn a_directory_that_cannot_be_read_is_one_failed_path() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir_all(dir.path().join("tree/sub")).expect("fine");
+    fs::write(dir.path().join("tree/a"), "text").expect("fine");
+    fs::write(dir.path().join("tree/sub/.rules"), "nonsense").expect("fine");
+    let options = Options { filters: vec![": .rules".to_owned()], ..Options::default() };
+    for path in ["tree", "/tree", "/tree/"] {
+        let (files, done) = ask(path.as_bytes(), &options, HashKind::Blake3, serving(dir.path()));
+        assert_eq!(done, Ok(()), "{path}");
+        let kinds = files.iter().map(|(path, sum)| (&path[..], sum.as_ref().err().map(|f| f.kind)));
+        let wanted = [(&b"a"[..], None), (b"sub", Some(FailureKind::Unreadable))];
+        assert!(kinds.eq(wanted), "{files:?}");
+    }
+}
+
+#[test]
 fn more_digests_than_a_message_holds_arrive_in_order() {
     let dir = tempfile::tempdir().expect("a directory");
     for index in 0..2 * MAX_BATCH + 1 {
