@@ -141,7 +141,10 @@ async fn probe_once(client: &Client, asked: &WebUrl) -> Result<Remote, Trouble> 
             continue;
         }
         let name = asked.to_string();
-        answer::check_encoding(headers, &name)?;
+        // The page of an error is no content of the file, and may be encoded.
+        if status.is_success() {
+            answer::check_encoding(headers, &name)?;
+        }
         let version = Version::of(headers);
         let (size, ranges) = match status {
             StatusCode::PARTIAL_CONTENT => match answer::content_range(headers) {

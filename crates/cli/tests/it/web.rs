@@ -212,10 +212,16 @@ fn a_server_that_stops_giving_ranges_does_not_corrupt() {
 #[test]
 fn coded_contents_and_refusals_have_their_codes() {
     let home = Home::new();
-    for (status, wanted) in [(404, 3), (410, 3), (401, 12), (403, 12), (418, 23)] {
-        let server = Server::new(move |_, _| Response::new(status));
-        let output = fetch(&home, &[&server.url("x"), "y"]);
-        assert_eq!(code(&output), wanted, "{status}: {}", stderr(&output));
+    for (status, wanted) in [(404, 3), (410, 3), (401, 12), (403, 12), (418, 23), (503, 5)] {
+        for coding in ["identity", "gzip"] {
+            let server = Server::new(move |_, _| {
+                let mut response = Response::new(status).with("Content-Encoding", coding);
+                response.body = vec![0x1f, 0x8b];
+                response
+            });
+            let output = fetch(&home, &["--retries", "0", &server.url("x"), "y"]);
+            assert_eq!(code(&output), wanted, "{status}, {coding}: {}", stderr(&output));
+        }
     }
     let server = Server::new(|request, _| {
         Response::file(request, &[1; 100], "\"x\"").with("Content-Encoding", "gzip")
