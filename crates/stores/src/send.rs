@@ -309,7 +309,8 @@ impl Runner<'_> {
         self.reported_at = Time::ZERO;
         self.report_progress(clock::now());
         let bytes = ByteCount(self.summary.bytes_moved);
-        let shares = if bytes.get() > 0 { vec![("s3".to_owned(), bytes)] } else { Vec::new() };
+        let is_sent = bytes.get() > 0 && !self.work.options.dry_run;
+        let shares = if is_sent { vec![("s3".to_owned(), bytes)] } else { Vec::new() };
         let streams = self.connection_pool.report(ByteCount::ZERO);
         let retransmitted = streams.as_ref().map_or(ByteCount::ZERO, |s| s.retransmitted);
         let rtt = self.connection_pool.min_rtt();
@@ -368,6 +369,10 @@ impl Runner<'_> {
                     }
                     FileReport::Unchanged => self.summary.unchanged += 1,
                     _ => self.summary.files_moved += 1,
+                }
+                // What a dry run would send.
+                if self.work.options.dry_run && report == FileReport::Moved {
+                    self.summary.bytes_moved += size;
                 }
                 self.summary.entries += 1;
                 self.summary.bytes += size;

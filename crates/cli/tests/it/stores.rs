@@ -121,6 +121,20 @@ fn sockets_are_skipped_and_told() {
 }
 
 #[test]
+fn a_dry_run_tells_how_much_would_be_sent() {
+    let server = takes_objects();
+    let home = Home::new();
+    home.file("src/a", &noise(1000));
+    home.file("src/b", b"small");
+    let output = run(&home, &server, &["-r", "--dry-run", "src", "s3://bucket"]);
+    let last = done(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!((&last["files_moved"], &last["bytes_moved"]), (&2.into(), &1005.into()), "{last}");
+    assert_eq!(last["transport"], "none", "{last}");
+    assert!(server.requests().iter().all(|request| request.method == "HEAD"));
+}
+
+#[test]
 fn settings_that_keep_or_choose_files_are_refused_for_uploads() {
     let server = takes_objects();
     let home = Home::new();
