@@ -1,5 +1,5 @@
 use super::*;
-use crate::args::values::{Words, words};
+use crate::args::values::{self, Words, words};
 
 #[test]
 fn the_definitions_are_sound() {
@@ -73,4 +73,24 @@ fn a_command_is_split_as_a_shell_splits_it() {
     for bad in ["", "  ", "a 'b", "a \"b", "a\\"] {
         assert!(split(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn text_that_is_not_ascii_is_no_quantity() {
+    for text in ["10é", "é", "1é1", "10Mé", "1.5é-1", "−1", "٣", "10\u{301}"] {
+        let refused = [
+            values::rsync_size(text).is_err(),
+            values::limit(text).is_err(),
+            values::duration(text).is_err(),
+            values::when(text).is_err(),
+            values::seconds(text).is_err(),
+            values::bytes(text).is_err(),
+            values::size(text).is_err(),
+            values::buffer(text).is_err(),
+            values::ports(text).is_err(),
+            values::load(text).is_err(),
+        ];
+        assert!(refused.iter().all(|refused| *refused), "{text}: {refused:?}");
+    }
+    assert_eq!(values::rsync_size("1.5K-1"), Ok(1535));
 }

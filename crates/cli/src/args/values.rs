@@ -102,7 +102,7 @@ pub(crate) fn rsync_size(text: &str) -> Result<u64, String> {
     let end = body.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(body.len());
     let (number, suffix) = body.split_at(end);
     let suffix = suffix.to_ascii_lowercase();
-    let (letter, kind) = suffix.split_at(suffix.len().min(1));
+    let (letter, kind) = suffix.split_at_checked(suffix.len().min(1)).ok_or_else(wrong)?;
     let base: u32 = match kind {
         "" | "ib" => 1024,
         "b" => 1000,
