@@ -135,6 +135,24 @@ fn a_dry_run_tells_how_much_would_be_sent() {
 }
 
 #[test]
+fn filter_files_choose_what_is_sent_and_are_refused_in_a_fetch() {
+    let server = takes_objects();
+    let home = Home::new();
+    home.file("src/sub/.rules", b"*.o\n");
+    home.file("src/sub/a.o", b"object");
+    home.file("src/sub/a.c", b"source");
+    let filter = ["-r", "--filter", ":e- .rules"];
+    let output = cp(&home, &server).args(filter).args(["src/", "s3://bucket/"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let sent = server.requests().into_iter().filter(|request| request.method == "PUT");
+    let sent: Vec<String> = sent.map(|request| request.path).collect();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(sent[0].contains("sub/a.c"), "{sent:?}");
+    let output = cp(&home, &server).args(filter).args(["s3://bucket/", "dst"]).output().unwrap();
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
+
+#[test]
 fn settings_that_keep_or_choose_files_are_refused_for_uploads() {
     let server = takes_objects();
     let home = Home::new();
