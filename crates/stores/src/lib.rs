@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use packtrain_object::SourceName;
+use packtrain_transfer::message::Options;
 use packtrain_transfer::{Failure, FailureKind, Outcome};
 
 use comparison::Comparisons;
@@ -75,7 +76,9 @@ pub fn fetch(
     }
     // The HTTP requests deliver the data, so the sink has no transports of its own.
     let transports = SinkTransports::of(plan.clone(), far.tx.clone(), Vec::new());
-    let (sink_stop, sink_options) = (Stop::new(request.stop.clone()), options.clone());
+    let sink_stop = Stop::new(request.stop.clone());
+    // Below the seconds a time has a fingerprint of the tag, which is neither earlier nor later.
+    let sink_options = Options { whole_seconds: true, ..options.clone() };
     let ended = std::thread::scope(|scope| {
         let sink = scope.spawn(move || {
             let tx = far.tx.clone();

@@ -307,6 +307,10 @@ pub struct Options {
     pub rate_bps: Option<u64>,
     /// Report each file when it is complete.
     pub report_files: bool,
+    /// Sink of a source in the same process: what is below the seconds of its files' times is no part
+    /// of a time, so `update` compares whole seconds.
+    #[serde(skip)]
+    pub whole_seconds: bool,
     /// Options of protocol version 2, which the channel of `Open` carries.
     #[serde(skip)]
     pub extra: Box<ExtraOptions>,
@@ -418,6 +422,7 @@ impl Default for Options {
             files_from: None,
             rate_bps: None,
             report_files: false,
+            whole_seconds: false,
             extra: Box::default(),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn fetch(home: &Home, words: &[&str]) -> Output {
     command(home).args(["cp", "--json"]).args(words).output().expect("the command starts")
 }
 
-const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 #[test]
 fn a_file_comes_by_ranges_over_several_streams() {

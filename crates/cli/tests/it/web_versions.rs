@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{Home, code, exists, stderr};
 use crate::web::server::{Response, Server};
-use crate::web::{fetch, noise};
+use crate::web::{DATE, fetch, noise};
 
 /// RFC 9110, section 14.2, allows it, and Tornado does it.
 #[test]
@@ -34,4 +34,31 @@ fn a_range_that_is_the_whole_file_may_be_answered_with_200() {
     assert_eq!(code(&output), 23, "{}", stderr(&output));
     assert!(stderr(&output).contains("changed while it was fetched"), "{}", stderr(&output));
     assert!(!exists(&home.path("changed")));
+}
+
+/// Below the seconds the time of a file tells versions apart, and not which one is newer.
+#[test]
+fn update_fetches_each_new_version_of_the_same_second() {
+    for dated in [false, true] {
+        let server = Server::new(move |request, before| {
+            // A probe and a request for each version.
+            let n = before / 2;
+            let mut response = Response::file(request, &[n as u8; 1000], &format!("\"v{n}\""));
+            if dated {
+                response = response.with("Last-Modified", DATE);
+            }
+            response
+        });
+        let home = Home::new();
+        for n in 0..6 {
+            let output = fetch(&home, &["--update", &server.url("x"), "x"]);
+            assert_eq!(code(&output), 0, "{}", stderr(&output));
+            assert!(std::fs::read(home.path("x")).unwrap() == [n; 1000], "{n}, {dated}");
+        }
+        // What another program wrote since then is newer.
+        home.file("x", b"own");
+        let output = fetch(&home, &["--update", &server.url("x"), "x"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(std::fs::read(home.path("x")).unwrap(), b"own");
+    }
 }

@@ -136,7 +136,11 @@ fn decide_file(options: &Options, entry: &Entry, stream: bool, found: Option<&Fo
 
 /// Whether `update` leaves the target alone.
 fn is_newer(options: &Options, entry: &Entry, found: &Found) -> bool {
-    options.update && !options.verify && entry.is_file() && found.mtime > entry.mtime
+    let is_later = match options.whole_seconds {
+        true => found.mtime.secs > entry.mtime.secs,
+        false => found.mtime > entry.mtime,
+    };
+    options.update && !options.verify && entry.is_file() && is_later
 }
 
 /// Whether an earlier run may have begun to write the file in place and not ended: it then has a new

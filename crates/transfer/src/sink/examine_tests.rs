@@ -81,6 +81,11 @@ fn options_change_what_is_unchanged() {
     let update = Options { update: true, ..Options::default() };
     assert_eq!(decided(&update, &file(7), Some(later)), Decision::Keep { settle: false });
     assert_eq!(decided(&update, &file(7), Some(earlier)), Decision::Move);
+    let same_second = Found { mtime: Mtime { secs: 1000, nanos: 999_999_999 }, ..found(5) };
+    let coarse = Options { whole_seconds: true, ..update.clone() };
+    assert_eq!(decided(&update, &file(7), Some(same_second)), Decision::Keep { settle: false });
+    assert_eq!(decided(&coarse, &file(5), Some(same_second)), Decision::Move);
+    assert_eq!(decided(&coarse, &file(7), Some(later)), Decision::Keep { settle: false });
     let checksum = Options { checksum: true, ..Options::default() };
     assert_eq!(decided(&checksum, &file(5), Some(found(5))), Decision::Compare);
     assert_eq!(decided(&checksum, &file(5), Some(later)), Decision::Compare);
