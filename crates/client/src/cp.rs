@@ -52,8 +52,11 @@ pub fn run(mut request: CpRequest, reporter: &dyn Reporter) -> Result<Outcome, R
     let is_over = || pipe_in_use().is_some();
     let mut earlier = EarlierTries::none(&request);
     let mut result = again(&request, reporter, &routes, &is_over, || {
-        let mut result = once(&request, &earlier.moved(), reporter, &routes);
-        earlier::forgive(&request, &reporter.moved(), &mut result);
+        let mut result = match earlier.left(&request) {
+            Some(left) => once(&left, &earlier.moved(), reporter, &routes),
+            None => Ok(Outcome::default()),
+        };
+        earlier.forgive(&request, reporter.take_moved(), &mut result);
         earlier.add(&result);
         result
     });
@@ -570,7 +573,10 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     let ask = SessionRequest { ceilings: own.clone(), ..ask(request, &watch.routes) };
     let to_ask = SessionRequest { peer: from.addresses(), ticket: to.token(), ..ask.clone() };
     let place = paths([&request.dest]);
-    let sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
+    let mut sink_open = open(request, Role::Sink, place, names(request), &to_ask)?;
+    let removes = request.options.removes_source();
+    // As in a pull.
+    sink_open.options.report_files |= removes;
     let to_limits = greeted.call(to.control(), sink_open, &stop)?;
     watch.limits(&to_limits, &own);
     let from_ask = SessionRequest {
@@ -584,7 +590,6 @@ fn third_party(request: &CpRequest, watch: &Watch<'_>) -> Result<Ended, RequestE
     watch.limits(&from_limits, &own);
     let (source, source_rest) = from.split();
     let (sink, sink_rest) = to.split();
-    let removes = request.options.removes_source();
     let ended = relay::run(source, sink, removes, watch, stop);
     source_rest.finish(false);
     sink_rest.finish(false);

@@ -133,8 +133,8 @@ pub(super) struct Returns<'a> {
     since: Mutex<Option<Time>>,
     /// Whether results of files are passed on.
     reports_files: bool,
-    /// Names at the target of the sources of another machine that are to be moved, and those of them
-    /// that are moved.
+    /// Names at the target of the sources of another machine that are to be moved, or those of
+    /// `--files-from`, and those of them that this try moved.
     named: BTreeSet<Vec<u8>>,
     moved: Mutex<BTreeSet<Vec<u8>>>,
 }
@@ -144,9 +144,12 @@ impl<'a> Returns<'a> {
         let options = &request.options;
         let moves = options.removes_source();
         let named = request.sources.iter().filter(|place| moves && place.is_remote());
-        let named = named.filter_map(|place| match SourceName::of(place.path()) {
-            SourceName::Named(name) => Some(name),
-            SourceName::Contents => None,
+        let named = named.flat_map(|place| match &options.files_from {
+            Some(list) => list.iter().map(|name| cleaned(name)).collect(),
+            None => match SourceName::of(place.path()) {
+                SourceName::Named(name) => vec![name],
+                SourceName::Contents => Vec::new(),
+            },
         });
         Self {
             reporter,
@@ -157,9 +160,9 @@ impl<'a> Returns<'a> {
         }
     }
 
-    /// The names of the sources of another machine that were moved so far.
-    pub(super) fn moved(&self) -> BTreeSet<Vec<u8>> {
-        self.moved.lock().clone()
+    /// The names of the sources of another machine that this try moved; the next one begins.
+    pub(super) fn take_moved(&self) -> BTreeSet<Vec<u8>> {
+        std::mem::take(&mut *self.moved.lock())
     }
 
     /// What to say once there is progress again.
@@ -168,6 +171,12 @@ impl<'a> Returns<'a> {
         let after = clock::now().since(since).to_readable();
         Some(Notice::new(NoticeLevel::Info, format!("the transfer goes on, after {after}")))
     }
+}
+
+/// A name of `--files-from` as a path at the target.
+pub(super) fn cleaned(name: &[u8]) -> Vec<u8> {
+    let parts = name.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']));
+    parts.collect::<Vec<_>>().join(&b'/')
 }
 
 impl Reporter for Returns<'_> {
@@ -261,6 +270,26 @@ pub(super) mod tests {
             history: Default::default(),
             stop: Default::default(),
         }
+    }
+
+    #[test]
+    fn each_try_tells_what_it_moved_of_the_named_sources() {
+        let mut request = request();
+        let path = b"out/".to_vec();
+        request.sources = vec![Location::Ssh { user: None, host: "h".to_owned(), path }];
+        request.options.files_from = Some(vec![b".//a".to_vec(), b"d/b/".to_vec()]);
+        request.options.extra.remove_source_files = true;
+        let said = Said::default();
+        let reporter = Returns::of(&request, &said);
+        for (path, report) in [
+            ("a", FileReport::Moved),
+            ("d/b", FileReport::Unchanged),
+            ("d/b/not listed itself", FileReport::Moved),
+        ] {
+            reporter.file(path.as_bytes(), &report);
+        }
+        assert_eq!(reporter.take_moved(), BTreeSet::from([b"a".to_vec()]));
+        assert_eq!(reporter.take_moved(), BTreeSet::new());
     }
 
     #[test]
