@@ -61,8 +61,8 @@ impl Sender {
             at = end;
         }
         let top = state.top.is_none_or(|(top, _)| top < next);
-        let sane = state.next <= next && state.received <= next && top;
-        if sane { Ok(()) } else { Err(Impossible) }
+        let counts = [state.next, state.received, state.missing];
+        if top && counts.into_iter().all(|count| count <= next) { Ok(()) } else { Err(Impossible) }
     }
 
     /// Updates up to which sending time the receiver has seen packets. Returns a round-trip sample

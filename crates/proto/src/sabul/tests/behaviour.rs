@@ -72,6 +72,17 @@ fn repeats_and_new_packets_leave_in_turn() {
 }
 
 #[test]
+fn more_units_cannot_be_missing_than_were_sent() {
+    let mut pair = pair(4_000, 10_000);
+    pair.run(RTT * 2);
+    let next = pair.sender.next();
+    for (missing, honest) in [(next, true), (next + 1, false), (u64::MAX, false)] {
+        let state = Message::State(State { missing, room: 100, ..State::default() });
+        assert_eq!(pair.sender.on_message(pair.now, &state).is_ok(), honest, "{missing} of {next}");
+    }
+}
+
+#[test]
 fn a_lost_repeat_leaves_again_within_few_round_trips() {
     let mut pair = pair(2_000, 10_000);
     let mut times = 0;
