@@ -30,6 +30,11 @@ impl Train {
         self.first + u64::from(self.count)
     }
 
+    /// Payload bytes of the largest of the packets from `from` on, counted within the train.
+    pub(crate) fn largest(&self, from: u32) -> u16 {
+        if from + 1 < self.count { self.size } else { self.last }
+    }
+
     /// The offsets of the packets `from..to`, counted within the train.
     pub(crate) fn span(&self, from: u32, to: u32) -> (u64, u64) {
         let start = self.offset + u64::from(from) * u64::from(self.size);

@@ -295,6 +295,27 @@ fn a_lane_that_dies_hands_its_data_to_the_others() {
     assert_eq!(pair.closed(true), None);
 }
 
+/// Assigns a piece of data that ends with a short packet every 50 ms.
+pub(super) fn drip(pair: &mut Pair, from: u64, span: Duration) {
+    let end = pair.now + span;
+    let mut at = from;
+    while pair.now < end {
+        pair.sender.assign(Offset(at)..Offset(at + 4_500));
+        at += 10_000;
+        pair.run(Duration::from_millis(50), |_| false);
+    }
+}
+
+#[test]
+fn short_packets_hide_no_black_hole() {
+    let mut pair = setup().pair();
+    pair.assign(1_000_000);
+    pair.run(Duration::from_secs(1), |_| false);
+    pair.forward.mtu = 1400;
+    drip(&mut pair, 20_000_000, Duration::from_secs(1));
+    assert!(pair.sender.stats().mtu <= ByteCount(1400), "{:?}", pair.sender.stats());
+}
+
 #[test]
 fn the_breaker_stops_a_rate_far_above_the_path() {
     let mut pair = Setup { controller: "fixed:2gbit", ..setup() }.pair();

@@ -179,6 +179,31 @@ fn a_slow_application_limits_the_flow_and_loses_little() {
     assert!(stats.retransmitted_bytes.get() < len / 5, "{stats:?}");
 }
 
+/// A flow of each feedback that counts in units, at 50 Mbit/s.
+fn each_feedback() -> [Setup; 3] {
+    let fixed = setup("fixed:50mbit");
+    [
+        Setup { feedback: FeedbackKind::Udt(Variant::Grid), ..fixed.clone() },
+        Setup { feedback: FeedbackKind::Fobs, ..fixed },
+        setup("sabul:50mbit"),
+    ]
+}
+
+/// A path that shrinks while pieces of data come that end with a short packet, which still arrives.
+#[test]
+fn short_packets_hide_no_black_hole() {
+    for setup in each_feedback() {
+        let feedback = setup.feedback;
+        let mut pair = setup.pair();
+        pair.assign(1_000_000);
+        pair.run(Duration::from_secs(1), |_| false);
+        pair.forward.mtu = 1400;
+        super::network::drip(&mut pair, 20_000_000, Duration::from_secs(3));
+        let mtu = pair.sender.stats().mtu;
+        assert!(mtu <= ByteCount(1400), "{feedback:?} {:?}", pair.sender.stats());
+    }
+}
+
 #[test]
 fn the_breaker_stops_a_rate_far_above_the_path() {
     let mut pair = Setup::over_udt("fixed:2gbit", DataRate::from_mbps(100), ms(20)).pair();

@@ -200,7 +200,7 @@ impl Sender {
             acked.payload += b - a;
             acked.largest = acked.largest.max(Some(sent.index + u64::from(part.to) - 1));
             delivery.acked(now, sent, wire);
-            mtu.on_acked(now, sent.train.size + DATA_OVERHEAD as u16);
+            mtu.on_acked(now, sent.train.largest(part.from) + DATA_OVERHEAD as u16);
             match &mut acked.span {
                 Some(span) if span.1 == a => span.1 = b,
                 span => {
@@ -236,8 +236,8 @@ impl Sender {
             lane.ledger.detect(now, window, overdue, |sent, part| {
                 silence.add(sent.sent_at);
                 if lose(sent, part, backlog, in_flight, lost, stats) {
-                    let (size, count) =
-                        (sent.train.size + DATA_OVERHEAD as u16, part.to - part.from);
+                    let size = sent.train.largest(part.from) + DATA_OVERHEAD as u16;
+                    let count = part.to - part.from;
                     fell |= mtu.on_lost(now, size, count, probe_timeout);
                 }
             });

@@ -90,7 +90,7 @@ impl UnitMap {
     }
 
     /// All units below `to` are acknowledged: calls `each` with the bytes of those that were to be
-    /// delivered, and the size of each unit.
+    /// delivered, and the size of the largest of these units.
     pub(crate) fn forget(&mut self, to: u64, mut each: impl FnMut(u64, u64, u16)) {
         while let Some(front) = self.runs.front_mut() {
             if front.first >= to {
@@ -99,7 +99,7 @@ impl UnitMap {
             let end = front.end().min(to);
             if !front.dropped {
                 let (a, b) = front.span(front.first, end);
-                each(a, b, front.size);
+                each(a, b, if front.first + 1 < front.end() { front.size } else { front.last });
             }
             if end < front.end() {
                 *front = front.part(end, front.end());

@@ -258,7 +258,7 @@ impl UnitSender {
         let sabul::Message::State(state) = word else { return Err(Impossible) };
         // Units beyond a gap are acknowledged late, but show what the path carries.
         let top = state.top.filter(|_| self.feedback.arrived() > before);
-        if let Some((_, size, ..)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
+        if let Some((_, _, size, _)) = top.and_then(|(top, _)| self.map.find(top, 1)) {
             self.mtu.on_acked(now, size + UNIT_OVERHEAD as u16);
         }
         Ok(self.on_feedback(now, before, &state.lost, stats))
@@ -295,7 +295,7 @@ impl UnitSender {
                 stats.loss_rounds += 1;
             }
             let size = missing.first().and_then(|(first, _)| self.map.find(*first, 1));
-            if size.is_some_and(|(_, size, ..)| size + UNIT_OVERHEAD as u16 == full) {
+            if size.is_some_and(|(_, _, size, _)| size + UNIT_OVERHEAD as u16 == full) {
                 let timeout = (self.rtt() * 4).max(HOLE_TIMEOUT);
                 mtu_changed = self.mtu.on_lost(now, full, lost as u32, timeout);
             }
