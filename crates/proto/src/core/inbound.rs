@@ -154,6 +154,9 @@ impl Core {
             }
             receiver.request_report(now);
         }
+        if let Some(receiver) = self.endpoint.unit_receiver() {
+            receiver.request_feedback(now);
+        }
     }
 
     /// The answers to a train of pings have come.

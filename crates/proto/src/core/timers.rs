@@ -45,7 +45,7 @@ impl Core {
             Endpoint::NativeReceiver(_) | Endpoint::UnitReceiver(_) if !self.may_queue() => None,
             Endpoint::NativeReceiver(receiver) => receiver.poll_timeout(self.report_rtt()),
             Endpoint::UnitSender(sender) => {
-                let due = [sender.poll_timeout(), self.silent_at(), self.silence_ping_at()];
+                let due = [sender.poll_timeout(), self.silent_at(), self.request_at()];
                 due.into_iter().flatten().min()
             }
             Endpoint::UnitReceiver(receiver) => receiver.poll_timeout(),

@@ -189,6 +189,28 @@ fn each_feedback() -> [Setup; 3] {
     ]
 }
 
+/// The disk stands still until the pool is full. What is in flight then fits, because the receiver
+/// counts units of their size: nothing is refused, and nothing is left in flight.
+#[test]
+fn room_that_returns_after_a_standstill_is_announced() {
+    let sizes = [1200, 1472, 8972];
+    for (setup, max_mtu) in each_feedback().into_iter().flat_map(|s| sizes.map(|n| (s.clone(), n)))
+    {
+        let feedback = setup.feedback;
+        let mut pair = Setup { max_mtu, ..setup }.pair();
+        (pair.sink.room, pair.sink.drain) = (4 << 20, Some(DataRate::ZERO));
+        let len = 10_000_000;
+        pair.assign(len);
+        pair.run(Duration::from_secs(5), |_| false);
+        let stats = pair.sender.stats();
+        assert_eq!(stats.limit, crate::Limit::Credit, "{feedback:?} {max_mtu} {stats:?}");
+        assert_eq!(stats.refused_packets, 0, "{feedback:?} {max_mtu} {stats:?}");
+        (pair.sink.drain, pair.sink.drained_at) = (Some(DataRate::from_mbps(20)), pair.now);
+        assert!(pair.run(Duration::from_secs(10), Pair::idle), "{feedback:?} {max_mtu} {stats:?}");
+        assert!(pair.sink.is_whole(len));
+    }
+}
+
 /// A path that shrinks while pieces of data come that end with a short packet, which still arrives.
 #[test]
 fn short_packets_hide_no_black_hole() {

@@ -72,7 +72,7 @@ impl Receiver {
             pieces: VecDeque::new(),
             room: window,
             advertised_room: window,
-            max_room: window,
+            max_room: 0,
             rtt: None,
         }
     }
@@ -161,6 +161,13 @@ impl Receiver {
             self.changed_at.get_or_insert(now);
         }
         self.room = units;
+    }
+
+    /// The sender asks for feedback: a bitmap is due if the owner's room may have stopped it.
+    pub(crate) fn request_feedback(&mut self, now: Time) {
+        if self.room.min(self.advertised_room) < self.window {
+            self.changed_at.get_or_insert(now);
+        }
     }
 
     /// When the next bitmap is due.

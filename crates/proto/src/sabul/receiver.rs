@@ -70,7 +70,7 @@ impl Receiver {
             ended: 0,
             room: window,
             advertised_room: window,
-            max_room: window,
+            max_room: 0,
             requested,
         }
     }
@@ -223,6 +223,11 @@ impl Receiver {
     pub(crate) fn set_room(&mut self, units: u64) {
         self.max_room = self.max_room.max(units);
         self.room = units;
+    }
+
+    /// The sender asks for feedback: a state is due if the owner's room may have stopped it.
+    pub(crate) fn request_feedback(&mut self) {
+        self.changed |= self.room.min(self.advertised_room) < self.window;
     }
 
     fn has_room_again(&self) -> bool {

@@ -114,7 +114,7 @@ impl Receiver {
             room: window,
             advertised_room: window,
             acked_to: config.first,
-            max_room: window,
+            max_room: 0,
             rtt: Rtt::new(config.variant),
             socket: SocketWindow::new(config.socket, now),
             trend: Trend::new(trains),
@@ -333,6 +333,13 @@ impl Receiver {
             self.acks.on_change(now);
         }
         self.room = units;
+    }
+
+    /// The sender asks for feedback: an ACK is due if the owner's room may have stopped it.
+    pub(crate) fn request_feedback(&mut self, now: Time) {
+        if self.room.min(self.advertised_room) < self.config.window {
+            self.acks.on_change(now);
+        }
     }
 
     /// Runs the timers that are due.

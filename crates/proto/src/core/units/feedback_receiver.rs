@@ -90,6 +90,15 @@ impl FeedbackReceiver {
         }
     }
 
+    /// The sender asks for feedback, because it waits for room or has heard nothing.
+    pub(super) fn request_feedback(&mut self, now: Time) {
+        match self {
+            Self::Udt(receiver) => receiver.request_feedback(now),
+            Self::Fobs(receiver) => receiver.request_feedback(now),
+            Self::Sabul(receiver) => receiver.request_feedback(),
+        }
+    }
+
     /// Handles a message of the sender.
     pub(super) fn on_message(&mut self, now: Time, message: &Message) -> Result<(), Impossible> {
         match self {

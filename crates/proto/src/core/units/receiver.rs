@@ -30,7 +30,7 @@ pub(crate) struct UnitReceiver {
     host_drops: [u32; LANES],
     drain: Drain,
     room: ByteCount,
-    /// Payload bytes of a full unit, as far as known.
+    /// Payload bytes of the largest unit so far, or those of the smallest datagram.
     size: u64,
     warnings: bool,
     lane: u8,
@@ -114,9 +114,10 @@ impl UnitReceiver {
             && self.feedback.check(end - 1) == UnitStatus::New
     }
 
-    /// Consecutive units arrived, placed or not.
+    /// Consecutive units of at most `size` bytes arrived, placed or not.
     #[inline]
-    pub(crate) fn on_arrival(&mut self, unit: Unit, packets: u32) {
+    pub(crate) fn on_arrival(&mut self, unit: Unit, packets: u32, size: u64) {
+        self.size = self.size.max(size);
         let last = unit.first + u64::from(packets) - 1;
         match &mut self.batch {
             Some(batch) => {
@@ -197,6 +198,11 @@ impl UnitReceiver {
         let bytes = credit.limit(self.feedback.rtt().unwrap_or(Duration::ZERO));
         self.feedback
             .set_room(now, bytes.get() / self.size + self.feedback.held() + self.order.len());
+    }
+
+    /// The sender asks for feedback.
+    pub(crate) fn request_feedback(&mut self, now: Time) {
+        self.feedback.request_feedback(now);
     }
 
     pub(crate) fn host_drops(&mut self, lane: u8, total: u32) {

@@ -44,7 +44,7 @@ impl Core {
         self.lanes[usize::from(envelope.lane)].window.set(envelope.pn);
         let bytes = len as u64;
         let seen = receiver.check(now, unit.first);
-        receiver.on_arrival(unit, 1);
+        receiver.on_arrival(unit, 1, bytes);
         let stats = &mut self.stats;
         if seen != UnitStatus::Outside {
             stats.received_packets += 1;
@@ -85,7 +85,7 @@ impl Core {
         }
         let Some(repeats) = place() else { return false };
         window.set_run(train.first, train.end());
-        receiver.on_arrival(unit, train.count);
+        receiver.on_arrival(unit, train.count, u64::from(train.largest(0)));
         let stats = &mut self.stats;
         stats.received_packets += u64::from(train.count);
         stats.received_bytes += packtrain_units::ByteCount(train.bytes());
@@ -236,10 +236,12 @@ impl Core {
         self.end(now, OTHER_FEEDBACK, true);
     }
 
-    /// When a sender that the breaker has silenced pings the path again.
-    pub(crate) fn silence_ping_at(&self) -> Option<Time> {
+    /// When a sender pings again that the breaker has silenced, or that waits for room with nothing
+    /// in flight.
+    pub(crate) fn request_at(&self) -> Option<Time> {
         let (_, breaker, _) = self.endpoint.breaker()?;
-        breaker.is_silent().then(|| self.life.last_sent_at() + self.persist_gap())
+        let silent = breaker.is_silent().then(|| self.life.last_sent_at() + self.persist_gap());
+        silent.or_else(|| self.persist_at())
     }
 
     pub(crate) fn poll_unit_sender(&mut self, now: Time) {
@@ -247,7 +249,7 @@ impl Core {
         if due(self.silent_at()) {
             self.silence(now);
         }
-        let asks = due(self.silence_ping_at());
+        let asks = due(self.request_at());
         let Some(sender) = self.endpoint.unit_sender() else { return };
         if due(sender.poll_timeout()) && sender.handle_timeout(now) {
             self.mtu_changed(now);
