@@ -199,8 +199,11 @@ impl Core {
                         controller.on_path(rtt);
                     }
                 }
-                if let Some(sender) = self.endpoint.unit_sender() {
-                    sender.on_alive(now);
+                if let Some(sender) = self.endpoint.unit_sender()
+                    && sender.on_alive(now)
+                {
+                    // Data goes on where the path has answered.
+                    self.next_lane = usize::from(envelope.lane) + 1;
                 }
             }
             Answer::Moved(to) => {

@@ -296,7 +296,7 @@ impl Core {
             return None;
         }
         let mtu = self.endpoint.mtu()?.current();
-        let lane = self.pick_lane()?;
+        let lane = self.pick_lane(now)?;
         let path = &mut self.lanes[lane];
         if self.secrets.below(SKIP_EVERY) == 0 {
             path.ledger.skip();
@@ -412,10 +412,11 @@ impl Core {
 
     /// The next lane in rotation that may carry data, of as many as the rate asks for. Lanes whose
     /// probes are answered are preferred.
-    fn pick_lane(&mut self) -> Option<usize> {
+    fn pick_lane(&mut self, now: Time) -> Option<usize> {
         let n = self.lanes.len();
         // Order of units is worth more than room in sockets until one socket cannot hold them.
         let stays = self.endpoint.unit_rate().is_some_and(|rate| rate < SPREAD_ABOVE);
+        let stays = stays && !self.endpoint.unit_sender().is_some_and(|s| s.leaves_lane(now));
         let from = if stays { self.next_lane + n - 1 } else { self.next_lane };
         let load = self.endpoint.native_load(self.rtt.smoothed_or_guess());
         self.spread = spread(self.spread, load, n);

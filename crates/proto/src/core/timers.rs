@@ -180,7 +180,7 @@ impl Core {
         let pace = self.report_rtt();
         let Some(receiver) = self.endpoint.native_receiver() else { return };
         let heard = usize::from(receiver.lane());
-        let Some(lane) = self.feedback_lane(heard) else { return };
+        let Some(lane) = self.open_lane(heard) else { return };
         let Some(receiver) = self.endpoint.native_receiver() else { return };
         let frames = receiver.poll(now, pace, &self.lanes, &self.stats);
         // No honest sender leaves so many numbers out that a report is longer.
@@ -190,10 +190,10 @@ impl Core {
         }
     }
 
-    /// The lane of the last received packet, or any open lane while that one is not open: feedback
-    /// that is due and cannot leave would keep its timer in the past.
-    pub(super) fn feedback_lane(&self, heard: usize) -> Option<usize> {
-        let mut choices = std::iter::once(heard).chain(0..self.lanes.len());
+    /// This lane, or any open lane while that one is not open: feedback that is due and cannot leave
+    /// would keep its timer in the past.
+    pub(super) fn open_lane(&self, preferred: usize) -> Option<usize> {
+        let mut choices = std::iter::once(preferred).chain(0..self.lanes.len());
         choices.find(|lane| self.lanes[*lane].is_open())
     }
 
@@ -278,13 +278,13 @@ impl Core {
     }
 
     /// Pings on all open lanes.
-    fn ping_all(&mut self, now: Time) {
+    pub(super) fn ping_all(&mut self, now: Time) {
         for lane in 0..self.lanes.len() {
             self.ping(now, lane, false);
         }
     }
 
-    pub(super) fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
+    fn ping(&mut self, now: Time, lane: usize, tracked: bool) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
         let tokens = self.lanes[lane].path.on_pings(now, &[to], 0, &mut self.secrets);
         let Some(&token) = tokens.first() else { return };

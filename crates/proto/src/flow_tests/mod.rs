@@ -248,6 +248,8 @@ struct Pair {
     digest: u64,
     /// A lane whose packets are lost.
     dead_lane: Option<u8>,
+    /// A lane on which the sender's packets are lost.
+    deaf_lane: Option<u8>,
     /// A lane on which the sender's small packets are lost: pings, and answers to pings.
     mute_lane: Option<u8>,
     /// The reliable channel: arrival times, receiving end, bytes.
@@ -380,6 +382,7 @@ impl Setup {
             slab: vec![0; BATCH_BYTES],
             digest: 0,
             dead_lane: None,
+            deaf_lane: None,
             mute_lane: None,
             channel: VecDeque::new(),
             channel_delay: self.rtt / 2,
@@ -502,7 +505,8 @@ impl Pair {
         // A packet to an address that the NAT no longer maps is lost.
         let known = if by_sender { RECEIVER_PORT } else { self.sender_port };
         let mute = by_sender && self.mute_lane == Some(lane) && bytes.len() < SMALL;
-        if to != addr(known, lane) || self.dead_lane == Some(lane) || mute {
+        let dead = self.dead_lane == Some(lane) || by_sender && self.deaf_lane == Some(lane);
+        if to != addr(known, lane) || dead || mute {
             return;
         }
         let link = if by_sender { &mut self.forward } else { &mut self.back };

@@ -211,6 +211,41 @@ fn room_that_returns_after_a_standstill_is_announced() {
     }
 }
 
+#[test]
+fn a_lane_that_dies_hands_its_data_to_the_others() {
+    for setup in each_feedback() {
+        for dead in 0..3 {
+            let feedback = setup.feedback;
+            let mut pair = Setup { lanes: 3, ..setup.clone() }.pair();
+            let len = 20_000_000;
+            pair.assign(len);
+            pair.run(Duration::from_secs(1), |_| false);
+            pair.dead_lane = Some(dead);
+            let done = pair.run(Duration::from_secs(20), Pair::idle);
+            assert!(done, "{feedback:?} {dead} {:?}", pair.sender.stats());
+            assert!(pair.sink.is_whole(len));
+        }
+    }
+}
+
+/// What the receiver sends still comes: feedback without progress, and answers to no ping.
+#[test]
+fn a_lane_that_dies_in_one_direction_is_left_too() {
+    for setup in each_feedback() {
+        for dead in 0..3 {
+            let feedback = setup.feedback;
+            let mut pair = Setup { lanes: 3, ..setup.clone() }.pair();
+            let len = 20_000_000;
+            pair.assign(len);
+            pair.run(Duration::from_secs(1), |_| false);
+            pair.deaf_lane = Some(dead);
+            let done = pair.run(Duration::from_secs(20), Pair::idle);
+            assert!(done, "{feedback:?} {dead} {:?}", pair.sender.stats());
+            assert!(pair.sink.is_whole(len));
+        }
+    }
+}
+
 /// A path that shrinks while pieces of data come that end with a short packet, which still arrives.
 #[test]
 fn short_packets_hide_no_black_hole() {

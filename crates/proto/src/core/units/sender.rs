@@ -64,6 +64,8 @@ pub(crate) struct UnitSender {
     loss_round: u64,
     /// The path has answered since the last silence.
     alive: bool,
+    /// When units were last known to have arrived, or the lane was last left.
+    arrived_at: Time,
 }
 
 impl UnitSender {
@@ -113,6 +115,7 @@ impl UnitSender {
             seen_silences: 0,
             loss_round: 0,
             alive: true,
+            arrived_at: now,
         }
     }
 
@@ -208,7 +211,7 @@ impl UnitSender {
         lane.on_sending(now);
         if self.in_flight() == 0 {
             // The wait for feedback starts now, not at the last message.
-            self.reported_at = now;
+            (self.reported_at, self.arrived_at) = (now, now);
         }
         if !repeat {
             self.map.plan(train);
@@ -380,11 +383,26 @@ impl UnitSender {
     }
 
     /// The path answered a ping: data that the breaker held back for lack of feedback may be sent.
-    pub(crate) fn on_alive(&mut self, now: Time) {
+    /// Returns true if there was such data.
+    pub(crate) fn on_alive(&mut self, now: Time) -> bool {
         self.alive = true;
-        if self.breaker.is_silent() {
+        let silent = self.breaker.is_silent();
+        if silent {
             self.judge(now, 0, 0);
+            self.arrived_at = now;
         }
+        silent
+    }
+
+    /// Whether data is to leave on another lane: nothing of what is in flight has arrived for as long
+    /// as a silent path gets. The next lane then gets as long.
+    pub(crate) fn leaves_lane(&mut self, now: Time) -> bool {
+        let timeout = Breaker::silence_timeout(self.rtt());
+        let leaves = self.in_flight() > 0 && now >= self.arrived_at + timeout;
+        if leaves {
+            self.arrived_at = now;
+        }
+        leaves
     }
 
     fn judge(&mut self, now: Time, acked: u64, lost: u64) -> Verdict {
@@ -401,6 +419,9 @@ impl UnitSender {
     fn cap(&mut self, now: Time, lost: u64) {
         let received = self.feedback.received();
         let packets = received.saturating_sub(std::mem::replace(&mut self.seen_received, received));
+        if packets > 0 {
+            self.arrived_at = now;
+        }
         let bytes = ByteCount(packets * u64::from(self.mtu.current()));
         let dropped = std::mem::take(&mut self.dropped);
         let arrived = Arrived { bytes, packets, lost, dropped };

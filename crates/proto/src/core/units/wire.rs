@@ -258,10 +258,13 @@ impl Core {
         while let Some(word) = self.endpoint.unit_sender().and_then(|s| s.poll_reliable_message()) {
             self.queue_reliable(now, &word, &Host::default());
         }
-        let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
         if asks {
-            self.ping(now, lane, false);
+            // The lane of the data may be dead.
+            self.ping_all(now);
         }
+        // Messages take the lane of the data, because a dead one is left.
+        let data_lane = (self.next_lane + self.lanes.len() - 1) % self.lanes.len();
+        let Some(lane) = self.open_lane(data_lane) else { return };
         if let Some(rtt) =
             self.endpoint.unit_sender().and_then(|sender| sender.poll_bitmap_request())
         {
@@ -286,7 +289,7 @@ impl Core {
             let host = receiver.host(&self.stats);
             self.queue_reliable(now, &word, &host);
         }
-        let Some(lane) = self.feedback_lane(heard) else { return };
+        let Some(lane) = self.open_lane(heard) else { return };
         while self.may_queue()
             && let Some(bitmap) = self.endpoint.unit_receiver().and_then(|r| r.poll_bitmap(now))
         {
