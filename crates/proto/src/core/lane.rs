@@ -84,10 +84,9 @@ impl Lane {
         Some(self.waiting_since + gap)
     }
 
-    /// A tail probe is sent. Returns true if the lane has just become dead.
-    pub(crate) fn on_tail_probe(&mut self, now: Time) -> bool {
+    /// A tail probe is sent.
+    pub(crate) fn on_tail_probe(&mut self, now: Time) {
         self.waiting_since = now;
         self.probes += 1;
-        self.probes == DEAD_PROBES
     }
 }

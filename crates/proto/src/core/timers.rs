@@ -242,14 +242,15 @@ impl Core {
             if self.lanes[i].tail_at(overdue).is_none_or(|at| now < at) {
                 continue;
             }
-            let died = self.lanes[i].on_tail_probe(now);
+            self.lanes[i].on_tail_probe(now);
             self.ping(now, i, true);
             let others = self.lanes.iter().any(|lane| lane.is_open() && !lane.is_dead());
             let Some(sender) = self.endpoint.native_sender() else { return };
             if !sender.breaker.is_silent() {
                 sender.repeat_oldest();
             }
-            if died && others {
+            // Not only when it dies: the others may come back later.
+            if self.lanes[i].is_dead() && others {
                 sender.abandon(&mut self.lanes[i], &mut self.stats);
                 self.log.note(now, "path:dead", || json!({ "lane": i }));
             }

@@ -295,6 +295,25 @@ fn a_lane_that_dies_hands_its_data_to_the_others() {
     assert_eq!(pair.closed(true), None);
 }
 
+/// The path carries nothing for a while, so that each lane finds all others dead, and one of them
+/// stays dead.
+#[test]
+fn a_lane_that_dies_with_all_others_hands_its_data_over_when_they_come_back() {
+    for (controller, dead) in [("reno", 0), ("reno", 1), ("reno", 2), ("cubic", 2)] {
+        let rate = DataRate::from_mbps(1000);
+        let mut pair = Setup { lanes: 3, controller, rate, ..setup() }.pair();
+        let len = 150_000_000;
+        pair.assign(len);
+        pair.run(Duration::from_secs(1), |_| false);
+        pair.forward.down = true;
+        pair.run(Duration::from_secs(2), |_| false);
+        (pair.forward.down, pair.dead_lane) = (false, Some(dead));
+        let done = pair.run(Duration::from_secs(30), Pair::idle);
+        assert!(done, "{controller} {dead} {:?}", pair.sender.stats());
+        assert!(pair.sink.is_whole(len));
+    }
+}
+
 /// Assigns a piece of data that ends with a short packet every 50 ms.
 pub(super) fn drip(pair: &mut Pair, from: u64, span: Duration) {
     let end = pair.now + span;
