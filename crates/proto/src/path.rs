@@ -11,9 +11,12 @@ use crate::secrets::Secrets;
 /// Gap between the first probes; it doubles after each probe up to `MAX_PROBE_GAP`.
 const FIRST_PROBE_GAP: Duration = Duration::from_millis(20);
 const MAX_PROBE_GAP: Duration = Duration::from_millis(500);
-/// Gap between challenges, and how often one is sent.
+/// First gap between challenges, which doubles each time, and how often one is sent.
 const CHALLENGE_GAP: Duration = Duration::from_millis(250);
 const CHALLENGE_TRIES: u32 = 6;
+/// Time for which the answer to a challenge counts. The path may be long, and packets from the new
+/// address do not begin another challenge until then.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(10);
 /// Number of recent probes that are kept.
 const PROBES: usize = 8;
 
@@ -59,8 +62,16 @@ impl Probe {
 struct Challenge {
     to: SocketAddr,
     token: u64,
+    since: Time,
     tries: u32,
-    next_at: Time,
+    /// When it is sent again, if it is.
+    next_at: Option<Time>,
+}
+
+impl Challenge {
+    fn is_open(&self, now: Time) -> bool {
+        now < self.since + CHALLENGE_LIFE
+    }
 }
 
 /// The meaning of a `Pong`.
@@ -132,9 +143,9 @@ impl Path {
                 self.tries = 0;
             }
             Some(remote) if self.validated && newest && remote != from => {
-                if self.challenge.is_none_or(|c| c.to != from) {
-                    let token = secrets.token();
-                    self.challenge = Some(Challenge { to: from, token, tries: 0, next_at: now });
+                if self.challenge.is_none_or(|c| c.to != from || !c.is_open(now)) {
+                    let (to, token, next_at) = (from, secrets.token(), Some(now));
+                    self.challenge = Some(Challenge { to, token, since: now, tries: 0, next_at });
                 }
             }
             Some(_) => {}
@@ -146,6 +157,7 @@ impl Path {
     pub(crate) fn on_pong(&mut self, now: Time, token: u64) -> Answer {
         if let Some(challenge) = self.challenge
             && challenge.token == token
+            && challenge.is_open(now)
         {
             self.challenge = None;
             self.remote = Some(challenge.to);
@@ -198,7 +210,7 @@ impl Path {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let probing = !self.validated && (self.remote.is_some() || !self.candidates.is_empty());
         let probe = probing.then_some(self.next_at);
-        self.challenge.map(|c| c.next_at).into_iter().chain(probe).min()
+        self.challenge.and_then(|c| c.next_at).into_iter().chain(probe).min()
     }
 
     /// Whether the addresses of the peer are to be pinged now because none has answered yet.
@@ -232,14 +244,12 @@ impl Path {
             self.next_at = now + gap;
         }
         if let Some(challenge) = &mut self.challenge
-            && now >= challenge.next_at
+            && challenge.next_at.is_some_and(|at| now >= at)
         {
             pings.push((challenge.to, challenge.token));
+            let gap = CHALLENGE_GAP * (1 << challenge.tries);
             challenge.tries += 1;
-            challenge.next_at = now + CHALLENGE_GAP;
-            if challenge.tries >= CHALLENGE_TRIES {
-                self.challenge = None;
-            }
+            challenge.next_at = (challenge.tries < CHALLENGE_TRIES).then(|| now + gap);
         }
         pings
     }
@@ -321,5 +331,33 @@ mod tests {
         assert_eq!(path.on_pong(now, 12345), Answer::Unknown);
         assert_eq!(path.on_pong(now, challenge[0].1), Answer::Moved(addr(9)));
         assert_eq!(path.remote(), Some(addr(9)));
+    }
+
+    #[test]
+    fn a_challenge_is_answered_late_on_a_long_path() {
+        let (mut secrets, now) = (Secrets::new(1), Time::from_nanos(1));
+        let mut path = Path::new(vec![addr(1)], false, now);
+        let token = path.poll(now, &mut secrets)[0].1;
+        path.on_pong(now, token);
+        let seconds = |s| now + Duration::from_secs(s);
+        // Packets come from the new address all the time.
+        let mut challenges = Vec::new();
+        for ms in 0..3_000 {
+            let at = now + Duration::from_millis(ms);
+            path.on_packet(at, addr(9), true, &mut secrets);
+            challenges.extend(path.poll(at, &mut secrets));
+        }
+        assert!(challenges.len() <= CHALLENGE_TRIES as usize, "{challenges:?}");
+        let mut late = Path { challenge: path.challenge, ..Path::new(vec![addr(1)], false, now) };
+        assert_eq!(path.on_pong(seconds(3), challenges[0].1), Answer::Moved(addr(9)));
+        assert_eq!(late.on_pong(seconds(11), challenges[0].1), Answer::Unknown);
+        // An address that has never answered is challenged again.
+        (late.remote, late.validated) = (Some(addr(1)), true);
+        while late.poll_timeout().is_some_and(|at| at <= seconds(11)) {
+            late.poll(seconds(11), &mut secrets);
+        }
+        late.on_packet(seconds(11), addr(9), true, &mut secrets);
+        let again = late.poll(seconds(11), &mut secrets);
+        assert_eq!(late.on_pong(seconds(12), again[0].1), Answer::Moved(addr(9)));
     }
 }
