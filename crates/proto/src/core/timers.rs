@@ -10,6 +10,7 @@ use crate::breaker::Breaker;
 use crate::codec::frame::Frame;
 use crate::config::limits::{LANES, SILENCE};
 use crate::core::endpoint::Endpoint;
+use crate::core::lane::Lane;
 use crate::core::receiver::report_interval;
 use crate::core::sender::Sender;
 use crate::core::{Control, Core, MAX_CONTROLS};
@@ -197,6 +198,12 @@ impl Core {
         choices.find(|lane| self.lanes[*lane].is_open())
     }
 
+    /// An open lane, if possible one that is not dead.
+    fn live_lane(&self) -> Option<usize> {
+        let alive = self.lanes.iter().position(|lane| lane.is_open() && !lane.is_dead());
+        alive.or_else(|| self.lanes.iter().position(Lane::is_open))
+    }
+
     /// Queues a frame on an open lane.
     pub(super) fn send_frame(&mut self, lane: usize, frame: Frame) {
         let Some(to) = self.lanes[lane].path.remote() else { return };
@@ -224,7 +231,9 @@ impl Core {
         if due(persist_at) || due(rtt_update_at) {
             self.reported_rtt = self.rtt.min().unwrap_or_default();
             self.rtt_reported_at = now;
-            self.ping(now, self.next_lane % self.lanes.len(), false);
+            if let Some(lane) = self.live_lane() {
+                self.ping(now, lane, false);
+            }
         }
     }
 
@@ -259,12 +268,12 @@ impl Core {
 
     pub(super) fn poll_mtu(&mut self, now: Time) {
         let silence_timeout = self.rtt.overdue(Duration::ZERO).max(Duration::from_millis(50)) * 2;
-        let Some(mtu) = self.endpoint.mtu_mut() else { return };
-        if mtu.poll_timeout().is_none_or(|at| now < at) {
+        if self.mtu_timeout().is_none_or(|at| now < at) {
             return;
         }
-        let Some(lane) = self.lanes.iter().position(|lane| lane.is_open()) else { return };
+        let Some(lane) = self.live_lane() else { return };
         let Some(to) = self.lanes[lane].path.remote() else { return };
+        let Some(mtu) = self.endpoint.mtu_mut() else { return };
         let before = mtu.current();
         let token = self.secrets.token();
         let size = mtu.poll(now, token, silence_timeout);

@@ -314,6 +314,21 @@ fn a_lane_that_dies_with_all_others_hands_its_data_over_when_they_come_back() {
     }
 }
 
+/// One lane was never validated. The pool is full for a while.
+#[test]
+fn a_request_for_room_takes_an_open_lane() {
+    let mut pair = Setup { lanes: 2, ..setup() }.pair();
+    pair.mute_lane = Some(1);
+    (pair.sink.room, pair.sink.drain) = (4 << 20, Some(DataRate::ZERO));
+    let len = 8_000_000;
+    pair.assign(len);
+    pair.run(Duration::from_secs(3), |_| false);
+    assert_eq!(pair.sender.stats().limit, crate::Limit::Credit, "{:?}", pair.sender.stats());
+    (pair.sink.drain, pair.sink.drained_at) = (Some(DataRate::from_mbps(50)), pair.now);
+    assert!(pair.run(Duration::from_secs(2), Pair::idle), "{:?}", pair.sender.stats());
+    assert!(pair.sink.is_whole(len));
+}
+
 /// Assigns a piece of data that ends with a short packet every 50 ms.
 pub(super) fn drip(pair: &mut Pair, from: u64, span: Duration) {
     let end = pair.now + span;
