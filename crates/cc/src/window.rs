@@ -86,6 +86,14 @@ impl Window {
         }
     }
 
+    /// Goes on at `packets` after another controller, which answered the losses of what was sent before
+    /// the send index `next`.
+    pub(crate) fn resume(&mut self, packets: f64, next: u64) {
+        self.cwnd = packets.max(1.0);
+        self.ssthresh = self.cwnd;
+        (self.next, self.recover) = (next, next);
+    }
+
     /// A packet has `mtu` bytes from now on. Returns by which factor the numbers of packets that
     /// stand for the same bytes change.
     pub(crate) fn set_mtu(&mut self, mtu: ByteCount) -> f64 {

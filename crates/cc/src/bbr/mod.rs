@@ -92,10 +92,12 @@ impl Bbr {
     }
 
     /// A controller that continues at `rate` bytes per second on a path with the round trip `rtt`
-    /// in seconds, in the mode that probes the rate. Losses do not reduce its window.
-    pub(crate) fn resumed(config: &ControllerConfig, rate: f64, rtt: f64) -> Self {
+    /// in seconds, in the mode that probes the rate. Losses do not reduce its window. `next` is one
+    /// past the highest send index used.
+    pub(crate) fn resumed(config: &ControllerConfig, rate: f64, rtt: f64, next: u64) -> Self {
         let mut bbr = Self::new(config, &Start::default());
         let rate = rate / bbr.mss;
+        bbr.model.next = next;
         bbr.ignores_loss = true;
         bbr.paced_by_rtt = true;
         bbr.pace = PACE_MARGIN * rate;

@@ -95,11 +95,11 @@ impl Cubic {
     }
 
     /// CUBIC that continues in congestion avoidance at `window` packets, without a window before a
-    /// cut: it grows by at least a twentieth per round trip until a loss.
-    pub(crate) fn resumed(config: &ControllerConfig, window: f64) -> Self {
+    /// cut: it grows by at least a twentieth per round trip until a loss. `next` is one past the
+    /// highest send index used.
+    pub(crate) fn resumed(config: &ControllerConfig, window: f64, next: u64) -> Self {
         let mut cubic = Self::without_hystart(config, &Start::default());
-        cubic.window.cwnd = window.max(1.0);
-        cubic.window.ssthresh = cubic.window.cwnd;
+        cubic.window.resume(window, next);
         cubic
     }
 

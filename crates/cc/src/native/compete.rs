@@ -85,6 +85,8 @@ const TRIAL_ROUNDS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Compete {
     config: ControllerConfig,
+    /// One past the highest send index used.
+    next: u64,
     /// The last rounds, newest first.
     past: VecDeque<Past>,
     mode: Option<Mode>,
@@ -145,6 +147,7 @@ impl Compete {
     pub(super) fn new(config: &ControllerConfig) -> Self {
         Self {
             config: *config,
+            next: 0,
             past: VecDeque::new(),
             mode: None,
             epochs: 0,
@@ -196,6 +199,7 @@ impl Compete {
     }
 
     pub(super) fn on_sent(&mut self, sent: &Sent) {
+        self.next = sent.first.saturating_add(u64::from(sent.count)).max(self.next);
         match &mut self.mode {
             Some(Mode::Loss(cubic)) => cubic.on_sent(sent),
             Some(Mode::Rate(bbr)) => bbr.on_sent(sent),
@@ -240,9 +244,10 @@ impl Compete {
             self.short_at = round.at;
         }
         if self.mode.is_none() {
-            if self.is_pressed(round, capacity) {
+            let pressed = self.is_pressed(round, capacity);
+            if pressed && !self.is_recurring(round) {
                 self.enter(round, capacity);
-            } else if self.is_probed(round, capacity) {
+            } else if pressed || self.is_probed(round, capacity) {
                 self.alone = (round.at, 0);
                 self.plan_trial(round);
                 self.start_rate(round, (START * capacity).max(round.delivered));
@@ -325,9 +330,7 @@ impl Compete {
         if fastest > SHARED * capacity || round.app_limited {
             return false;
         }
-        let recurring =
-            self.epochs >= EPOCHS && (on_trial || round.at - self.epochs_from > RECURRING_TIME);
-        if recurring && self.since_epoch == 0 {
+        if self.is_recurring(round) {
             return true;
         }
         let stands = on_trial || round.at - self.short_at > STANDING_TIME;
@@ -339,6 +342,12 @@ impl Compete {
         let most = recent.map(|past| past.queue).fold(0.0, f64::max);
         // A queue of the own kind's making, as after a launch, halves every few rounds.
         least > standing_queue(round.base) && least > most / 2.0
+    }
+
+    /// Whether losses recur in a queue too short to stand.
+    fn is_recurring(&self, round: &Round) -> bool {
+        let lasts = self.trial.is_some() || round.at - self.epochs_from > RECURRING_TIME;
+        self.epochs >= EPOCHS && lasts && self.since_epoch == 0
     }
 
     /// Whether BBR has most of the path, and keeps the queue too short to stand.
@@ -367,7 +376,7 @@ impl Compete {
         (self.cwnd, self.cut_at) = (window, round.at);
         (self.early, self.loss) = (0, 0.0);
         let packets = window / config.mtu.get().max(1) as f64;
-        self.mode = Some(Mode::Loss(Box::new(Cubic::resumed(&config, packets))));
+        self.mode = Some(Mode::Loss(Box::new(Cubic::resumed(&config, packets, self.next))));
     }
 
     /// Begins BBR at a rate in bytes per second.
@@ -375,8 +384,8 @@ impl Compete {
         let config = self.config_at(round);
         (self.yielding, self.losing) = (round.at, round.at);
         self.loss = 0.0;
-        self.mode =
-            Some(Mode::Rate(Box::new(Bbr::resumed(&config, rate, round.base + round.reverse))));
+        let rtt = round.base + round.reverse;
+        self.mode = Some(Mode::Rate(Box::new(Bbr::resumed(&config, rate, rtt, self.next))));
     }
 
     fn config_at(&self, round: &Round) -> ControllerConfig {
@@ -523,29 +532,56 @@ mod tests {
         assert!(changes.contains(&Change::OnTrial) && changes.contains(&Change::Over));
     }
 
+    /// The 100 packets from the send index `first` on are sent at `at`.
+    fn send(compete: &mut Compete, at: f64, first: u64) {
+        compete.on_sent(&Sent {
+            now: Time::from_nanos((at * 1e9) as u64),
+            first,
+            count: 100,
+            bytes: ByteCount(147_200),
+            in_flight: ByteCount(147_200),
+            retransmission: false,
+            app_limited: false,
+        });
+    }
+
+    /// A report at `at` acknowledges the packet `acked` and tells the loss of `lost`.
+    fn report(compete: &mut Compete, at: f64, acked: u64, lost: u64) {
+        let now = Time::from_nanos((at * 1e9) as u64);
+        let lost = [LossRange { first: lost, count: 1, bytes: ByteCount(1_472), sent_at: now }];
+        let feedback = Feedback {
+            largest_acked: Some(acked),
+            acked: ByteCount(1_472),
+            lost: &lost,
+            ..crate::bottleneck::silence(now)
+        };
+        compete.on_feedback(&feedback, true, 0.05);
+    }
+
     /// Acknowledges a packet and loses one each round of 50 ms; CUBIC cuts each time.
     fn cut_often(compete: &mut Compete, at: f64, rounds: u64) {
         for i in 0..rounds {
-            let now = Time::from_nanos(((at + i as f64 * 0.05) * 1e9) as u64);
-            compete.on_sent(&Sent {
-                now,
-                first: i * 100,
-                count: 100,
-                bytes: ByteCount(147_200),
-                in_flight: ByteCount(147_200),
-                retransmission: false,
-                app_limited: false,
-            });
-            let first = i * 100;
-            let lost = [LossRange { first, count: 1, bytes: ByteCount(1_472), sent_at: now }];
-            let feedback = Feedback {
-                largest_acked: Some(i * 100 + 99),
-                acked: ByteCount(1_472),
-                lost: &lost,
-                ..crate::bottleneck::silence(now)
-            };
-            compete.on_feedback(&feedback, true, 0.05);
+            let now = at + i as f64 * 0.05;
+            send(compete, now, i * 100);
+            report(compete, now, i * 100 + 99, i * 100);
         }
+    }
+
+    #[test]
+    fn what_was_lost_before_it_began_is_no_reason_to_cut() {
+        let mut compete = compete();
+        send(&mut compete, 0.0, 0);
+        play(&mut compete, 0.0, 16, 0.02, 0.3);
+        let window = |compete: &Compete| compete.controller().expect("it competes").cwnd().get();
+        let begun = window(&compete);
+        (0..20).for_each(|i| report(&mut compete, 0.8, 50 + i, 20 + i));
+        assert_eq!(window(&compete), begun, "losses of a queue that was full before");
+        send(&mut compete, 0.81, 100);
+        report(&mut compete, 0.86, 150, 120);
+        let cut = window(&compete);
+        assert!(cut < begun * 3 / 4, "{cut} of {begun}");
+        report(&mut compete, 0.861, 151, 121);
+        assert_eq!(window(&compete), cut, "once a round");
     }
 
     #[test]

@@ -31,6 +31,11 @@ const MAX_CAPACITY_OVER_RATE: f64 = 64.0;
 /// Growth of a window that has had no queue for `CALM_ROUNDS`: the path has become faster.
 const RISE: f64 = 1.25;
 const CALM_ROUNDS: u32 = 5;
+/// A rate above this multiple of the measured capacity, and seconds without a queue, that show that the
+/// path has become faster since the measurement. Others that leave the queue empty for a moment, as
+/// in a common drain, do so for less.
+const DOUBT_SHARE: f64 = 1.02;
+const DOUBT_TIME: f64 = 1.0;
 /// The shares of the measured capacity between which the own rate counts as having reached it.
 /// Above, the measurement is wrong.
 const NEAR_CAPACITY: (f64, f64) = (0.85, 1.1);
@@ -58,8 +63,9 @@ pub(super) struct Cruise {
     window: f64,
     /// Delivery rates of the last rounds, newest first.
     recent: [f64; 3],
-    /// Consecutive rounds with a nearly empty queue.
+    /// Consecutive rounds with a nearly empty queue, and when the last round before them ended.
     calm: u32,
+    calm_from: f64,
     /// Whether the window was changed in this round and not in the previous one.
     changed: bool,
     /// Mean queue of some seconds, in seconds, and when it was last updated.
@@ -78,6 +84,7 @@ impl Cruise {
             window: 0.0,
             recent: [0.0; 3],
             calm: CALM_ROUNDS,
+            calm_from: 0.0,
             changed: false,
             mean_queue: 0.0,
             mean_at: 0.0,
@@ -140,7 +147,7 @@ impl Cruise {
     fn cut(&mut self, round: &Round, base: f64) {
         self.window = (round.delivered * base).max(CUT * self.window).min(self.window);
         self.queue_at_loss = Some(round.queue.max(1e-4));
-        self.calm = 0;
+        (self.calm, self.calm_from) = (0, round.at);
         self.cut_last_round = true;
     }
 
@@ -167,7 +174,11 @@ impl Cruise {
         }
         let a = (capacity * target).max(2.0 * mtu);
         let calm = round.queue * capacity < a / 4.0;
-        self.calm = if calm { self.calm + 1 } else { 0 };
+        if calm {
+            self.calm += 1;
+        } else {
+            (self.calm, self.calm_from) = (0, round.at);
+        }
         // The effect of a change shows only after a round: FAST also changes the window every other
         // round.
         self.changed = !self.changed;
@@ -176,7 +187,9 @@ impl Cruise {
         }
         // Near the measured capacity a leap would only fill the queue.
         let near = |c: f64| fastest > NEAR_CAPACITY.0 * c && fastest < NEAR_CAPACITY.1 * c;
-        if self.calm >= CALM_ROUNDS && !round.capacity.is_some_and(near) {
+        let doubtful = |c: f64| fastest > DOUBT_SHARE * c && round.at - self.calm_from > DOUBT_TIME;
+        let is_near = round.capacity.is_some_and(|c| near(c) && !doubtful(c));
+        if self.calm >= CALM_ROUNDS && !is_near {
             self.window *= RISE;
         } else if calm {
             // In proportion to the same mean, so that flows become equal while the queue is empty.
@@ -310,26 +323,39 @@ mod tests {
     }
 
     /// The windows after rounds without a queue of a flow with the rate 1 MB/s and a base of 0.1 s.
-    fn calm_windows(capacity: f64) -> Vec<f64> {
+    fn calm_windows(capacity: f64, rounds: usize) -> Vec<f64> {
         let mut cruise = Cruise::new(Rng::new(1));
         cruise.enter(1e6, 0.1);
         cruise.calm = 0;
         let round = Round { delivered: 1e6, base: 0.1, ..Round::default() };
         let round = Round { capacity: Some(capacity), ..round };
-        let step = |_| {
+        let step = |i| {
+            let round = Round { at: 0.1 * i as f64, ..round };
             cruise.on_round(&round, Cause::None, Act::Follow, 1_000.0);
             cruise.window()
         };
-        (0..4).map(step).collect()
+        (0..rounds).map(step).collect()
     }
 
     #[test]
     fn a_window_grows_by_no_more_than_the_rest_of_a_link_that_is_nearly_full() {
-        let growth = |capacity: f64| calm_windows(capacity)[0] / 1e5 - 1.0;
+        let growth = |capacity: f64| calm_windows(capacity, 1)[0] / 1e5 - 1.0;
         assert!((growth(1.02e6) - 0.01 * 1.102).abs() < 1e-3, "half of 2 %: {}", growth(1.02e6));
         assert!(growth(1.001e6) > 0.005, "but it goes on: {}", growth(1.001e6));
         assert!(growth(1.15e6) > 0.03, "at most as much as elsewhere: {}", growth(1.15e6));
         assert!(growth(1.15e6) < 0.035, "{}", growth(1.15e6));
+    }
+
+    #[test]
+    fn a_link_that_became_faster_is_found_although_its_capacity_was_measured_before() {
+        // Rounds of 0.1 s until the window grows like one that is not near the capacity.
+        let found = |capacity: f64| {
+            let windows = calm_windows(capacity, 40);
+            windows.windows(2).position(|pair| pair[1] > 1.04 * pair[0])
+        };
+        let first = found(0.97e6).expect("it delivers more than the capacity");
+        assert!((10..=12).contains(&first), "after a second: {first}");
+        assert_eq!(found(0.99e6), None, "that may be an error of the measurement");
     }
 
     #[test]

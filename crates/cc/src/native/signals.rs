@@ -10,6 +10,9 @@ use crate::native::reverse::ReverseDelay;
 const MIN_ROUND: f64 = 4e-3;
 /// A queueing delay below this, in seconds, is noise of threads and batches.
 pub(super) const QUEUE_NOISE: f64 = 3e-4;
+/// The longest queue that an error of the skew can show, in seconds: 200 millionths of ten seconds,
+/// and noise.
+const MAX_SKEW_ERROR: f64 = 2e-3 + QUEUE_NOISE;
 
 /// The queue of a round is the minimum over its last one to two spans of this many seconds, so that
 /// flows with long rounds do not see a shorter queue than those with short ones. It is not longer
@@ -228,7 +231,7 @@ impl Rounds {
         }
         if let Some(q) = feedback.queueing_delay {
             let q = q.as_secs_f64();
-            let q = q + self.standing(feedback, q);
+            let q = self.without_skew(feedback, q + self.standing(feedback, q));
             self.newest_queue = q;
             let now = seconds(feedback.now);
             if now - self.least_from > QUEUE_SPAN {
@@ -355,6 +358,14 @@ impl Rounds {
             }
         };
         if standing < self.noise() { 0.0 } else { standing }
+    }
+
+    /// The queue `q` without an error of the clocks' skew, in seconds. The skew is estimated from the
+    /// delay of the data, so a queue that changes slowly is taken for one, and later shows a queue that
+    /// is none. A short queue is therefore no longer than the round trip has room for.
+    fn without_skew(&self, feedback: &Feedback<'_>, q: f64) -> f64 {
+        let Some(rtt) = feedback.rtt.filter(|_| q < MAX_SKEW_ERROR) else { return q };
+        q.min(rtt.latest.as_secs_f64() - self.base + QUEUE_NOISE)
     }
 
     /// A minimum round trip that exceeds the base by less is the base, in seconds.
@@ -484,6 +495,36 @@ mod tests {
         let round = round_after(30, |_| (0, 7));
         assert_near(round.queue, 0.0);
         assert_near(round.reverse, 0.0);
+    }
+
+    #[test]
+    fn a_short_queue_that_no_round_trip_contains_is_an_error_of_the_clocks() {
+        // The queue for a delay of the data and a round trip above the base, in milliseconds.
+        let queue = |delay: u64, round_trip: u64| {
+            let ms = Duration::from_millis;
+            let mut rounds = Rounds::new(Time::ZERO, 0.1);
+            let of = |i: u64| {
+                let feedback = Feedback {
+                    acked: ByteCount(10_000),
+                    acked_packets: 10,
+                    rtt: Some(RttSample {
+                        latest: ms(100 + round_trip),
+                        smoothed: ms(100 + round_trip),
+                        variation: ms(1),
+                        min: ms(100),
+                    }),
+                    queueing_delay: Some(ms(delay)),
+                    round_ended: i % 10 == 9,
+                    ..silence(Time::ZERO + ms(i * 10))
+                };
+                rounds.on_feedback(&feedback, 1e6)
+            };
+            (0..100).filter_map(of).last().expect("a round").queue
+        };
+        assert_near(queue(2, 0), 0.0);
+        assert_near(queue(2, 1), 1.0);
+        assert_near(queue(2, 9), 2.0);
+        assert_near(queue(20, 9), 20.0);
     }
 
     #[test]
