@@ -245,12 +245,14 @@ impl Compete {
         }
         if self.mode.is_none() {
             let pressed = self.is_pressed(round, capacity);
-            if pressed && !self.is_recurring(round) {
-                self.enter(round, capacity);
-            } else if pressed || self.is_probed(round, capacity) {
+            if pressed || self.is_probed(round, capacity) {
                 self.alone = (round.at, 0);
                 self.plan_trial(round);
-                self.start_rate(round, (START * capacity).max(round.delivered));
+                if pressed && !self.is_recurring(round) {
+                    self.enter_loss(round, capacity);
+                } else {
+                    self.start_rate(round, (START * capacity).max(round.delivered));
+                }
             }
             return Change::None;
         }
@@ -361,13 +363,10 @@ impl Compete {
 
     /// Begins a competition by losses, at the window before it began, but at least at a share that
     /// the others must yield to.
-    fn enter(&mut self, round: &Round, capacity: f64) {
+    fn enter_loss(&mut self, round: &Round, capacity: f64) {
         let window = self.past.iter().map(|past| past.window);
         let before = window.fold(START * capacity * (round.base + round.reverse), f64::max);
-        let window = before + START * capacity * round.queue;
-        self.alone = (round.at, 0);
-        self.plan_trial(round);
-        self.start_loss(round, window);
+        self.start_loss(round, before + START * capacity * round.queue);
     }
 
     /// Begins CUBIC at a window in bytes.
