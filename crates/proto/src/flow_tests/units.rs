@@ -211,39 +211,32 @@ fn room_that_returns_after_a_standstill_is_announced() {
     }
 }
 
-#[test]
-fn a_lane_that_dies_hands_its_data_to_the_others() {
+/// One of three lanes fails while data moves, as `fail` says; each feedback, and each lane in turn.
+fn lane_fails(fail: impl Fn(&mut Pair, u8)) {
     for setup in each_feedback() {
-        for dead in 0..3 {
+        for lane in 0..3 {
             let feedback = setup.feedback;
             let mut pair = Setup { lanes: 3, ..setup.clone() }.pair();
             let len = 20_000_000;
             pair.assign(len);
             pair.run(Duration::from_secs(1), |_| false);
-            pair.dead_lane = Some(dead);
+            fail(&mut pair, lane);
             let done = pair.run(Duration::from_secs(20), Pair::idle);
-            assert!(done, "{feedback:?} {dead} {:?}", pair.sender.stats());
+            assert!(done, "{feedback:?} {lane} {:?}", pair.sender.stats());
             assert!(pair.sink.is_whole(len));
         }
     }
 }
 
+#[test]
+fn a_lane_that_dies_hands_its_data_to_the_others() {
+    lane_fails(|pair, lane| pair.dead_lane = Some(lane));
+}
+
 /// What the receiver sends still comes: feedback without progress, and answers to no ping.
 #[test]
 fn a_lane_that_dies_in_one_direction_is_left_too() {
-    for setup in each_feedback() {
-        for dead in 0..3 {
-            let feedback = setup.feedback;
-            let mut pair = Setup { lanes: 3, ..setup.clone() }.pair();
-            let len = 20_000_000;
-            pair.assign(len);
-            pair.run(Duration::from_secs(1), |_| false);
-            pair.deaf_lane = Some(dead);
-            let done = pair.run(Duration::from_secs(20), Pair::idle);
-            assert!(done, "{feedback:?} {dead} {:?}", pair.sender.stats());
-            assert!(pair.sink.is_whole(len));
-        }
-    }
+    lane_fails(|pair, lane| pair.deaf_lane = Some(lane));
 }
 
 /// A path that shrinks while pieces of data come that end with a short packet, which still arrives.
